@@ -31,7 +31,8 @@ from sklearn.linear_model import LogisticRegression
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import Calibration, FreshSubsets
+from memberbound.release.calibration import Calibration
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from memberbound.release.noise import GaussianNoise

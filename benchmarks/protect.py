@@ -23,10 +23,10 @@ import rivals
 from protect_data import counts, mean_rows
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.parameters import clipped_rows
 from memberbound.release.half.refitting import calibrate_izzo
-from memberbound.release.half.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
+from memberbound.release.half.statistics import SumStatistic, calibrate_sum, mean
 from memberbound.release.noise import NormExponentialNoise, ScaledNorm
 
 Row = dict[str, Any]
@@ -62,7 +62,11 @@ def sum_laws(
     game = SubsetGame(size, size // 2)
     for who in RECORDS:
         yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
-        yield "ours-crowd", (who,), calibrate_crowd(statistic, game, eta=eta, record=who).noise
+        yield (
+            "ours-crowd",
+            (who,),
+            calibrate_sum(statistic, game, eta=eta, record=who, crowd=True).noise,
+        )
         yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
     fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
     tried = [

@@ -24,12 +24,12 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.attacks.noisy_releases import audit_release, has_normal_noise
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import Calibration, FreshSubsets, Statistic
+from memberbound.release.calibration import Calibration
+from memberbound.release.half.least_noise import FreshSubsets, Statistic
 from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
 from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.half.statistics import (
     SumStatistic,
-    calibrate_crowd,
     calibrate_sum,
     histogram,
     mean,
@@ -70,7 +70,7 @@ def calibrated(
     record = game.record
     if isinstance(statistic, SumStatistic):
         return (
-            calibrate_crowd(statistic, game, eta=ETA, record=record),
+            calibrate_sum(statistic, game, eta=ETA, record=record, crowd=True),
             calibrate_sum(statistic, game, eta=ETA, record=record),
         )
     fresh = FreshSubsets(game, 1)

@@ -91,7 +91,7 @@ def test_scales_reach_their_eta(eta):
     assert scales["x1_8"] == pytest.approx(float(sigma_one) / (eta * math.sqrt(2 * math.pi)))
     # X14: the law's own distance at length 2σ₁ is 2η.
     law = NormExponentialNoise(ScaledNorm.plain(1), scales["x14_8"])
-    distance = float(law.total_variation([[2 * float(sigma_one)]])[0])
+    distance = float(law.distance(law.length([[2 * float(sigma_one)]]))[0])
     assert distance <= 2 * eta
     assert distance == pytest.approx(2 * eta, rel=1e-9)
 

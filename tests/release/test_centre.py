@@ -10,9 +10,15 @@ from scipy.stats import binom
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.calibration import FreshSubsets, ScaleFamily
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, spatial_median
-from memberbound.release.noise import NoNoise, NormExponentialNoise, izzo_constant
+from memberbound.release.noise import (
+    GaussianNoise,
+    NoNoise,
+    NormExponentialNoise,
+    izzo_constant,
+    scaled,
+)
 from oracle.released_statistic import Column
 
 HALVES = FreshSubsets(SubsetGame(60, 30), 1)
@@ -55,25 +61,25 @@ def test_coverage_of_the_certifying_stream():
     runs, draws, target = 1000, 60, 0.2
     records = np.random.default_rng(8).standard_cauchy(10)
     game = SubsetGame(10, 5)
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     everything = np.array([records[list(s)].mean() for s in combinations(range(10), 5)])
     pilot = np.array([[records[rows].mean()] for rows in FreshSubsets(game, 3).subsets(20)])
     centre = spatial_median(pilot, family)[0]
     low, high = 1e-9, 1e9
     for _ in range(80):
         middle = math.sqrt(low * high)
-        mean = family.distances(np.abs(everything - centre), middle).mean()
+        mean = scaled(family, middle).distance(np.abs(everything - centre)).mean()
         low, high = (low, middle) if mean <= target else (middle, high)
     drawn = FreshSubsets(game, 4).subsets(draws * runs)
     lengths = np.abs(np.array([records[rows].mean() for rows in drawn]) - centre)
-    unsafe = family.distances(lengths.reshape(draws, runs), low * (1 - 1e-6))
+    unsafe = scaled(family, low * (1 - 1e-6)).distance(lengths.reshape(draws, runs))
     limit = binom.isf(1e-6, runs, 0.2)
     assert (betting_upper(unsafe, math.log(5)) <= target).sum() <= limit
     assert (unsafe.mean(axis=0) <= target).sum() > limit
 
 
 def test_spatial_median_is_robust_and_exact_where_most_outputs_agree():
-    family = ScaleFamily.gaussian(2)
+    family = GaussianNoise(1.0, 2)
     rng = np.random.default_rng(1)
     outputs = np.vstack([rng.normal(size=(99, 2)), [[1e6, 1e6]]])
     assert np.linalg.norm(spatial_median(outputs, family)) < 1
@@ -91,10 +97,8 @@ def test_izzo_uses_its_own_scale_and_the_certificate_is_the_centre_forms():
     assert 15 < sizes[2] / sizes[0] < 150
     # Nearly all of the certified eta is what 800 draws cannot exclude.
     assert 0.003 < found.certificate.value < 0.02
-    plain = calibrate_izzo(statistic, HALVES, eta=0.1, scaling="plain")
-    assert np.allclose(plain.noise.coordinate_rms, plain.noise.coordinate_rms[0])
     ours = calibrate_moment(statistic, HALVES, eta=0.1)
-    assert min(found.noise_scale, plain.noise_scale) > 100 * ours.noise_scale
+    assert found.noise_scale > 100 * ours.noise_scale
 
 
 @pytest.mark.parametrize("moment", [2.0, 4.0, 8.0])
@@ -143,8 +147,6 @@ def test_coordinates_that_stand_still_do_not_stop_izzo():
 
 def test_refusals():
     statistic = Means(np.ones(2))
-    with pytest.raises(InputError, match="scaling must be one of"):
-        calibrate_izzo(statistic, HALVES, eta=0.1, scaling="row")
     with pytest.raises(InputError, match="moment must be at least 1"):
         calibrate_izzo(statistic, HALVES, eta=0.1, moment=0.5)
     with pytest.raises(InputError, match="subsets"):

@@ -25,7 +25,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.half import fitting
 from memberbound.release.half.fitting import (
     COINS_AFRESH,
@@ -37,8 +36,9 @@ from memberbound.release.half.fitting import (
     with_public_coins,
 )
 from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.least_noise import FreshSubsets
+from memberbound.release.half.methods import released
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.half.releasing import released
 from memberbound.release.half.statistics import computed
 from memberbound.release.randomness import InsecureSource
 from memberbound.verbs.protect_half import protect_half

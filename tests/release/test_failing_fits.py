@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.half.fitting import evaluated
 from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.least_noise import FreshSubsets
+from memberbound.release.half.methods import released
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.half.releasing import released
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
 

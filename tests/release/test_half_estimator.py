@@ -68,7 +68,8 @@ def test_classifiers(base, monkeypatch):
     assert model.n_features_in_ == 4
     assert is_classifier(model)
     assert hasattr(model, "predict_proba") == hasattr(base, "predict_proba")
-    assert model.scores_.clean_estimate >= model.scores_.released_estimate - 0.05
+    assert model.scores_[0].name == "accuracy"
+    assert model.scores_[0].clean_estimate >= model.scores_[0].released_estimate - 0.05
 
 
 @pytest.mark.parametrize("base", [Ridge(), LinearRegression()], ids=lambda b: type(b).__name__)
@@ -299,9 +300,9 @@ def test_tuning_picks_the_configuration_with_the_best_released_score(monkeypatch
     settings = QUICK | {"tune": True, "eta": 0.1, "pairs": 60}
     model = HalfPrivate(Ridge(alpha=0.01), **settings).fit(XR, YR)
     assert len(model.trials_) == 12
-    best = max(t.scores.released_estimate for t in model.trials_ if t.scores)
+    best = max(t.score_estimate for t in model.trials_ if t.score_estimate is not None)
     chosen = next(t for t in model.trials_ if t.configuration == model.configuration_)
-    assert chosen.scores.released_estimate == best
+    assert chosen.score_estimate == best
     assert model.certificate_.value <= 0.1
     # What the user gave is not overwritten.
     assert model.estimator.alpha == 0.01
@@ -319,7 +320,7 @@ def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
     monkeypatch.setattr(methods, "_pilot_noise", fragile)
     model = HalfPrivate(Ridge(), **FEWEST | {"tune": True}).fit(XR, YR)
     assert model.configuration_.value != 1.0
-    assert [t.scores for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
+    assert [t.score_estimate for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
 
 
 @pytest.mark.usefixtures("few_fits")

@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.parameters import FittedParameters, Population
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise, ScaledNorm

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets, ScaleFamily
 from memberbound.release.half import fitting, refitting
 from memberbound.release.half.fitting import fitted, kept_fits
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_neighbour
+from memberbound.release.noise import GaussianNoise
 from memberbound.studies import steps
 from memberbound.studies.question import StudyData, StudyQuestion
 
@@ -60,7 +61,7 @@ def groups(count=40):
 
 
 def lengths(statistic, seed=7):
-    reduce = partial(refitting._lengths, ScaleFamily.gaussian(2))
+    reduce = partial(refitting._moved, GaussianNoise(1.0, 2))
     return fitted(statistic, groups(), reduce, seed=seed, workers=1)
 
 

@@ -5,14 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.half import methods
 from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.methods import METHODS, calibrate, chosen_method, released_statistic
 from memberbound.release.half.statistics import computed, mean
 from memberbound.verbs.protect_half import protect_half
@@ -79,14 +78,6 @@ def test_one_search_whoever_asks():
     scales = {c.noise.scale for c in (whole.calibration, out.calibration, tabled)}
     assert len(scales) == 1
     assert out.values.tolist() == whole.released.values.tolist()
-
-
-def test_the_area_under_the_roc_is_scikit_learns_ties_and_all():
-    rng = np.random.default_rng(5)
-    for digits in (0, 1, 12):  # few values, some, all different
-        of_it, ranking = rng.random(90) < 0.3, rng.normal(size=90).round(digits)
-        assert methods._area(of_it, ranking) == pytest.approx(roc_auc_score(of_it, ranking), 1e-14)
-    assert methods._area(np.array([True, False]), np.array([1.0, 1.0])) == 0.5
 
 
 def test_what_is_no_sum_has_no_crowd():

@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.quantities import Certificate, marked, vacuous
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.methods import METHODS, calibrate
 from memberbound.release.half.statistics import computed, mean
 from memberbound.verbs.protect_half import protect_half

@@ -11,8 +11,8 @@ import pytest
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.learners.refits import current_cluster
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.half.fitting import fitted
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.noise import GaussianNoise, NoNoise
 from oracle.released_statistic import Column

@@ -14,7 +14,7 @@ from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
-from memberbound.release.half import table_model
+from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import HalfPrivate
 from memberbound.release.half.methods import released_statistic
 from memberbound.release.half.statistics import mean
@@ -121,8 +121,8 @@ def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
     pytest.importorskip("skops")
     path = tmp_path / "model.skops"
     save(model, path)
-    without = tuple(n for n in table_model.TRUSTED if not n.endswith("Certificate"))
-    monkeypatch.setattr(table_model, "TRUSTED", without)
+    without = tuple(n for n in half_estimator.TRUSTED if not n.endswith("Certificate"))
+    monkeypatch.setattr(half_estimator, "TRUSTED", without)
     with pytest.raises(InputError, match=r"quantities\.Certificate"):
         load(path)
     assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2

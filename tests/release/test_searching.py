@@ -9,8 +9,7 @@ from scipy.stats import binom
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.calibration import (
-    ScaleFamily,
+from memberbound.release.half.least_noise import (
     certified_scale,
     distance_target,
     eta_from_distance,
@@ -22,49 +21,35 @@ from memberbound.release.noise import (
     NoNoise,
     NormExponentialNoise,
     ScaledNorm,
+    scaled,
 )
 
 RNG = np.random.default_rng(0)
 FAMILIES = [
-    ScaleFamily.gaussian(3),
-    ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 2.0), 1.0)),
-    ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 4.0), 3.0)),
+    GaussianNoise(1.0, 3),
+    NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 2.0), 1.0),
+    NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 4.0), 1.0),
 ]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_measured_once_is_as_good_as_measured_by_the_law(family):
-    moves = RNG.normal(size=(50, 3)) * 10.0 ** RNG.integers(-3, 3, size=(50, 1))
-    moves[0] = 0.0
-    lengths = family.lengths(moves)
-    for scale in (1e-3, 0.7, 1.0, 13.0):
-        law = family.law(scale)
-        quick = family.distances(lengths, scale)
-        direct = law.total_variation_of_length(law.length(moves))
-        # TOLERANCE: rounding.
-        assert np.allclose(quick, direct, rtol=1e-9, atol=1e-300)
-        assert quick[0] == 0.0
-        assert (quick >= law.total_variation(moves) * (1 - 1e-12)).all()
-
-
 def test_scale_zero_is_no_noise_and_counts_what_moved():
-    family = ScaleFamily.gaussian(2)
-    assert family.law(0.0) == NoNoise(2)
-    assert family.distances(np.array([0.0, 1e-300, 2.0]), 0.0).tolist() == [0.0, 1.0, 1.0]
+    family = GaussianNoise(1.0, 2)
+    assert scaled(family, 0.0) == NoNoise(2)
+    assert scaled(family, 0.0).distance(np.array([0.0, 1e-300, 2.0])).tolist() == [0.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("confidence", [0.9, None])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_returned_scale_passes_and_a_little_less_does_not(family, confidence):
-    lengths = family.lengths(RNG.normal(size=(300, 3)))
+    lengths = family.length(RNG.normal(size=(300, 3)))
     target = 0.1
 
     def bound(scale):
-        return mean_bounds(family.distances(lengths, scale), confidence).max()
+        return mean_bounds(scaled(family, scale).distance(lengths), confidence).max()
 
     for start in (1e-6, 1.0, 1e7):
         found = certified_scale(
-            lambda s: family.distances(lengths, s),
+            lambda s: scaled(family, s).distance(lengths),
             start=start,
             target=target,
             confidence=confidence,
@@ -76,37 +61,45 @@ def test_returned_scale_passes_and_a_little_less_does_not(family, confidence):
 
 
 def test_columns_share_the_error_and_the_worst_decides():
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     lengths = np.abs(RNG.normal(size=(400, 5))) * np.array([1, 1, 1, 1, 3.0])
     every = certified_scale(
-        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95
+        lambda s: scaled(family, s).distance(lengths), start=1.0, target=0.1, confidence=0.95
     )
     alone = certified_scale(
-        lambda s: family.distances(lengths[:, 4], s), start=1.0, target=0.1, confidence=0.95
+        lambda s: scaled(family, s).distance(lengths[:, 4]), start=1.0, target=0.1, confidence=0.95
     )
     assert alone.scale < every.scale < 1.5 * alone.scale
 
 
 def test_floor_is_returned_with_its_own_bound_when_it_passes():
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     lengths = np.ones(400)
     found = certified_scale(
-        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95, floor=50.0
+        lambda s: scaled(family, s).distance(lengths),
+        start=1.0,
+        target=0.1,
+        confidence=0.95,
+        floor=50.0,
     )
     assert found.scale == 50.0
-    assert found.bound == mean_bounds(family.distances(lengths, 50.0), 0.95)[0] < 0.1
+    assert found.bound == mean_bounds(scaled(family, 50.0).distance(lengths), 0.95)[0] < 0.1
     raised = certified_scale(
-        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95, floor=1.0
+        lambda s: scaled(family, s).distance(lengths),
+        start=1.0,
+        target=0.1,
+        confidence=0.95,
+        floor=1.0,
     )
     assert raised.scale > 4
 
 
 def test_what_never_moved_is_certified_only_as_far_as_the_draws_go():
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     for draws in (100, 1000):
         still = np.zeros(draws)
         found = certified_scale(
-            lambda s, still=still: family.distances(still, s),
+            lambda s, still=still: scaled(family, s).distance(still),
             start=1.0,
             target=0.1,
             confidence=0.95,
@@ -114,16 +107,16 @@ def test_what_never_moved_is_certified_only_as_far_as_the_draws_go():
         assert found.scale == 0.0
         assert 3.0 / draws < found.bound < 6.0 / draws
     exact = certified_scale(
-        lambda s: family.distances(np.zeros(20), s), start=1.0, target=0.1, confidence=None
+        lambda s: scaled(family, s).distance(np.zeros(20)), start=1.0, target=0.1, confidence=None
     )
     assert (exact.scale, exact.bound) == (0.0, 0.0)
 
 
 def test_too_few_draws_say_how_many_are_needed():
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     with pytest.raises(SearchError, match=f"at least {least_draws(0.02, 0.95)} "):
         certified_scale(
-            lambda s: family.distances(np.ones(100), s),
+            lambda s: scaled(family, s).distance(np.ones(100)),
             start=1.0,
             target=0.02,
             confidence=0.95,
@@ -198,15 +191,15 @@ def test_fixed_order_stops_at_the_first_failure():
 
 
 def test_monotone_search_agrees_with_fixed_order():
-    family = ScaleFamily.gaussian(1)
+    family = GaussianNoise(1.0, 1)
     lengths = np.abs(RNG.normal(size=400))
 
     def values(scale):
-        return family.distances(lengths, scale)
+        return scaled(family, scale).distance(lengths)
 
     grid = 20 * 0.98 ** np.arange(200)
     ordered = fixed_order(lambda scale: mean_bounds(values(scale), 0.95).max() <= 0.1, grid)
     searched = certified_scale(values, start=1.0, target=0.1, confidence=0.95)
     # TOLERANCE: one step of the grid.
     assert searched.scale * (1 - 2e-4) <= ordered <= searched.scale / 0.98
-    assert isinstance(family.law(searched.scale), GaussianNoise)
+    assert isinstance(scaled(family, searched.scale), GaussianNoise)

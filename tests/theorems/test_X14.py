@@ -60,7 +60,7 @@ def test_constant_satisfies_its_inequality_when_evaluated(exponent, d):
     for eta in (1e-9, *ETAS, 0.499999):
         for constant in (norm_exponential_constant(eta), norm_exponential_constant(eta, norm)):
             law = NormExponentialNoise(norm, constant * 1.7)
-            distance = float(law.total_variation_of_length(2 * 1.7))
+            distance = float(law.distance(2 * 1.7))
             assert distance <= 2 * eta
         assert distance >= 2 * eta * (1 - 1e-9) or eta > 0.2
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
+from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment
 from oracle.released_statistic import (
     Column,

@@ -15,9 +15,14 @@ from scipy.stats import binom, norm
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.calibration import FreshSubsets, ScaleFamily, certified_rung
-from memberbound.release.half.partners import CircleValues, circles, full_circles, rungs_around
-from memberbound.release.half.refitting import calibrate_neighbour
+from memberbound.release.half.least_noise import FreshSubsets, certified_in_order
+from memberbound.release.half.refitting import (
+    MixtureDistances,
+    calibrate_neighbour,
+    groups_of_every_record,
+    neighbour_groups,
+    scales_around,
+)
 from oracle.released_statistic import Column, gains, outputs_of, statistics
 
 GAMES = [(6, 3), (7, 3), (6, 2), (6, 4)]
@@ -121,10 +126,10 @@ def test_partners_from_the_training_set_are_caught():
 
 def sampled_circles(count, width, scale, seed=4, size=6, k=3):  # noqa: PLR0917
     statistic = Column(np.random.default_rng(2).normal(size=size) ** 3, np.sum)
-    groups = circles(FreshSubsets(SubsetGame(size, k), seed), count, width)
+    groups = neighbour_groups(FreshSubsets(SubsetGame(size, k), seed), count, width)
     outputs = np.array([[statistic(rows) for rows in group] for group in groups])
     law = Mixtures(outputs_of(statistic, size, k), size, k, scale)
-    return CircleValues.of(outputs, ScaleFamily.gaussian(1), (seed, 9)), law
+    return MixtureDistances.of(outputs, (seed, 9)), law
 
 
 @pytest.mark.parametrize("width", [2, 4])
@@ -144,14 +149,13 @@ def test_values_of_circles_are_unbiased(width, scale):
 def test_full_circles_speak_for_every_record(size, k):
     """Claim 4 for every record: unbiased for the mean of claims 1 and 3 with all partners."""
     statistic = Column(np.random.default_rng(2).normal(size=size) ** 3, np.sum)
-    groups, places, border = full_circles(FreshSubsets(SubsetGame(size, k), 5), 2500)
+    groups, places, border = groups_of_every_record(FreshSubsets(SubsetGame(size, k), 5), 2500)
     outputs = np.array([[statistic(rows) for rows in group] for group in groups])
     scale = 1.0
-    family = ScaleFamily.gaussian(1)
     table = np.concatenate(
         [
-            CircleValues.of(outputs[:, :border], family, 1).each(scale),
-            CircleValues.of(outputs[:, border:], family, 2).each(scale),
+            MixtureDistances.of(outputs[:, :border], 1).each(scale),
+            MixtureDistances.of(outputs[:, border:], 2).each(scale),
         ],
         axis=1,
     )
@@ -188,12 +192,12 @@ def test_values_need_not_fall_with_the_scale():
     assert ratio(50) > 6
     points = np.array([[[0.0, 0.0], [10.0, 0.0], [-0.1, 0.0]]])
     noise = np.array([[[-1.0, 0.0]]])
-    circle = CircleValues(points, noise, 0.0)
+    circle = MixtureDistances(points, noise, 0.0)
     found = [float(circle.each(s)[0, 0]) for s in (20.0, 8.0, 0.2, 0.05)]
     assert sorted(found) != found
 
 
-def test_coverage_of_the_certified_rung():
+def test_coverage_of_the_certified_in_order():
     """An error needs the first unsafe rung to pass (retraining.md, claim 4); allowed: 1 in 10.
 
     False alarm at most 1e-6.  Negative control: the sample's mean in the place of the bound.
@@ -202,7 +206,7 @@ def test_coverage_of_the_certified_rung():
     statistic = Column(np.random.default_rng(3).standard_cauchy(size), np.mean)
     outputs = outputs_of(statistic, size, k)
     place = {s: i for i, s in enumerate(combinations(range(size), k))}
-    rungs = rungs_around(float(np.abs(outputs).mean()), 0.05)
+    rungs = scales_around(float(np.abs(outputs).mean()), 0.05)
 
     def safe(scale):
         law = Mixtures(outputs, size, k, scale)
@@ -210,9 +214,9 @@ def test_coverage_of_the_certified_rung():
 
     last = fixed_order(safe, rungs)
     unsafe = rungs[rungs.index(last) + 1]
-    groups = circles(FreshSubsets(SubsetGame(size, k), 7), draws * runs, width)
+    groups = neighbour_groups(FreshSubsets(SubsetGame(size, k), 7), draws * runs, width)
     table = np.array([[[outputs[place[tuple(rows)]]] for rows in group] for group in groups])
-    circle_values = CircleValues.of(table, ScaleFamily.gaussian(1), 8)
+    circle_values = MixtureDistances.of(table, 8)
     values = circle_values.average(unsafe)
     sample = values.reshape(draws, runs)
     wrong = betting_upper(sample, math.log(10)) <= target
@@ -221,9 +225,9 @@ def test_coverage_of_the_certified_rung():
     assert (sample.mean(axis=0) <= target).sum() > limit
     # The search itself errs in none but those runs.
     for run in [*np.flatnonzero(wrong)[:2], *np.flatnonzero(~wrong)[:4]]:
-        own = CircleValues.of(table[run::runs], ScaleFamily.gaussian(1), 8)
+        own = MixtureDistances.of(table[run::runs], 8)
         own = replace(own, noise=circle_values.noise[run::runs])
-        found = certified_rung(own.average, rungs, target=target, confidence=0.9)
+        found = certified_in_order(own.average, rungs, target=target, confidence=0.9)
         assert wrong[run] or found.scale >= last
 
 
@@ -266,7 +270,7 @@ def test_partners_are_chosen_where_they_save_noise(record):
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e200, 1e-320])
 def test_extreme_outputs_err_upwards(size):
     outputs = np.array([[[0.0], [size], [0.0]]])
-    values = CircleValues.of(outputs, ScaleFamily.gaussian(1), 0).each(1.0)
+    values = MixtureDistances.of(outputs, 0).each(1.0)
     assert np.isfinite(values).all()
     assert ((values >= 0) & (values <= 1)).all()
     if size > 1:

@@ -13,8 +13,9 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.calibration import FreshSubsets, ScaleFamily, certified_scale
+from memberbound.release.half.least_noise import FreshSubsets, certified_scale
 from memberbound.release.half.refitting import calibrate_neighbour, matched_neighbours
+from memberbound.release.noise import GaussianNoise, scaled
 from oracle.released_statistic import Column, gains, neighbour_means, outputs_of, statistics
 
 
@@ -132,8 +133,8 @@ def test_sampled_scale_covers_at_its_confidence():
     half of the time and is caught.
     """
     lengths, boundary = coverage_setting()
-    family = ScaleFamily.gaussian(1)
-    unsafe = family.distances(lengths, boundary * (1 - 1e-6))
+    family = GaussianNoise(1.0, 1)
+    unsafe = scaled(family, boundary * (1 - 1e-6)).distance(lengths)
     wrong = betting_upper(unsafe, math.log(10)) <= TARGET
     limit = binom.isf(1e-6, RUNS, 0.1)
     assert wrong.sum() <= limit
@@ -142,7 +143,7 @@ def test_sampled_scale_covers_at_its_confidence():
     chosen = [*np.flatnonzero(wrong)[:8], *np.flatnonzero(~wrong)[:8]]
     for run in chosen:
         found = certified_scale(
-            lambda s, run=run: family.distances(lengths[:, run], s),
+            lambda s, run=run: scaled(family, s).distance(lengths[:, run]),
             start=1.0,
             target=TARGET,
             confidence=0.9,

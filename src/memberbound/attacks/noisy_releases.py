@@ -16,9 +16,9 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray
 from memberbound.quantities import INTERVAL, ONLY_BLIND, AuditBound, Sides, significant
-from memberbound.release.calibration import FreshSubsets, Progress, Rows, Statistic
 from memberbound.release.half.fitting import fitted
-from memberbound.release.half.partners import full_circles
+from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, Statistic
+from memberbound.release.half.refitting import groups_of_every_record
 from memberbound.release.half.statistics import SumStatistic
 from memberbound.release.noise import GaussianNoise, NoiseLaw
 
@@ -34,7 +34,7 @@ __all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release", "has_norma
 # the targets' training sets, and that alone is paid for (proofs/noisy-release-floors.md).
 
 ATTACK = "likelihood ratio of the released vector"
-#: Streams: circles for the shifts, models for the spread, targets, and pairs for one record.
+#: Streams: groups for the shifts, models for the spread, targets, and pairs for one record.
 _SHIFTS, _SPREAD, _TARGETS, _SWAPS = 31, 32, 33, 34
 #: Circles are averaged until about so many sets were fitted; a population may be this large.
 _SHIFT_FITS, MOST_RECORDS = 1000, 6000
@@ -263,7 +263,7 @@ def _shifts(
 ) -> tuple[FloatArray, int]:
     """Estimate how far each record moves the mean of q(D): sets that differ in it alone.
 
-    A set of an outer circle has its record, one of an inner circle lacks it.
+    A set of an outer group has its record, one of an inner group lacks it.
     """
     game = fresh.game
     if game.population > MOST_RECORDS:
@@ -273,14 +273,14 @@ def _shifts(
         )
     stream = fresh.spawned(_SHIFTS)
     rounds = max(1, math.ceil(_SHIFT_FITS / (game.population + 2)))
-    groups, places, border = full_circles(stream, rounds)
+    groups, places, border = groups_of_every_record(stream, rounds)
     singles: list[list[Rows]] = [[rows] for group in groups for rows in group]
     found = fitted(statistic, singles, seed=stream.seed, workers=workers)
     sets = found.rows.reshape(rounds, len(groups[0]), statistic.dimension)
     total = np.zeros((game.population, statistic.dimension))
     for outputs, place in zip(sets, places, strict=True):
         outer, inner = outputs[:border], outputs[border:]
-        # Against the mean of the other sets of its circle; without x the sign turns.
+        # Against the mean of the other sets of its group; without x the sign turns.
         outside = (outer - outer.mean(axis=0)) * (border / max(border - 1, 1))
         taken = (inner.mean(axis=0) - inner) * (len(inner) / max(len(inner) - 1, 1))
         total += np.concatenate([outside, taken])[place]

@@ -28,8 +28,7 @@ from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate, Sides, json_number
-from memberbound.release.calibration import checked_eta
-from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, snapped
+from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
 from memberbound.release.randomness import RandomSource, SecureSource
 
 __all__ = [

@@ -26,7 +26,7 @@ from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_input, check_output, read_document, unwritable, write_text
 from memberbound.release.budget import Budget
-from memberbound.release.calibration import checked_eta
+from memberbound.release.noise import checked_eta
 
 __all__ = ["Entry", "Ledger", "Reservation", "entered", "opened_ledger"]
 

@@ -7,7 +7,7 @@ and X14).  Released values live on a grid, so that their low-order bits carry no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -26,19 +26,14 @@ __all__ = [
     "NoiseLaw",
     "NormExponentialNoise",
     "ScaledNorm",
-    "as_displacements",
-    "as_rows",
-    "capped",
     "checked_eta",
-    "checked_lengths",
-    "exponential_distance",
     "floating_point_slack",
     "gaussian_distance",
     "grid_steps",
     "izzo_constant",
     "norm_exponential_constant",
-    "over_scale",
     "release",
+    "scaled",
     "snapped",
 ]
 
@@ -48,7 +43,7 @@ __all__ = [
 SIMPLE_ERROR = 2.0**-46
 
 
-def as_displacements(displacements: ArrayLike, dimension: int) -> FloatArray:
+def _as_displacements(displacements: ArrayLike, dimension: int) -> FloatArray:
     """Return finite vectors of the given dimension along the last axis, or refuse."""
     values = np.asarray(displacements, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] != dimension:
@@ -60,7 +55,7 @@ def as_displacements(displacements: ArrayLike, dimension: int) -> FloatArray:
     return values
 
 
-def checked_lengths(lengths: ArrayLike) -> FloatArray:
+def _checked_lengths(lengths: ArrayLike) -> FloatArray:
     """Return lengths as an array, or refuse what is negative or no number; ∞ is allowed."""
     values = np.asarray(lengths, dtype=np.float64)
     if np.isnan(values).any() or (values < 0).any():
@@ -68,7 +63,7 @@ def checked_lengths(lengths: ArrayLike) -> FloatArray:
     return values
 
 
-def capped(values: FloatArray, present: FloatArray) -> FloatArray:
+def _capped(values: FloatArray, present: FloatArray) -> FloatArray:
     """Return values in (0, 1], one double up, and exactly 0 where nothing moved."""
     return np.where(present > 0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
 
@@ -77,22 +72,10 @@ def gaussian_distance(lengths: FloatArray) -> FloatArray:
     """TV of two unit normals ``lengths`` apart: 2Φ(δ/2) - 1 = erf(δ/√8), from above."""
     with np.errstate(under="ignore"):
         value = special.erf(lengths / math.sqrt(8.0)) * (1 + 8 * UNIT)
-    return capped(value, lengths)
+    return _capped(value, lengths)
 
 
-def exponential_distance(lengths: FloatArray, slope: float) -> FloatArray:
-    """X14: min(1 - e^{-t/2}, slope·t) from above; concave as a minimum of concave functions."""
-    with np.errstate(under="ignore", over="ignore"):
-        value = np.minimum(-np.expm1(-lengths / 2), lengths * slope) * (1 + 8 * UNIT)
-    return capped(value, lengths)
-
-
-def as_rows(flat: FloatArray, dimension: int, count: int | None) -> FloatArray:
-    """Return a flat run of draws as one vector, or as ``count`` rows."""
-    return flat if count is None else flat.reshape(count, dimension)
-
-
-def over_scale(lengths: FloatArray, scale: float) -> FloatArray:
+def _over_scale(lengths: FloatArray, scale: float) -> FloatArray:
     """lengths/scale from above, never 0 where a length is not."""
     with np.errstate(under="ignore", over="ignore"):
         ratio = np.maximum(lengths / scale * (1 + 2 * UNIT), 1e-300)
@@ -173,7 +156,7 @@ class ScaledNorm:
         Numerics: a sum of d powers, each good to a few roundings; the exponent's rounding is
         harmless because the largest ratio is 1.
         """
-        values = np.abs(as_displacements(displacements, self.dimension))
+        values = np.abs(_as_displacements(displacements, self.dimension))
         with np.errstate(over="ignore", under="ignore"):
             ratios = np.where(values > 0, np.maximum(values / self.scales, _FLOOR), 0.0)
             top = ratios.max(axis=-1, keepdims=True)
@@ -184,19 +167,6 @@ class ScaledNorm:
             # ln(mean) is at most ln d in size, and 1/M is off by one rounding.
             slack = 2 * sum_slack(self.dimension) + UNIT * (64 + 4 * math.log(self.dimension))
             return np.where(top[..., 0] > 0, raised * (1 + slack), 0.0)
-
-    def plain_length(self, displacements: ArrayLike) -> FloatArray:
-        """Return √(Σ(x_i/σ_i)²) of every vector, from above, whatever the exponent."""
-        values = np.abs(as_displacements(displacements, self.dimension))
-        with np.errstate(over="ignore", under="ignore"):
-            ratios = np.where(values > 0, np.maximum(values / self.scales, _FLOOR), 0.0)
-            top = ratios.max(axis=-1, keepdims=True)
-            safe = np.where((top > 0) & np.isfinite(top), top, 1.0)
-            squares = np.where(np.isfinite(ratios), ratios / safe, 1.0) ** 2
-            raised = top[..., 0] * np.sqrt(squares.sum(axis=-1))
-            return np.where(
-                top[..., 0] > 0, raised * (1 + 2 * sum_slack(self.dimension) + 32 * UNIT), 0.0
-            )
 
     def directions(self, source: RandomSource, count: int) -> FloatArray:
         """Return ``count`` draws from the cone measure, one per row: ‖row‖ = 1."""
@@ -253,7 +223,7 @@ class GaussianNoise:
         >>> law = GaussianNoise(scale=2.0, dimension=4)
         >>> law.rms
         4.0
-        >>> round(float(law.total_variation([[0.0, 2.0, 0.0, 0.0]])[0]), 6)
+        >>> round(float(law.distance(law.length([[0.0, 2.0, 0.0, 0.0]]))[0]), 6)
         0.382925
     """
 
@@ -281,20 +251,22 @@ class GaussianNoise:
 
     def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
         """Return one draw, or ``count`` of them as rows."""
-        drawn = self.scale * source.normal(self.dimension * (1 if count is None else count))
-        return as_rows(drawn, self.dimension, count)
+        shape = (self.dimension,) if count is None else (count, self.dimension)
+        return np.asarray(self.scale * source.normal(math.prod(shape)).reshape(shape))
 
     def length(self, displacements: ArrayLike) -> FloatArray:
         """Return Euclidean lengths, from above."""
-        return ScaledNorm(np.ones(self.dimension)).plain_length(displacements)
+        values = np.abs(_as_displacements(displacements, self.dimension))
+        values = np.where(values > 0, np.maximum(values, _FLOOR), 0.0)
+        with np.errstate(over="ignore", under="ignore"):
+            top = values.max(axis=-1)
+            shares = values / np.where(top > 0, top, 1.0)[..., None]
+            raised = top * np.sqrt(np.square(shares).sum(axis=-1))
+            return np.asarray(raised * (1 + 2 * sum_slack(self.dimension) + 32 * UNIT))
 
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return TV(X, X + a), from above; exact up to rounding."""
-        return self.total_variation_of_length(self.length(displacements))
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
+    def distance(self, lengths: ArrayLike) -> FloatArray:
         """Return TV at Euclidean lengths, from above; concave."""
-        return gaussian_distance(over_scale(checked_lengths(lengths), self.scale))
+        return gaussian_distance(_over_scale(_checked_lengths(lengths), self.scale))
 
     def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
@@ -321,7 +293,7 @@ class NormExponentialNoise:
 
     Examples:
         >>> law = NormExponentialNoise(ScaledNorm([1.0]), scale=1.0)  # Laplace in one dimension
-        >>> round(float(law.total_variation([[1.0]])[0]), 6)
+        >>> round(float(law.distance(law.length([[1.0]]))[0]), 6)
         0.393469
     """
 
@@ -364,20 +336,12 @@ class NormExponentialNoise:
         """Return ‖a‖ in the law's own norm, from above."""
         return self.norm.length(displacements)
 
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return a bound on TV(X, X + a): the better of X14's two; exact in one dimension."""
-        values = as_displacements(displacements, self.dimension)
-        by_length = self.total_variation_of_length(self.length(values))
-        spread = over_scale(self.norm.plain_length(values), self.scale)
-        # X14, claim 2: TV ≤ ½·E|∂_a ln f| ≤ ½·gradient·‖a/σ‖₂/scale.
-        by_gradient = capped(spread * up(self.norm.gradient_upper / 2), spread)
-        return np.minimum(by_length, by_gradient)
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
-        """Return min(1 - e^{-t/2}, κ·t) at t = length/scale, from above; concave."""
-        return exponential_distance(
-            over_scale(checked_lengths(lengths), self.scale), self.norm.slope_upper
-        )
+    def distance(self, lengths: ArrayLike) -> FloatArray:
+        """Return X14's min(1 - e^{-t/2}, κ·t) at t = length/scale, from above; concave."""
+        ratios = _over_scale(_checked_lengths(lengths), self.scale)
+        with np.errstate(under="ignore", over="ignore"):
+            value = np.minimum(-np.expm1(-ratios / 2), ratios * self.norm.slope_upper)
+        return _capped(value * (1 + 8 * UNIT), ratios)
 
     def describe(self) -> dict[str, object]:
         """Return the law, the norm's exponent and scales' range, and the scale."""
@@ -390,6 +354,11 @@ class NormExponentialNoise:
             "norm_scale_largest": float(self.norm.scales.max()),
             "rms": self.rms,
         }
+
+
+def scaled(unit: GaussianNoise | NormExponentialNoise, scale: float) -> NoiseLaw:
+    """Return the law of ``scale`` times a draw of a law of scale 1; 0 is no noise at all."""
+    return NoNoise(unit.dimension) if scale == 0 else replace(unit, scale=scale)
 
 
 def checked_eta(eta: float) -> float:
@@ -482,10 +451,7 @@ class NoiseLaw(Protocol):
     def length(self, displacements: ArrayLike) -> FloatArray:
         """Return how long every displacement is to this law, from above (last axis: vectors)."""
 
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return TV(X, X + a) from above for every displacement a (last axis: vectors)."""
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
+    def distance(self, lengths: ArrayLike) -> FloatArray:
         """Return the largest TV(X, X + a) over displacements of a length, from above; concave."""
 
     def describe(self) -> dict[str, object]:
@@ -526,15 +492,11 @@ class NoNoise:
 
     def length(self, displacements: ArrayLike) -> FloatArray:
         """Return the largest coordinate of every displacement."""
-        return np.asarray(np.abs(as_displacements(displacements, self.dimension)).max(axis=-1))
+        return np.asarray(np.abs(_as_displacements(displacements, self.dimension)).max(axis=-1))
 
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return 1 for every displacement that is not 0."""
-        return self.total_variation_of_length(self.length(displacements))
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
+    def distance(self, lengths: ArrayLike) -> FloatArray:
         """Return 1 for every length that is not 0."""
-        return np.where(checked_lengths(lengths) > 0, 1.0, 0.0)
+        return np.where(_checked_lengths(lengths) > 0, 1.0, 0.0)
 
     def describe(self) -> dict[str, object]:
         """Name the law."""

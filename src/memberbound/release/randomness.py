@@ -25,6 +25,7 @@ __all__ = [
     "InsecureSource",
     "RandomSource",
     "SecureSource",
+    "source_from_seed",
 ]
 
 Words = NDArray[np.uint64]
@@ -153,3 +154,8 @@ class InsecureSource(RandomSource):
     def describe(self) -> dict[str, object]:
         """Name the source and say that it protects nothing."""
         return {"source": "insecure seed", "secure": False}
+
+
+def source_from_seed(insecure_seed: int | None) -> RandomSource:
+    """Return the operating system's source, or a seeded one that protects nobody."""
+    return SecureSource() if insecure_seed is None else InsecureSource(insecure_seed)

@@ -25,14 +25,12 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
-from memberbound.release.calibration import Calibration
-from memberbound.release.half.releasing import Release
+from memberbound.release.calibration import Calibration, Release
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from memberbound.release.half.half_estimator import HalfPrivate
-    from memberbound.release.half.table_model import TableModel
+    from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 
 __all__ = [
     "LINEAR_ENDINGS",
@@ -150,7 +148,7 @@ def save(
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
         more = {"names": list(released.names), "secure_source": released.secure}
-        about = _described("vector", released.calibration, more | dict(released.about))
+        about = _described("vector", released.calibration, more)
         fill = _tensors(tensors)
     else:
         raise InputError(
@@ -211,7 +209,7 @@ def _is_estimator(released: object) -> TypeIs[TableModel | HalfPrivate]:
     """Tell whether skops keeps it as an estimator; scikit-learn is imported only to find out."""
     if isinstance(released, (PrivateModel, Release)):
         return False
-    from memberbound.release.half.table_model import ESTIMATORS
+    from memberbound.release.half.half_estimator import ESTIMATORS
 
     return isinstance(released, ESTIMATORS)
 
@@ -221,7 +219,7 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
-    from memberbound.release.half.table_model import TableModel
+    from memberbound.release.half.half_estimator import TableModel
 
     model = released.model if isinstance(released, TableModel) else released
     check_is_fitted(model, "released_")
@@ -233,14 +231,14 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
     whole: Any = slim
     if isinstance(released, TableModel):
         whole = TableModel(**(released.get_params(deep=False) | {"model": slim}))
-    scores = {} if model.scores_ is None else model.scores_.to_dict()
     more = {
         "estimator": type(model.estimator).__name__,
         "release": model.release,
         "configuration": model.configuration_.to_dict(),
         "secure_source": model.secure_,
+        "scores": {score.name: score.to_dict() for score in model.scores_},
     }
-    about = _described("estimator", model.calibration_, more | scores)
+    about = _described("estimator", model.calibration_, more)
     return about, lambda draft: writer.dump(whole, draft)
 
 
@@ -332,7 +330,7 @@ def answering(found: object) -> PrivateModel | TableModel | None:
         return found
     if not _is_estimator(found):
         return None
-    from memberbound.release.half.table_model import TableModel
+    from memberbound.release.half.half_estimator import TableModel
 
     return TableModel.of(found)
 
@@ -377,7 +375,7 @@ def _loaded(
     if said.get("kind") == "estimator":
         reader = _skops()
         packed = target.read_bytes()
-        from memberbound.release.half.table_model import TRUSTED
+        from memberbound.release.half.half_estimator import TRUSTED
 
         allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
         foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)

@@ -35,7 +35,7 @@ from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_n
 from memberbound.learners.examples import Task
 from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.encoding import Bounds, read_bounds
-from memberbound.release.calibration import checked_eta
+from memberbound.release.noise import checked_eta
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.source import check_file

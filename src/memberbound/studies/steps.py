@@ -35,8 +35,7 @@ from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.all_rows.models import private_form
 from memberbound.release.half.fitting import kept_fits
-from memberbound.release.half.half_estimator import released_learner
-from memberbound.release.half.table_model import TableModel
+from memberbound.release.half.half_estimator import TableModel, released_learner
 from memberbound.report.model import (
     AccessFloor,
     Floor,

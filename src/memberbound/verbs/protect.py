@@ -43,21 +43,19 @@ from memberbound.release.all_rows.models import (
 )
 from memberbound.release.all_rows.networks import NetworkModel, fit_network
 from memberbound.release.budget import Budget
-from memberbound.release.calibration import checked_eta
-from memberbound.release.half.methods import CLASS_SCORES, NUMBER_SCORES, answers_of
 from memberbound.release.half.parameters import Labels
-from memberbound.release.half.releasing import source_from_seed
 from memberbound.release.ledger_file import entered
+from memberbound.release.noise import checked_eta
+from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
+from memberbound.release.scores import Score, answers_of, scores_of, usefulness_notes
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.explain import chances
 from memberbound.verbs.protection import (
     Protection,
-    TrialScores,
     unit_and_seed_notes,
-    useless,
 )
 
 __all__ = ["Protection", "protect"]
@@ -248,7 +246,7 @@ def _rehearsed(
     released: PrivateModel,
     bounds: Bounds,
     seed: int | None,
-) -> tuple[tuple[TrialScores, ...], list[str]]:
+) -> tuple[tuple[Score, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release.
 
     Nor may what a trial says by failing: a score that is not finite is left out.
@@ -268,7 +266,7 @@ def _trial_scores(
     released: PrivateModel,
     bounds: Bounds,
     seed: int | None,
-) -> tuple[Sequence[TrialScores], list[str]]:
+) -> tuple[Sequence[Score], list[str]]:
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
     train, test = table.taken(order[:cut]), table.taken(order[cut:])
@@ -292,20 +290,21 @@ def _trial_scores(
     truth = truth[known]
     constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
     clean = _clean(trial, trial.encoded(train)[0], seen, usable)
-    models = (
-        None if clean is None else answers_of(clean, rows, trial.class_names),
-        (trial.answered(rows), trial.ranking(rows)),
-        (np.full(len(truth), constant), np.zeros((len(truth), len(trial.class_names)))),
+    names = trial.class_names
+    released_scores = scores_of(truth, trial.answered(rows), trial.ranking(rows), names)
+    constant_scores = scores_of(
+        truth, np.full(len(truth), constant), np.zeros((len(truth), len(names))), names
     )
-    found = []
-    for name, score in (CLASS_SCORES if trial.class_names else NUMBER_SCORES).items():
-        each = [None if m is None else score(truth, *m, trial.class_names) for m in models]
-        if each[1] is not None and each[2] is not None:
-            found.append(TrialScores(name, each[0], each[1], each[2]))
-    notes = useless(found)
+    clean_scores = {} if clean is None else scores_of(truth, *answers_of(clean, rows, names), names)
+    scores = [
+        Score(name, clean_scores.get(name), value, constant_scores[name])
+        for name, value in released_scores.items()
+        if name in constant_scores
+    ]
+    notes = usefulness_notes(scores)
     if len(order) < len(table):
         notes.append(f"the trial took {len(order)} of {len(table)} rows")
-    return found, notes
+    return scores, notes
 
 
 def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:

@@ -32,8 +32,9 @@ from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS
-from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
-from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.calibration import Calibration, Record
+from memberbound.release.half.half_estimator import HalfPrivate, TableModel
+from memberbound.release.half.least_noise import Progress
 from memberbound.release.half.methods import METHODS, released_statistic
 from memberbound.release.half.parameters import Labels
 from memberbound.release.half.statistics import (
@@ -45,11 +46,12 @@ from memberbound.release.half.statistics import (
     quantiles,
     total,
 )
-from memberbound.release.half.table_model import TableModel
+from memberbound.release.noise import checked_eta
 from memberbound.release.saving import save
+from memberbound.release.scores import usefulness_notes
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.verbs.protection import Protection, TrialScores, useless
+from memberbound.verbs.protection import Protection
 
 __all__ = ["protect_half"]
 
@@ -382,28 +384,15 @@ def _release_model(
     model.fit(examples.features, examples.target, progress=progress)
     # It takes rows as they are; all that this needs is public in the game.
     released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
-    # The population is public in this game.
-    shares = np.bincount(examples.target) / examples.rows if examples.classes else np.zeros(1)
-    known = model.scores_
-    scores: tuple[TrialScores, ...] = ()
-    if known is not None:
-        name = "accuracy" if examples.classes else "R²"
-        estimates = (known.clean_estimate, known.released_estimate, float(shares.max()))
-        # A constant finds one class of them all, and ranks nothing.
-        blind = {"balanced accuracy": 1 / max(1, len(shares)), "AUC": 0.5}
-        further = tuple(
-            TrialScores(other, *both, blind[other]) for other, both in known.further.items()
-        )
-        scores = (TrialScores(name, *estimates), *further)
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         "protect-half",
         model.calibration_,
         released,
         f"{type(model.estimator).__name__} ({model.release})",
-        scores,
+        model.scores_,
         None,
-        (*_fit_notes(model.calibration_), *examples.notes, *useless(scores)),
+        (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_)),
         details,
         examples.roles,
     )

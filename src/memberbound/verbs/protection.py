@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,51 +23,14 @@ from memberbound.quantities import (
 )
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Budget
-from memberbound.release.calibration import Calibration
-from memberbound.release.half.releasing import Release
+from memberbound.release.calibration import Calibration, Release
+from memberbound.release.scores import Score
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP
 
 if TYPE_CHECKING:
-    from memberbound.release.half.table_model import TableModel
+    from memberbound.release.half.half_estimator import TableModel
 
-__all__ = ["Protection", "TrialScores", "unit_and_seed_notes", "useless"]
-
-#: A score this far above a constant's says something.
-_NOTABLE = 0.05
-
-
-@dataclass(frozen=True)
-class TrialScores:
-    """One score of a trial on rows it was not trained on: without noise, released, of a constant.
-
-    All are estimates for the owner of the rows.
-    """
-
-    name: str
-    clean: float | None
-    released: float
-    constant: float | None
-
-    @property
-    def finite(self) -> bool:
-        """Whether all of it are numbers that can be shown."""
-        return all(map(math.isfinite, (self.clean or 0.0, self.released, self.constant or 0.0)))
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "clean_estimate": self.clean,
-            "released_estimate": self.released,
-            "constant_estimate": self.constant,
-        }
-
-    def described(self) -> tuple[tuple[str, float | None], ...]:
-        """Return the three numbers with their names."""
-        return (
-            ("without noise", self.clean),
-            ("released", self.released),
-            ("of a constant", self.constant),
-        )
+__all__ = ["Protection", "unit_and_seed_notes"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +63,7 @@ class Protection(Readable):
     calibration: Calibration
     released: TableModel | PrivateModel | Release
     what: str
-    scores: tuple[TrialScores, ...] = ()
+    scores: tuple[Score, ...] = ()
     out: str | None = None
     warnings: tuple[str, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
@@ -122,17 +84,17 @@ class Protection(Readable):
     @property
     def score_clean(self) -> float | None:
         """That score without noise."""
-        return self.scores[0].clean if self.scores else None
+        return self.scores[0].clean_estimate if self.scores else None
 
     @property
     def score_released(self) -> float | None:
         """That score with it."""
-        return self.scores[0].released if self.scores else None
+        return self.scores[0].released_estimate if self.scores else None
 
     @property
     def score_baseline(self) -> float | None:
         """That score of a constant."""
-        return self.scores[0].constant if self.scores else None
+        return self.scores[0].constant_estimate if self.scores else None
 
     @property
     def noise_scale(self) -> float:
@@ -311,7 +273,11 @@ class Protection(Readable):
         for score in self.scores:
             rows += [
                 (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")
-                for what, value in score.described()
+                for what, value in (
+                    ("without noise", score.clean_estimate),
+                    ("released", score.released_estimate),
+                    ("of a constant", score.constant_estimate),
+                )
                 if value is not None
             ]
         if isinstance(self.released, Release):
@@ -328,23 +294,6 @@ class Protection(Readable):
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote{private}: {w}." for w in self.warnings)
         return f"{self.sentence}\n\n{table}{notes}"
-
-
-def useless(scores: Sequence[TrialScores]) -> list[str]:
-    """Say so where a release does no better than always giving the same answer."""
-    if not scores or scores[0].constant is None or scores[0].released > scores[0].constant:
-        return []
-    better = [s for s in scores if s.constant is not None and s.released > s.constant + _NOTABLE]
-    if better:
-        named = " and ".join(f"{s.name} {decimals(s.released, 'estimate', 3)}" for s in better)
-        return [
-            f"always giving the same answer has as good an {scores[0].name}: the classes are "
-            f"uneven, so look at {named} instead"
-        ]
-    return [
-        "this release is useless: always giving the same answer scores as well. Allow a larger "
-        "eta, or find more rows"
-    ]
 
 
 def _plain_law(calibration: Calibration) -> dict[str, object]:

@@ -23,8 +23,8 @@ from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
-from memberbound.release.half.releasing import source_from_seed
 from memberbound.release.ledger_file import entered
+from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes

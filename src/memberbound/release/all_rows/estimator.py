@@ -17,9 +17,9 @@ from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.models import checked_form, fit_private, replaces_preprocessing
-from memberbound.release.calibration import checked_eta
 from memberbound.release.half.parameters import Labels
-from memberbound.release.half.releasing import source_from_seed
+from memberbound.release.noise import checked_eta
+from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records
 

@@ -47,8 +47,8 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.all_rows.losses import Loss, loss_named
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
-from memberbound.release.calibration import Calibration, checked_eta
-from memberbound.release.noise import GaussianNoise
+from memberbound.release.calibration import Calibration
+from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records

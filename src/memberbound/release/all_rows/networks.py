@@ -31,8 +31,9 @@ from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, fo
 from memberbound.release.all_rows.gradient import Features, path_sensitivity
 from memberbound.release.all_rows.models import PrivateModel, prepare
 from memberbound.release.budget import Budget, NoisySums, Part, release_slack
-from memberbound.release.calibration import Calibration, Rows, checked_eta
-from memberbound.release.noise import GaussianNoise
+from memberbound.release.calibration import Calibration
+from memberbound.release.half.least_noise import Rows
+from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records

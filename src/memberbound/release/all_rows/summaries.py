@@ -33,9 +33,8 @@ from memberbound.release.all_rows.encoding import (
     rows_needed,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
-from memberbound.release.calibration import Calibration, checked_eta
-from memberbound.release.half.releasing import Release
-from memberbound.release.noise import GaussianNoise
+from memberbound.release.calibration import Calibration, Release
+from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records

@@ -1,4 +1,4 @@
-"""A statistic on many subsets, or on all of them: on all cores, with public coins, none lost."""
+"""A statistic on many subsets, or on all of them: on all cores, with public coins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray, sum_slack
-from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
+from memberbound.release.half.least_noise import Progress, Rows, Statistic
+from memberbound.release.noise import GaussianNoise, scaled
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -38,9 +39,9 @@ __all__ = [
     "evaluated",
     "fit_once",
     "fitted",
+    "is_nondeterministic",
     "kept_fits",
     "public_coins",
-    "tosses_coins",
     "with_public_coins",
     "worth_enumerating",
 ]
@@ -170,19 +171,19 @@ class Fits:
 
 def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
     """Return the statistic of these records with public coins; whatever it raises is passed on."""
-    known = "torch" in sys.modules
+    imported = "torch" in sys.modules
     with public_coins():
         value = statistic(rows)
-    if not known and "torch" in sys.modules:
-        # It came with this very fit, so its generator was not seeded for it.
+    if not imported and "torch" in sys.modules:
+        # This very fit imported it, so its generator was not seeded for it.
         with public_coins():
             value = statistic(rows)
-    found = np.asarray(value, dtype=np.float64)
-    if found.shape != (statistic.dimension,):
-        raise InputError(f"a vector of length {statistic.dimension} is due, got {found.shape!r}.")
-    if not np.isfinite(found).all():
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.shape != (statistic.dimension,):
+        raise InputError(f"a vector of length {statistic.dimension} is due, got {vector.shape!r}.")
+    if not np.isfinite(vector).all():
         raise InputError("its value is not finite.")
-    return found
+    return vector
 
 
 def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
@@ -198,7 +199,7 @@ def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]
         return np.zeros(statistic.dimension), f"{type(error).__name__}: {error}"
 
 
-def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
+def is_nondeterministic(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
     """Whether a second fit on some of these subsets differs from the first, coins being public."""
     with warnings.catch_warnings(), public_coins():
         warnings.simplefilter("ignore")
@@ -305,7 +306,7 @@ def fitted(
     total, planned = len(groups), sum(map(len, groups))
     probed = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
     probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(probed)]
-    own = tosses_coins(statistic, probes)
+    own = is_nondeterministic(statistic, probes)
     if own:
         # A generator that such a statistic carries is copied, state and all, with every batch of
         # the work: draws of different batches would then not be independent, as X4 needs.
@@ -368,7 +369,7 @@ def _described(failures: Sequence[tuple[int, str]], fits: int, seed: object) -> 
 
 #: Pairs of neighbouring subsets beyond which their lengths would not fit into memory.
 _LARGEST_PAIRS = 3 * 10**7
-#: Subsets that are fitted twice to find out whether the statistic tosses coins.
+#: Subsets that are fitted twice to find out whether the statistic has coins of its own.
 _EXACT_PROBES = 16
 
 
@@ -394,7 +395,7 @@ def worth_enumerating(
     # Several of them, from the first to the last: coins may matter for some records only.
     everything = all_subsets(game)
     places = np.unique(np.linspace(0, len(everything) - 1, _EXACT_PROBES).round().astype(np.int64))
-    repeats = not tosses_coins(statistic, [everything[place] for place in places])
+    repeats = not is_nondeterministic(statistic, [everything[place] for place in places])
     if exact and not repeats:
         raise InputError(
             "exact must be False for a statistic that differs from fit to fit on the same subset, "
@@ -416,7 +417,7 @@ class NeighbourLengths:
     ``outputs`` holds q of :func:`all_subsets`, in that order.
     """
 
-    def __init__(self, outputs: FloatArray, game: SubsetGame, family: ScaleFamily) -> None:
+    def __init__(self, outputs: FloatArray, game: SubsetGame, unit: GaussianNoise) -> None:
         """Measure every pair once: T is the same both ways."""
         subsets = all_subsets(game)
         masks = np.array([sum(1 << int(x) for x in rows) for rows in subsets], dtype=np.int64)
@@ -426,12 +427,12 @@ class NeighbourLengths:
             inside = np.flatnonzero((masks >> x & 1 == 1) & (masks >> other & 1 == 0))
             swapped = masks[inside] ^ ((1 << x) | (1 << other))
             partner = order[np.searchsorted(masks, swapped, sorter=order)]
-            pieces.append(family.lengths(outputs[inside] - outputs[partner]))
+            pieces.append(unit.length(outputs[inside] - outputs[partner]))
             first.append(np.full(len(inside), x))
             second.append(np.full(len(inside), other))
         self._lengths = np.concatenate(pieces)
         self._first, self._second = np.concatenate(first), np.concatenate(second)
-        self._game, self._family = game, family
+        self._game, self._unit = game, unit
 
     @property
     def longest(self) -> float:
@@ -441,7 +442,7 @@ class NeighbourLengths:
     def means(self, scale: float) -> FloatArray:
         """Return X1's mean distance for every record, from above: one row."""
         game = self._game
-        values = self._family.distances(self._lengths, scale)
+        values = scaled(self._unit, scale).distance(self._lengths)
         sums = np.bincount(self._first, values, game.population) + np.bincount(
             self._second, values, game.population
         )
@@ -450,5 +451,5 @@ class NeighbourLengths:
 
     def average(self, scale: float) -> FloatArray:
         """Return the mean distance over all pairs, from above: one row of one column."""
-        values = self._family.distances(self._lengths, scale)
+        values = scaled(self._unit, scale).distance(self._lengths)
         return np.array([[min(float(values.mean()) * (1 + 2 * sum_slack(values.size)), 1.0)]])

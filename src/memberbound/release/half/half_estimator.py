@@ -1,4 +1,8 @@
-"""A scikit-learn estimator of the papers' game, a secret half of a public table; its rehearsal."""
+"""The papers' game in scikit-learn: an estimator of a secret half of a public table.
+
+:class:`HalfPrivate` releases another estimator, :class:`TableModel` adds the columns of the table,
+:class:`ReleasedLearner` repeats a release for audits.
+"""
 
 from __future__ import annotations
 
@@ -10,56 +14,64 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from memberbound.errors import InputError, fraction, one_of, positive
 from memberbound.games import SubsetGame
+from memberbound.learners import encoded_rows, raw_rows
 from memberbound.learners.capabilities import available_if
+from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import (
-    Calibration,
-    FreshSubsets,
-    Progress,
-    Rows,
-    checked_eta,
-    promised_eta,
-)
+from memberbound.quantities import Certificate
+from memberbound.release.calibration import Calibration
+from memberbound.release.estimator import PrivateEstimator, released_can
 from memberbound.release.half.fitting import evaluated
+from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, promised_eta
 from memberbound.release.half.methods import (
     MODEL_METHODS,
     Configuration,
-    Scores,
     Trial,
     calibrate,
+    calibration_seed_from,
+    checked_train,
     chosen_method,
     configurations,
     learnable,
+    released,
     scored,
+    secret_subset,
     tuned,
 )
 from memberbound.release.half.parameters import (
     Labels,
     Learnable,
+    PairAdapter,
     Population,
+    PredictionTable,
     adapter_for,
     clipped_rows,
 )
-from memberbound.release.half.releasing import (
-    calibration_seed_from,
-    checked_train,
-    released,
-    secret_subset,
-    source_from_seed,
+from memberbound.release.noise import (
+    GaussianNoise,
+    NoNoise,
+    NormExponentialNoise,
+    ScaledNorm,
+    checked_eta,
 )
-from memberbound.release.randomness import InsecureSource, RandomSource
+from memberbound.release.randomness import InsecureSource, source_from_seed
+from memberbound.release.scores import Score
+from memberbound.tables.columns import label_of
 
 __all__ = [
+    "ESTIMATORS",
+    "TRUSTED",
     "HalfPrivate",
     "Rehearsal",
     "ReleasedLearner",
+    "TableModel",
     "released_learner",
 ]
 
@@ -78,15 +90,7 @@ _GIVEN_TRAIN = (
 _INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
 
 
-def _has(name: str) -> Callable[[HalfPrivate], bool]:
-    def check(self: HalfPrivate) -> bool:
-        # Before fit: what the base promises; after: what the released model can do.
-        return hasattr(getattr(self, "released_", self.estimator), name)
-
-    return check
-
-
-class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class HalfPrivate(PrivateEstimator):
     """Fit an estimator on a secret half of a public table and release it with certified noise.
 
     ``fit(X, y)`` takes the *population*, which is public.  A uniformly random half becomes the
@@ -132,8 +136,7 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         'average'
     """
 
-    released_: Any
-    scores_: Scores | None
+    scores_: tuple[Score, ...]
     trials_: tuple[Trial, ...]
 
     def __init__(
@@ -169,19 +172,6 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.insecure_seed = insecure_seed
         self.calibration_seed = calibration_seed
 
-    def __sklearn_tags__(self) -> Any:
-        """Be a classifier, a regressor or a clusterer as the base is."""
-        tags = super().__sklearn_tags__()
-        base = get_tags(self.estimator)
-        tags.estimator_type = base.estimator_type
-        tags.classifier_tags = base.classifier_tags
-        tags.regressor_tags = base.regressor_tags
-        tags.target_tags = base.target_tags
-        tags.non_deterministic = self.insecure_seed is None
-        return tags
-
-    # ---- fitting --------------------------------------------------------------------------
-
     def _checked(self) -> None:
         checked_eta(self.eta)
         one_of("record", self.record, ("average", "every"))
@@ -197,20 +187,18 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _population(self, X: ArrayLike, y: ArrayLike | None) -> Population:
-        if y is None:
-            wanted = get_tags(self.estimator).target_tags.required
-            if wanted:
-                raise InputError(
-                    "y must be given: the base requires y to be passed, but the target y is None."
-                )
-            features = validate_data(self, X, dtype=np.float64)
-            target = classes = None
-        else:
-            several = bool(get_tags(self.estimator).target_tags.multi_output)
+        tags = get_tags(self.estimator).target_tags
+        target = classes = None
+        if y is not None:
             features, target = validate_data(
-                self, X, y, dtype=np.float64, multi_output=several, y_numeric=False
+                self, X, y, dtype=np.float64, multi_output=bool(tags.multi_output), y_numeric=False
             )
-            classes = None
+        elif tags.required:
+            raise InputError(
+                "y must be given: the base requires y to be passed, but the target y is None."
+            )
+        else:
+            features = validate_data(self, X, dtype=np.float64)
         if len(features) < 4:
             raise InputError(
                 f"X must have at least 4 records, got n_samples={len(features)}. "
@@ -249,23 +237,20 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("classes_", "released_"):
             self.__dict__.pop(name, None)
         # Its size is public, its members are looked at after calibration only.
-        size = population.records // 2
-        given: Rows | None = None
-        if train is not None:
-            given = checked_train(train, population.records)
-            size = int(given.size)
+        own = None if train is None else checked_train(train, population.records)
+        size = population.records // 2 if own is None else int(own.size)
         source = source_from_seed(self.insecure_seed)
         seed = calibration_seed_from(source, self.calibration_seed)
         game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
         promised_eta(self.eta, game)
-        fresh = FreshSubsets(game, seed)
-        statistic, calibration = self._calibrated(population, fresh, progress)
-        calibration = self._with_assumptions(calibration, source, given is not None)
-        secret = secret_subset(game, source) if given is None else given
-        found = released(statistic, calibration, secret, source)
-        self.released_ = statistic.model(found.values)
-        self.calibration_ = calibration
-        self.certificate_ = calibration.certificate
+        statistic, calibration = self._calibrated(population, FreshSubsets(game, seed), progress)
+        assumptions = calibration.certificate.assumptions
+        assumptions += (_GIVEN_TRAIN,) * (own is not None) + (_INSECURE,) * (not source.secure)
+        self.certificate_ = replace(calibration.certificate, assumptions=assumptions)
+        self.calibration_ = replace(calibration, certificate=self.certificate_)
+        secret = secret_subset(game, source) if own is None else own
+        noisy = released(statistic, self.calibration_, secret, source)
+        self.released_ = statistic.model(noisy.values)
         self.secure_ = source.secure
         if population.classes is not None:
             self.classes_ = population.classes
@@ -298,7 +283,6 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             method=method,
             options=options,
             adapter=adapter,
-            query=query,
         )
         statistic = learnable(
             option.applied(self.estimator),
@@ -327,73 +311,57 @@ class HalfPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         calibration: Calibration,
         population: Population,
         fresh: FreshSubsets,
-    ) -> Scores | None:
+    ) -> tuple[Score, ...]:
+        """Score releases of fresh subsets on the records outside them."""
         if self.release != "parameters":
-            return None  # nobody knows the target of the query rows
+            return ()  # nobody knows the target of the query rows
         subsets = fresh.subsets(_SCORED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            values = np.array([evaluated(statistic, rows)[0] for rows in subsets])
-            return scored(
+            scores = scored(
                 statistic,
                 subsets,
-                values,
+                np.array([evaluated(statistic, rows)[0] for rows in subsets]),
                 calibration.noise,
                 population,
                 clip=self.configuration_.clip,
                 seed=2,
-                further=True,
+                ranked=True,
             )
+        if scores is None:
+            return ()
+        clean, noisy = scores
+        # The population is public: a constant finds one class of them all, and ranks nothing.
+        constant = {"R²": 0.0, "AUC": 0.5}
+        if population.classes is not None and population.target is not None:
+            _, counts = np.unique(population.target, return_counts=True)
+            constant["accuracy"] = float(counts.max() / counts.sum())
+            constant["balanced accuracy"] = 1 / len(counts)
+        return tuple(
+            Score(name, clean[name], noisy[name], constant.get(name))
+            for name in noisy
+            if name in clean
+        )
 
-    @staticmethod
-    def _with_assumptions(
-        calibration: Calibration, source: RandomSource, given: bool
-    ) -> Calibration:
-        said = calibration.certificate.assumptions
-        said += (_GIVEN_TRAIN,) * given + (_INSECURE,) * (not source.secure)
-        return replace(calibration, certificate=replace(calibration.certificate, assumptions=said))
-
-    # ---- using the release ----------------------------------------------------------------
-
-    def _rows(self, X: ArrayLike) -> Any:
-        check_is_fitted(self, "released_")
+    def _read(self, X: ArrayLike) -> Any:
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         if self.release == "predictions":
             return np.asarray(rows)
         return clipped_rows(rows, self.configuration_.clip)
 
-    @available_if(_has("predict"))
-    def predict(self, X: ArrayLike) -> Labels:
-        """Predict with the released model."""
-        return np.asarray(self.released_.predict(self._rows(X)))
-
-    @available_if(_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return the released model's class probabilities."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.predict_proba(rows))
-
-    @available_if(_has("decision_function"))
-    def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the released model's scores."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.decision_function(rows))
-
-    @available_if(_has("transform"))
+    @available_if(released_can("transform"))
     def transform(self, X: ArrayLike) -> FloatArray:
         """Transform with the released model (distances to k-means centres)."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.transform(rows))
+        return np.asarray(self.released_.transform(self._rows(X)))
 
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Return accuracy, R², or the base's own score without a target."""
         from sklearn.metrics import accuracy_score, r2_score
 
         if y is None:
-            rows = self._rows(X)
-            return float(self.released_.score(rows))
-        said = self.predict(X)
-        return float(accuracy_score(y, said) if hasattr(self, "classes_") else r2_score(y, said))
+            return float(self.released_.score(self._rows(X)))
+        rule = accuracy_score if hasattr(self, "classes_") else r2_score
+        return float(rule(y, self.predict(X)))
 
 
 # ── A protected release as a learner, so that it can be repeated on many halves and attacked ──────
@@ -419,61 +387,45 @@ class Rehearsal:
     def rows(self, features: FloatArray, target: Labels) -> Rows:
         """Return the row numbers of these records; equal records are interchangeable."""
         used: dict[tuple[bytes, object], int] = defaultdict(int)
-        found = []
+        rows = []
         for row, value in zip(features, target.tolist(), strict=True):
             key = _key(row, value)
-            known = self.places.get(key, ())
-            if used[key] >= len(known):
+            places = self.places.get(key, ())
+            if used[key] >= len(places):
                 raise InputError("rows must come from the population of the release, got another.")
-            found.append(known[used[key]])
+            rows.append(places[used[key]])
             used[key] += 1
-        return np.sort(np.array(found, dtype=np.int64))
+        return np.sort(np.array(rows, dtype=np.int64))
 
 
-def _can(name: str) -> Callable[[ReleasedLearner], bool]:
-    def check(self: ReleasedLearner) -> bool:
-        return hasattr(getattr(self, "released_", None), name)
-
-    return check
-
-
-class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
+class ReleasedLearner(PrivateEstimator):
     """Fit the protected learner on given rows of its population, with fresh noise from a seed.
 
     For audits only: halves and noise come from seeds, so this protects nobody.
     """
 
+    estimator = None
+
     def __init__(self, rehearsal: Rehearsal, random_state: int = 0) -> None:
         self.rehearsal = rehearsal
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        """Have the tags of any estimator."""
+        return BaseEstimator.__sklearn_tags__(self)
+
     def fit(self, X: FloatArray, y: Labels) -> ReleasedLearner:
         """Train on these rows and add the noise of the release."""
         plan = self.rehearsal
-        source = InsecureSource(self.random_state)
         rows = plan.rows(np.asarray(X, dtype=np.float64), np.asarray(y))
-        found = released(plan.statistic, plan.calibration, rows, source)
-        self.released_ = plan.statistic.model(found.values)
+        noisy = released(plan.statistic, plan.calibration, rows, InsecureSource(self.random_state))
+        self.released_ = plan.statistic.model(noisy.values)
         if hasattr(self.released_, "classes_"):
             self.classes_ = self.released_.classes_
         return self
 
-    def _rows(self, X: FloatArray) -> FloatArray:
+    def _read(self, X: ArrayLike) -> FloatArray:
         return clipped_rows(np.asarray(X, dtype=np.float64), self.rehearsal.clip)
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Predict with the noisy model."""
-        return np.asarray(self.released_.predict(self._rows(X)))
-
-    @available_if(_can("predict_proba"))
-    def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return the noisy model's class probabilities."""
-        return np.asarray(self.released_.predict_proba(self._rows(X)))
-
-    @available_if(_can("decision_function"))
-    def decision_function(self, X: FloatArray) -> FloatArray:
-        """Return the noisy model's scores."""
-        return np.asarray(self.released_.decision_function(self._rows(X)))
 
 
 def released_learner(model: HalfPrivate, X: FloatArray, y: Labels) -> ReleasedLearner:
@@ -496,7 +448,6 @@ def released_learner(model: HalfPrivate, X: FloatArray, y: Labels) -> ReleasedLe
     if model.release != "parameters":
         raise InputError(f"release must be 'parameters' to be repeated, got {model.release!r}.")
     population = model._population(X, y)  # the same reading of X and y as in fit
-    calibration = model.calibration_
     option = model.configuration_
     own = None if model.adapter is None else adapter_for(model.estimator, model.adapter)
     statistic = learnable(
@@ -510,4 +461,164 @@ def released_learner(model: HalfPrivate, X: FloatArray, y: Labels) -> ReleasedLe
         zip(population.features, np.asarray(y).tolist(), strict=True)
     ):
         places[_key(row, value)].append(number)
-    return ReleasedLearner(Rehearsal(statistic, calibration, option.clip, dict(places)))
+    rehearsal = Rehearsal(statistic, model.calibration_, option.clip, dict(places))
+    return ReleasedLearner(rehearsal)
+
+
+# ── A released model with the columns of its table: raw rows in, answers out ──────────────────────
+
+
+def _model_can(name: str) -> Callable[[TableModel], bool]:
+    return lambda self: hasattr(self.model, name)
+
+
+class TableModel(BaseEstimator):  # type: ignore[misc]
+    """What ``protect-half`` releases and saves: it takes the columns of the table, by name.
+
+    Scales, categories and class names come from the whole population, which is public in the game
+    that the certificate is about.
+
+    Args:
+        model: the released model on encoded features.
+        encoder: makes the features of raw rows; None: the rows are numbers as they are.
+        columns: names of the columns it takes, in any order; None: all, in the table's order.
+        target: name of the column that it predicts.
+        class_values: the classes as that column has them.
+
+    Attributes: ``classes_``, ``certificate_``, ``calibration_``.
+    """
+
+    def __init__(
+        self,
+        model: HalfPrivate,
+        encoder: Any = None,
+        columns: tuple[str, ...] | None = None,
+        target: str | None = None,
+        class_values: Labels | None = None,
+    ) -> None:
+        self.model = model
+        self.encoder = encoder
+        self.columns = columns
+        self.target = target
+        self.class_values = class_values
+
+    @classmethod
+    def of(cls, model: HalfPrivate | TableModel) -> TableModel:
+        """Return a model that takes tables: a fitted HalfPrivate takes numbers."""
+        if isinstance(model, TableModel):
+            return model
+        names = getattr(model, "feature_names_in_", None)
+        columns = None if names is None else tuple(map(str, names))
+        return cls(model, columns=columns, class_values=getattr(model, "classes_", None))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self.model, "released_")
+
+    @property
+    def calibration_(self) -> Calibration:
+        """How the noise was found to be enough."""
+        return self.model.calibration_
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        return self.model.certificate_
+
+    @property
+    def classes_(self) -> Labels:
+        """The classes as the target's column has them, in the order of the probabilities."""
+        if self.class_values is None:
+            raise AttributeError("a regression has no classes.")
+        return np.asarray(self.class_values)
+
+    def encoded(
+        self, table: object, database_table: str | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
+        """Return the features of raw rows, and what has to be said about them."""
+        if self.encoder is not None:
+            return encoded_rows(
+                self.encoder,
+                tuple(self.columns or ()),
+                table,
+                ignore=self.target,
+                database_table=database_table,
+            )
+        wanted = self.model.n_features_in_ if self.columns is None else tuple(self.columns)
+        frame, notices, name = raw_rows(table, wanted, database_table=database_table)
+        try:
+            rows = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+        except (TypeError, ValueError):
+            rows = np.full((1, 1), np.nan)
+        if not np.isfinite(rows).all():
+            raise InputError(
+                f"{name} must hold finite numbers in {', '.join(frame.columns)}: this model was "
+                "fitted on an array of them."
+            )
+        # A model that was fitted on names is asked by names.
+        return rows if self.columns is None else frame.astype(np.float64), notices
+
+    def predict(self, table: object) -> Labels:
+        """Return classes or numbers for the rows of a file, a frame or an array."""
+        return self.answered(self.encoded(table)[0])
+
+    @available_if(_model_can("predict_proba"))
+    def predict_proba(self, table: object) -> FloatArray:
+        """Return probabilities in the order of ``classes_``."""
+        return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
+
+    @available_if(_model_can("decision_function"))
+    def decision_function(self, table: object) -> FloatArray:
+        """Return the released model's scores."""
+        return np.asarray(self.model.decision_function(self.encoded(table)[0]))
+
+    def answered(self, rows: FloatArray) -> Labels:
+        """Return classes or numbers for encoded rows."""
+        answers = np.asarray(self.model.predict(rows))
+        # With an encoder the inner model knows classes by their numbers.
+        if self.encoder is None or self.class_values is None:
+            return answers
+        return np.asarray(self.classes_[answers.astype(np.int64)])
+
+    def probabilities(self, rows: FloatArray) -> FloatArray | None:
+        """Return probabilities of encoded rows, or None where the model has none."""
+        if self.class_values is None or not hasattr(self.model, "predict_proba"):
+            return None
+        return np.asarray(self.model.predict_proba(rows))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes as text, in the order of the probabilities."""
+        return tuple(label_of(c, "text") for c in self.classes_.tolist())
+
+    def score(self, table: object, target: ArrayLike) -> float:
+        """Return accuracy or R² of the rows of a table."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        rule = r2_score if self.class_values is None else accuracy_score
+        return float(rule(np.asarray(target), self.predict(table)))
+
+
+#: What a file of skops can hold as an estimator.
+ESTIMATORS = (TableModel, HalfPrivate)
+#: Types of ours inside; skops refuses every other it does not know.
+TRUSTED = tuple(
+    f"{kind.__module__}.{kind.__qualname__}"
+    for kind in (
+        SubsetGame,
+        as_numbers,
+        as_texts,
+        Calibration,
+        HalfPrivate,
+        NormExponentialNoise,
+        GaussianNoise,
+        NoNoise,
+        ScaledNorm,
+        PairAdapter,
+        PredictionTable,
+        TableModel,
+        Configuration,
+        Score,
+        Trial,
+        Certificate,
+    )
+)

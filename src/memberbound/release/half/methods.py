@@ -1,41 +1,41 @@
 """How noise is calibrated for a statistic of a secret half, and how settings are chosen for it.
 
 Statistic → Calibration → Release: :func:`calibrate` runs the method of a name,
-:func:`released_statistic` draws the secret afterwards.  For learners :func:`tuned` chooses clip
-radius and regularisation for the released score.
+:func:`released_statistic` draws the secret afterwards, computes the statistic once and adds the
+noise.  For learners :func:`tuned` chooses clip radius and regularisation for the released score.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from memberbound.errors import InputError, SearchError, one_of
+from memberbound.errors import InputError, SearchError, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import (
-    Calibration,
+from memberbound.release.calibration import Calibration, Release
+from memberbound.release.half.fitting import evaluated, fit_once, public_coins
+from memberbound.release.half.least_noise import (
     FreshSubsets,
     Progress,
     Rows,
-    ScaleFamily,
     Statistic,
     distance_target,
 )
-from memberbound.release.half.fitting import fit_once, public_coins
 from memberbound.release.half.parameters import (
     Adapter,
     FittedParameters,
     FittedPredictions,
-    Labels,
     Learnable,
     PairAdapter,
     Population,
@@ -48,39 +48,33 @@ from memberbound.release.half.refitting import (
     matched_neighbours,
     refits,
 )
-from memberbound.release.half.releasing import (
-    Release,
-    calibration_seed_from,
-    checked_train,
-    released,
-    secret_subset,
-    source_from_seed,
+from memberbound.release.half.statistics import CallableStatistic, SumStatistic, calibrate_sum
+from memberbound.release.noise import (
+    GaussianNoise,
+    NoiseLaw,
+    floating_point_slack,
+    release,
+    scaled,
 )
-from memberbound.release.half.statistics import (
-    CallableStatistic,
-    SumStatistic,
-    calibrate_crowd,
-    calibrate_sum,
-)
-from memberbound.release.noise import NoiseLaw
-from memberbound.release.randomness import InsecureSource
+from memberbound.release.randomness import InsecureSource, RandomSource, source_from_seed
+from memberbound.release.scores import ModelScores, answers_of, scores_of
 
 __all__ = [
-    "CLASS_SCORES",
     "METHODS",
     "MODEL_METHODS",
-    "NUMBER_SCORES",
     "Configuration",
-    "Scores",
     "Trial",
-    "answers_of",
     "calibrate",
+    "calibration_seed_from",
+    "checked_train",
     "chosen_method",
     "configurations",
     "learnable",
     "quick_to_fit",
+    "released",
     "released_statistic",
     "scored",
+    "secret_subset",
     "tuned",
 ]
 
@@ -134,17 +128,15 @@ def calibrate(
     method: str = "auto",
     confidence: float = 0.95,
     pairs: int | None = None,
-    partners: int | None = None,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Calibration:
     """Return the least noise that a method certifies for the record that the game names.
 
-    ``pairs`` counts pairs, or subsets where a method has no pairs; ``partners`` those that a fit of
-    the neighbour form is compared with at once (X20).  Left open, they are chosen on a pilot for
-    statistics that are quick to compute (parameters of scikit-learn's learners, functions of the
-    rows), and one otherwise.  Sums over records are calibrated exactly, without draws, by the crowd
-    and by neighbours.
+    ``pairs`` counts pairs, or subsets where a method has no pairs.  Sums over records are
+    calibrated exactly, without draws, by the crowd and by neighbours.  Other statistics that are
+    quick to compute (parameters of scikit-learn's learners, functions of the rows) are compared
+    with several neighbours at once where a pilot says that it saves noise (X20).
 
     Guarantee: that of the method: with probability at least ``confidence`` over the fresh subsets
     no attack gains more than ``eta``.
@@ -155,8 +147,8 @@ def calibrate(
     Examples:
         >>> from memberbound.release.half.statistics import quantiles
         >>> ages = quantiles(np.arange(12.0), 0.5)
-        >>> found = calibrate(ages, FreshSubsets(SubsetGame(12, 6)), eta=0.1)
-        >>> found.method, found.certificate.value <= 0.1
+        >>> noise = calibrate(ages, FreshSubsets(SubsetGame(12, 6)), eta=0.1)
+        >>> noise.method, noise.certificate.value <= 0.1
         ('neighbour', True)
     """
     game, additive = fresh.game, isinstance(statistic, SumStatistic)
@@ -164,8 +156,7 @@ def calibrate(
         method, game, eta=eta, confidence=confidence, pairs=pairs, additive=additive
     )
     if isinstance(statistic, SumStatistic) and name in ("crowd", "neighbour"):
-        exact = calibrate_crowd if name == "crowd" else calibrate_sum
-        return exact(statistic, game, eta=eta, record=game.record)
+        return calibrate_sum(statistic, game, eta=eta, record=game.record, crowd=name == "crowd")
     how: dict[str, Any] = {
         "eta": eta,
         "record": game.record,
@@ -179,8 +170,8 @@ def calibrate(
             "got 'crowd'."
         )
     if name == "neighbour":
-        beside = 1 if partners is None and not quick_to_fit(statistic) else partners
-        return calibrate_neighbour(statistic, fresh, pairs=pairs, partners=beside, **how)
+        partners = None if quick_to_fit(statistic) else 1
+        return calibrate_neighbour(statistic, fresh, pairs=pairs, partners=partners, **how)
     by_centre = calibrate_moment if name == "moment" else calibrate_izzo
     return by_centre(statistic, fresh, subsets=pairs, **how)
 
@@ -192,21 +183,70 @@ def quick_to_fit(statistic: Statistic) -> bool:
     return isinstance(statistic, (CallableStatistic, SumStatistic))
 
 
-def learnable(
-    estimator: BaseEstimator,
-    population: Population,
-    *,
-    clip: float | None = None,
-    adapter: Adapter | None = None,
-    query: FloatArray | None = None,
-) -> Learnable:
-    """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
-    people = Population(
-        clipped_rows(population.features, clip), population.target, population.classes
-    )
-    if query is not None:
-        return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
-    return FittedParameters.of(estimator, people, adapter)
+# ── Draw the secret, compute the statistic once, add noise: in this order, after the calibration ──
+
+
+def calibration_seed_from(source: RandomSource, seed: int | None) -> int:
+    """Return the seed of the calibration's subsets: public, and unrelated to the secret."""
+    if seed is None:
+        return int(source.words(1)[0] >> np.uint64(1))
+    return whole_number("calibration_seed", seed, at_least=0)
+
+
+def secret_subset(game: SubsetGame, source: RandomSource) -> Rows:
+    """Return a uniform subset of the game's size, sorted.
+
+    Guarantee: uniform if the source's words are: the order of distinct words is a uniform
+    permutation, and ties are drawn again.
+    """
+    while True:
+        words = source.words(game.population)
+        if len(np.unique(words)) == game.population:
+            return np.sort(np.argsort(words)[: game.size]).astype(np.int64)
+
+
+def checked_train(train: ArrayLike, records: int) -> Rows:
+    """Return sorted row numbers from a mask or from row numbers."""
+    chosen = np.asarray(train)
+    if chosen.dtype == bool:
+        if chosen.shape != (records,):
+            raise InputError(
+                f"train must be a mask of {records} entries or row numbers, got {chosen.shape!r}."
+            )
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
+        raise InputError("train must be a mask or whole row numbers, got something else.")
+    rows = np.sort(chosen.astype(np.int64))
+    if rows.size and (rows[0] < 0 or rows[-1] >= records or (np.diff(rows) == 0).any()):
+        raise InputError(f"train must hold different row numbers from 0 to {records - 1}.")
+    if not 0 < rows.size < records:
+        raise InputError(
+            f"train must be some of the {records} records and not all, got {rows.size}. "
+            "The population must be larger than the training set."
+        )
+    return rows
+
+
+def released(
+    statistic: Statistic, calibration: Calibration, secret: Rows, source: RandomSource
+) -> Release:
+    """Return the statistic of the secret subset plus noise, once.
+
+    A fit that fails releases zeros with the same noise, as in the calibration: an error would be
+    seen.  For the same reason whatever a learner says while fitting the secret (warnings, the text
+    of an error, what Python code prints) is not passed on: it would be a second release without
+    noise.
+    """
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        value, _ = evaluated(statistic, secret)
+    values = release(value, calibration.noise, source)
+    names = tuple(getattr(statistic, "names", ()))
+    return Release(values, calibration, names, source.secure)
 
 
 def released_statistic(
@@ -245,6 +285,23 @@ def released_statistic(
     return released(statistic, calibration, secret, source)
 
 
+def learnable(
+    estimator: BaseEstimator,
+    population: Population,
+    *,
+    clip: float | None = None,
+    adapter: Adapter | None = None,
+    query: FloatArray | None = None,
+) -> Learnable:
+    """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
+    people = Population(
+        clipped_rows(population.features, clip), population.target, population.classes
+    )
+    if query is not None:
+        return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
+    return FittedParameters.of(estimator, people, adapter)
+
+
 # ── Clip radius and regularisation, chosen together with the noise for the best released score ────
 #
 # Every configuration is tried on fresh subsets: a few pairs say about how much noise it will need,
@@ -259,8 +316,8 @@ _CLIPS = (0.25, 0.75)
 _PAIRS, _SUBSETS, _DRAWS = 16, 6, 4
 #: Certified noise is about this much above the plug-in noise of a pilot.
 _CERTIFIED = 1.25
-#: Draws of a pilot that refits for every record.
-_MATCHED = 4
+#: Draws of a pilot that refits for every record, and their stream.
+_MATCHED, _MATCHED_STREAM = 4, 4
 #: What a setting raises that cannot be fitted or certified.
 _CANNOT = (InputError, SearchError, ValueError)
 
@@ -280,41 +337,22 @@ class Configuration:
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        found: dict[str, object] = {"clip": self.clip}
-        return found if self.name is None else found | {self.name: self.value}
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Mean scores over fresh subsets, on the records outside them: estimates."""
-
-    clean_estimate: float
-    released_estimate: float
-    subsets: int
-    #: Of classes, other scores by name: without noise, and released.
-    further: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "score_clean_estimate": self.clean_estimate,
-            "score_released_estimate": self.released_estimate,
-            "score_subsets": self.subsets,
-        }
+        clip: dict[str, object] = {"clip": self.clip}
+        return clip if self.name is None else clip | {self.name: self.value}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration with the scores of its pilot; None where there are none."""
+    """A configuration with the released score of its pilot; None where there is none."""
 
     configuration: Configuration
-    scores: Scores | None
+    score_estimate: float | None = None
     noise_scale_estimate: float = math.inf
 
     @property
     def rank(self) -> tuple[float, float]:
         """What the best trial has most of: the released score, then the least noise."""
-        score = -math.inf if self.scores is None else self.scores.released_estimate
+        score = -math.inf if self.score_estimate is None else self.score_estimate
         return (score if math.isfinite(score) else -math.inf), -self.noise_scale_estimate
 
 
@@ -330,54 +368,21 @@ def configurations(
     radii: list[float | None] = [clip]
     if clip is None and population.target is not None:
         norms = np.linalg.norm(population.features, axis=1)
-        radii += sorted({float(np.quantile(norms, q)) for q in _CLIPS if norms.any()}, reverse=True)
-        radii = [r for r in radii if r is None or r > 0]
-    known = estimator.get_params(deep=False)
+        quantiles = {float(np.quantile(norms, q)) for q in _CLIPS}
+        radii += sorted((radius for radius in quantiles if radius > 0), reverse=True)
+    settings = estimator.get_params(deep=False)
     pairs: list[tuple[str | None, float | None]] = [(None, None)]
-    if isinstance(known.get("C"), (int, float)):
-        pairs = [("C", float(known["C"]) * s) for s in _STRENGTHS]
-    elif isinstance(known.get("alpha"), (int, float)) and known["alpha"] > 0:
-        pairs = [("alpha", float(known["alpha"]) / s) for s in _STRENGTHS]
+    if isinstance(settings.get("C"), (int, float)):
+        pairs = [("C", float(settings["C"]) * s) for s in _STRENGTHS]
+    elif isinstance(settings.get("alpha"), (int, float)) and settings["alpha"] > 0:
+        pairs = [("alpha", float(settings["alpha"]) / s) for s in _STRENGTHS]
     return [Configuration(radius, *pair) for radius in radii for pair in pairs]
-
-
-def _outputs(
-    statistic: Statistic, fresh: FreshSubsets, count: int
-) -> tuple[list[Rows], FloatArray, FloatArray]:
-    """Return subsets D, q(D) and q(D') of a few neighbouring pairs."""
-    pairs = fresh.neighbours(count)
-    return (
-        [inside for inside, _, _, _ in pairs],
-        _fits(statistic, [inside for inside, _, _, _ in pairs]),
-        _fits(statistic, [swapped for _, swapped, _, _ in pairs]),
-    )
 
 
 def _fits(statistic: Statistic, subsets: Sequence[Rows]) -> FloatArray:
     with warnings.catch_warnings(), public_coins():
         warnings.simplefilter("ignore")
         return np.array([fit_once(statistic, rows) for rows in subsets])
-
-
-def _plug_in(family: ScaleFamily, lengths: FloatArray, target: float) -> float:
-    """Return about the scale at which the largest mean of a column meets the target."""
-
-    def excess(scale: float) -> float:
-        return float(family.distances(lengths, scale).mean(axis=0).max()) - target
-
-    if not lengths.any() or excess(0.0) <= 0:
-        return 0.0
-    return least_scale(excess, float(lengths.mean()), relative=1e-4)
-
-
-def _refitted_lengths(statistic: Statistic, fresh: FreshSubsets, family: ScaleFamily) -> FloatArray:
-    """Return the lengths of a few swaps of every record: a column per record."""
-    groups, places = matched_neighbours(fresh, _MATCHED)
-    found = []
-    for group, place in zip(groups, places, strict=True):
-        outputs = _fits(statistic, group)
-        found.append(family.lengths(outputs[1:] - outputs[0])[place])
-    return np.array(found)
 
 
 def _pilot_noise(
@@ -389,96 +394,26 @@ def _pilot_noise(
     method: str,
 ) -> NoiseLaw:
     """Return about the noise that the certificate will ask for."""
-    family = ScaleFamily.gaussian(statistic.dimension)
-    first, second = pair
-    target = eta if method == "moment" else distance_target(fresh.game, eta, family.slack())
+    unit, (first, second) = GaussianNoise(1.0, statistic.dimension), pair
+    target = distance_target(fresh.game, eta, floating_point_slack(unit))
     if method == "moment":
-        lengths = family.lengths(first - first.mean(axis=0))[:, None]
-    elif fresh.game.record == "every":
-        lengths = _refitted_lengths(statistic, fresh.spawned(4), family)
+        target = eta
+        lengths = unit.length(first - first.mean(axis=0))[:, None]
+    elif fresh.game.record == "average":
+        lengths = unit.length(first - second)[:, None]
     else:
-        lengths = family.lengths(first - second)[:, None]
-    if fresh.game.record == "average":
-        lengths = lengths.reshape(-1, 1)
-    return family.law(_CERTIFIED * _plug_in(family, lengths, target))
+        # A few swaps of every record: a column per record.
+        groups, places = matched_neighbours(fresh.spawned(_MATCHED_STREAM), _MATCHED)
+        outputs = [_fits(statistic, group) for group in groups]
+        moved = [unit.length(output[1:] - output[0]) for output in outputs]
+        lengths = np.array([row[place] for row, place in zip(moved, places, strict=True)])
 
+    def excess(scale: float) -> float:
+        return float(scaled(unit, scale).distance(lengths).mean(axis=0).max()) - target
 
-def answers_of(
-    fitted: BaseEstimator, rows: Any, classes: Sequence[str]
-) -> tuple[Labels, FloatArray]:
-    """Return a clean model's answers, and its ranking with a column for every class."""
-    answers = np.asarray(fitted.predict(rows))
-    ranks = getattr(fitted, "decision_function", getattr(fitted, "predict_proba", None))
-    if not classes or ranks is None:
-        return answers, np.zeros((len(answers), 0))
-    scores = np.asarray(ranks(rows), dtype=np.float64)
-    if scores.ndim == 1:
-        scores = np.column_stack([-scores, scores])
-    ranking = np.full((len(answers), len(classes)), -np.inf)
-    for place, name in enumerate(fitted.classes_):
-        if str(name) in classes:
-            ranking[:, classes.index(str(name))] = scores[:, place]
-    return answers, ranking
-
-
-def _accuracy(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    return float(np.mean(answers.astype(str) == truth.astype(str)))
-
-
-def _balanced(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    """Mean over classes of the share of their rows that is recognised."""
-    texts = truth.astype(str)
-    right = answers.astype(str) == texts
-    return float(np.mean([right[texts == name].mean() for name in np.unique(texts)]))
-
-
-def _auc(
-    truth: Labels, _answers: Labels, ranking: FloatArray, classes: Sequence[str]
-) -> float | None:
-    """Mean over classes, each against the rest, of the area under the ROC."""
-    areas = []
-    for place, name in enumerate(classes[: ranking.shape[1]]):
-        of_it = truth.astype(str) == name
-        if 0 < of_it.sum() < len(of_it):
-            others = np.delete(ranking, place, axis=1).max(axis=1)
-            own = np.nan_to_num(ranking[:, place] - others, neginf=-1e300, posinf=1e300)
-            areas.append(_area(of_it, own))
-    return float(np.mean(areas)) if areas else None
-
-
-def _area(of_it: NDArray[np.bool_], ranking: FloatArray) -> float:
-    """Share of the pairs of a row of the class and another in which it ranks above; ties half.
-
-    Counted, so right to the last digit; scikit-learn's checks of its input take fifty times longer.
-    """
-    values, places = np.unique(ranking, return_inverse=True)
-    inside = np.bincount(places[of_it], minlength=len(values))
-    outside = np.bincount(places[~of_it], minlength=len(values))
-    above = 2 * np.cumsum(outside) - outside
-    return int(inside @ above) / (2 * int(inside.sum()) * int(outside.sum()))
-
-
-def _r_squared(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    spread = float(np.square(truth - truth.mean()).sum())
-    missed = float(np.square(answers - truth).sum())
-    return 1.0 - missed / spread if spread > 0 else 0.0
-
-
-#: Scores of classes and of numbers: of the truth, the answers, a ranking and the names of the
-#: classes.
-_Score = Callable[[Labels, Labels, FloatArray, Sequence[str]], float | None]
-CLASS_SCORES: Mapping[str, _Score] = {
-    "accuracy": _accuracy,
-    "balanced accuracy": _balanced,
-    "AUC": _auc,
-}
-NUMBER_SCORES: Mapping[str, _Score] = {"R²": _r_squared}
+    if not lengths.any() or excess(0.0) <= 0:
+        return scaled(unit, 0.0)
+    return scaled(unit, _CERTIFIED * least_scale(excess, float(lengths.mean()), relative=1e-4))
 
 
 def scored(
@@ -490,39 +425,37 @@ def scored(
     *,
     clip: float | None,
     seed: int,
-    further: bool = False,
-) -> Scores | None:
-    """Score clean and noisy models on the records outside each subset.
+    ranked: bool = False,
+) -> tuple[ModelScores, ModelScores] | None:
+    """Return mean scores of clean and of noisy models on the records outside each subset.
 
-    The noise is from a seeded source: these releases are thrown away.  None for predictions, whose
-    query set has no known target.  ``further`` adds balanced accuracy and AUC for classes.
+    The noise is from a seeded source: these releases are thrown away.  None where nothing can be
+    scored: predictions, whose query set has no known target.  ``ranked`` adds the AUC of classes.
     """
     source = InsecureSource(seed)
     features = clipped_rows(population.features, clip)
-    clean: list[float] = []
-    noisy: list[float] = []
-    classes = None if population.classes is None else list(map(str, population.classes))
-    others: dict[str, tuple[list[float], list[float]]] = {}
+    classes = [] if population.classes is None else list(map(str, population.classes))
+    clean: list[ModelScores] = []
+    noisy: list[ModelScores] = []
     for rows, value in zip(subsets, values, strict=True):
         outside = np.setdiff1d(np.arange(population.records), rows)
-        target = None if population.target is None else population.target[outside]
         for draw in range(_DRAWS + 1):
             model = statistic.model(value if draw == 0 else value + noise.draw(source))
             if not hasattr(model, "score"):
                 return None
-            score = float(model.score(features[outside], target))
-            (noisy if draw else clean).append(score)
-            if not further or classes is None or target is None:
-                continue
-            said = answers_of(model, features[outside], classes)
-            for name in ("balanced accuracy", "AUC"):
-                value_of = CLASS_SCORES[name](target, *said, classes)
-                if value_of is not None:
-                    others.setdefault(name, ([], []))[int(draw > 0)].append(value_of)
-    means = {
-        name: (float(np.mean(a)), float(np.mean(b))) for name, (a, b) in others.items() if a and b
-    }
-    return Scores(float(np.mean(clean)), float(np.mean(noisy)), len(subsets), means)
+            if population.target is None:
+                scores = {"score": float(model.score(features[outside]))}
+            else:
+                answers = answers_of(model, features[outside], classes if ranked else [])
+                scores = scores_of(population.target[outside], *answers, classes)
+            (noisy if draw else clean).append(scores)
+    return _means(clean), _means(noisy)
+
+
+def _means(scores: Sequence[ModelScores]) -> ModelScores:
+    """Return the mean of every score over the models that have it."""
+    names = dict.fromkeys(name for each in scores for name in each)
+    return {name: float(np.mean([s[name] for s in scores if name in s])) for name in names}
 
 
 def tuned(
@@ -534,7 +467,6 @@ def tuned(
     method: str,
     options: Sequence[Configuration],
     adapter: Adapter | None = None,
-    query: FloatArray | None = None,
 ) -> tuple[Configuration, tuple[Trial, ...]]:
     """Return the configuration with the best released score of its pilot, and all trials.
 
@@ -544,43 +476,29 @@ def tuned(
     """
     if len(options) == 1:
         return options[0], ()
-    trials = tuple(
-        _tried(
-            option, estimator, population, fresh,
-            eta=eta, method=method, adapter=adapter, query=query,
-        )
-        for option in options
-    )  # fmt: skip
-    # The first of equals: the user's own settings.
-    return max(trials, key=lambda trial: trial.rank).configuration, trials
 
-
-def _tried(
-    option: Configuration,
-    estimator: BaseEstimator,
-    population: Population,
-    fresh: FreshSubsets,
-    *,
-    eta: float,
-    method: str,
-    adapter: Adapter | None,
-    query: FloatArray | None,
-) -> Trial:
-    try:
+    def tried(option: Configuration) -> Trial:
         model = option.applied(estimator)
-        statistic = learnable(model, population, clip=option.clip, adapter=adapter, query=query)
-        subsets, first, second = _outputs(statistic, fresh, _PAIRS)
+        statistic = learnable(model, population, clip=option.clip, adapter=adapter)
+        pairs = fresh.neighbours(_PAIRS)
+        first = _fits(statistic, [inside for inside, _, _, _ in pairs])
+        second = _fits(statistic, [swapped for _, swapped, _, _ in pairs])
         noise = _pilot_noise(statistic, fresh, (first, second), eta=eta, method=method)
-        scores = scored(
-            statistic,
-            subsets[:_SUBSETS],
-            first[:_SUBSETS],
-            noise,
-            population,
-            clip=option.clip,
-            seed=1,
-        )
-    except _CANNOT:
-        # A setting that cannot be fitted or certified on some subset is not a candidate.
-        return Trial(option, None)
-    return Trial(option, scores, noise.rms)
+        subsets = [inside for inside, _, _, _ in pairs[:_SUBSETS]]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = scored(
+                statistic, subsets, first[:_SUBSETS], noise, population, clip=option.clip, seed=1
+            )
+        score = None if scores is None else next(iter(scores[1].values()))
+        return Trial(option, score, noise.rms)
+
+    trials = []
+    for option in options:
+        try:
+            trials.append(tried(option))
+        except _CANNOT:
+            # A setting that cannot be fitted or certified on some subset is not a candidate.
+            trials.append(Trial(option))
+    # The first of equals: the user's own settings.
+    return max(trials, key=lambda trial: trial.rank).configuration, tuple(trials)

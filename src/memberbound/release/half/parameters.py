@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import Rows, Statistic
 from memberbound.release.half.fitting import with_public_coins
+from memberbound.release.half.least_noise import Rows, Statistic
 
 __all__ = [
     "Adapter",

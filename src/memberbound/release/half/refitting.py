@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +15,9 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import least_scale
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
-from memberbound.release.calibration import (
-    Calibration,
-    CertifiedScale,
-    FreshSubsets,
-    Progress,
-    Record,
-    Rows,
-    ScaleFamily,
-    Statistic,
-    certified_rung,
-    certified_scale,
-    distance_target,
-    eta_from_distance,
-    least_draws,
-    promised_eta,
-    without_slack,
-)
+from memberbound.release.calibration import Calibration, Record
 from memberbound.release.half.fitting import (
     COINS_AFRESH,
     COINS_PUBLIC,
@@ -43,51 +29,154 @@ from memberbound.release.half.fitting import (
     fitted,
     worth_enumerating,
 )
-from memberbound.release.half.partners import (
-    MOST_PARTNERS,
-    CircleValues,
-    circles,
-    full_circles,
-    rungs_around,
+from memberbound.release.half.least_noise import (
+    CertifiedScale,
+    FreshSubsets,
+    Progress,
+    Rows,
+    Statistic,
+    certified_in_order,
+    certified_scale,
+    distance_target,
+    eta_from_distance,
+    least_draws,
+    promised_eta,
+    without_slack,
 )
 from memberbound.release.noise import (
     SAMPLER_ASSUMPTION,
+    GaussianNoise,
     NormExponentialNoise,
     ScaledNorm,
+    floating_point_slack,
+    gaussian_distance,
     izzo_constant,
+    scaled,
 )
 
 __all__ = [
+    "MixtureDistances",
+    "Refits",
     "calibrate_izzo",
     "calibrate_moment",
     "calibrate_neighbour",
-    "calibration_from_scale",
+    "groups_of_every_record",
     "matched_neighbours",
+    "neighbour_groups",
     "refits",
+    "scales_around",
     "subset_assumptions",
 ]
 
-# ── The neighbour form: how far does the statistic move when one record is replaced? ──────────────
-#
-# The mean distance between the releases on neighbouring training sets bounds the attacker's
-# advantage (X1), and a sample of refitted pairs bounds that mean for any learner (X4).
+#: Streams of fresh subsets: for a pilot, for the certificate, for the choice of partners and for
+#: the noise at which mixtures are compared.
+_PILOT, _CERTIFY, _CHOOSE, _NOISE = 1, 2, 5, 6
 
-#: Pairs for the average record: two fits each.
-_PAIRS = 500
-#: Fits beyond which refitting for every record is refused unless asked for.
-_LARGEST_FITS = 100_000
-#: The certifying stream; 1 is the pilot's, 5 chooses partners, 6 is the noise of circles.
-_CERTIFY, _CHOOSE, _DRAWN = 2, 5, 6
-#: Partners that are tried on a pilot, and how many circles or draws it has.
-_PARTNERS, _PILOT_CIRCLES, _PILOT_FULL = (1, 3, 7), 12, 3
-#: Fits that partners may cost where their number is left open.
-_MOST_FITS = 4000
-#: Fewer partners are kept if the noise is at most this much more.
-_NEARLY = 1.04
-#: For every record circles take twice the fits of pairs: they have to save at least this share.
-_WORTH = 0.9
-#: Steps between the scales that are tested, for the average and for every record.
-_STEP = {"average": 0.01, "every": 0.02}
+
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """What every calibrator that refits is asked.
+
+    ``exact`` fits all subsets instead of a sample: by default when they are no more than the fits
+    of the sample and the learner has no coins but public ones.
+    """
+
+    statistic: Statistic
+    fresh: FreshSubsets
+    eta: float
+    record: Record = "average"
+    confidence: float = 0.95
+    exact: bool | None = None
+    workers: int | None = None
+    progress: Progress = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eta", promised_eta(self.eta, self.fresh.game))
+        fraction("confidence", self.confidence, open_left=True, open_right=True)
+        one_of("record", self.record, ("average", "every"))
+
+    @property
+    def game(self) -> SubsetGame:
+        """The game of the record that is to be protected."""
+        return replace(self.fresh.game, record=self.record)
+
+    @property
+    def unit(self) -> GaussianNoise:
+        """Normal noise of scale 1."""
+        return GaussianNoise(1.0, self.statistic.dimension)
+
+    def fits(
+        self,
+        groups: Sequence[Sequence[Rows]],
+        reduce: Callable[[FloatArray], FloatArray] | None = None,
+        *,
+        seed: object,
+    ) -> Fits:
+        """Fit these groups of subsets."""
+        return fitted(
+            self.statistic,
+            groups,
+            reduce,
+            seed=seed,
+            workers=self.workers,
+            progress=self.progress,
+        )
+
+    def calibration(
+        self,
+        least: CertifiedScale,
+        unit: GaussianNoise | NormExponentialNoise,
+        fits: Fits,
+        details: dict[str, object],
+        *,
+        method: str,
+        theorems: tuple[str, ...],
+        exact: bool,
+    ) -> Calibration:
+        """Turn a certified scale into a calibration.
+
+        For neighbours the mean bounds the distance of the two worlds, and the attacker's gain is a
+        min(π, 1-π)-th of it; about a centre (X19) it bounds the gain itself, and only there may
+        coins that cannot be seeded be known (proofs/coupling.md, claim 10).
+        """
+        game = self.game
+        paired = method == "neighbour"
+        slack = floating_point_slack(unit) if least.scale > 0 else 0.0
+
+        def gain(mean: float, slack: float) -> float:
+            if paired:
+                return eta_from_distance(game, mean, slack)
+            return min(up(mean + slack, 8), eta_from_distance(game, 1.0))
+
+        unseeded = COINS_SECRET if paired else COINS_AFRESH
+        certificate = Certificate(
+            "eta",
+            # The target was rounded down so far that eta itself is a bound wherever it passed.
+            min(gain(least.bound, slack), self.eta),
+            "upper",
+            game,
+            theorems if exact else (*theorems, "X4"),
+            subset_assumptions(
+                game,
+                noisy=least.scale > 0,
+                sampled=not exact,
+                coins=unseeded if fits.own_coins else COINS_PUBLIC,
+            ),
+            1.0 if exact else self.confidence,
+        )
+        known: dict[str, object] = {
+            "scale": least.scale,
+            "eta_plug_in_estimate": gain(least.plug_in, 0.0),
+            "scales_tested": least.tested,
+            "exact": exact,
+            "fits_unconverged": fits.unconverged,
+            "fits_failed": fits.failed,
+            "own_coins": fits.own_coins,
+        }
+        if least.scale == 0:
+            known["note"] = _why_no_noise(least, game, proved=exact)
+        law = scaled(unit, least.scale)
+        return Calibration(law, certificate, self.eta, method, fits.count, known | details)
 
 
 def subset_assumptions(
@@ -97,7 +186,7 @@ def subset_assumptions(
 
     ``coins`` says what is assumed about the learner's own.
     """
-    said = [
+    assumptions = [
         f"The training set is a uniformly random {game.size} of the {game.population} records, "
         "drawn apart from the subsets used for calibration.",
         "The noise is drawn afresh for one release of the statistic.",
@@ -105,75 +194,19 @@ def subset_assumptions(
         "Nothing but the release is seen: not how long the fit took, nor what native code printed.",
     ]
     if 2 * game.size != game.population:
-        said.append("eta is the attacker's gain over always giving the likelier answer.")
+        assumptions.append("eta is the attacker's gain over always giving the likelier answer.")
     if sampled:
-        said.append("The calibration's subsets are independent and uniform (seeded generator).")
+        assumptions.append(
+            "The calibration's subsets are independent and uniform (seeded generator)."
+        )
     if noisy:
-        said.append(SAMPLER_ASSUMPTION)
-    return tuple(said)
+        assumptions.append(SAMPLER_ASSUMPTION)
+    return tuple(assumptions)
 
 
-def calibration_from_scale(
-    found: CertifiedScale,
-    family: ScaleFamily,
-    game: SubsetGame,
-    *,
-    eta: float,
-    method: str,
-    theorems: tuple[str, ...],
-    confidence: float | None,
-    halved: bool,
-    fits: Fits,
-    details: dict[str, object],
-) -> Calibration:
-    """Turn a certified scale into a calibration.
-
-    ``halved`` says whether the mean bounds the distance of the two worlds (the attacker's gain is a
-    min(π, 1-π)-th of it) or, as in X19, the gain itself; only in X19 may coins that cannot be
-    seeded be known (proofs/coupling.md, claim 10).
-    """
-    law = family.law(found.scale)
-    slack = family.slack() if found.scale > 0 else 0.0
-
-    def gain(mean: float, slack: float) -> float:
-        if halved:
-            return eta_from_distance(game, mean, slack)
-        return min(up(mean + slack, 8), eta_from_distance(game, 1.0))
-
-    # The target was rounded down so far that eta itself is a bound wherever it passed.
-    value = min(gain(found.bound, slack), eta)
-    unseeded = COINS_SECRET if halved else COINS_AFRESH
-    certificate = Certificate(
-        "eta",
-        value,
-        "upper",
-        game,
-        theorems,
-        subset_assumptions(
-            game,
-            noisy=found.scale > 0,
-            sampled=confidence is not None,
-            coins=unseeded if fits.own_coins else COINS_PUBLIC,
-        ),
-        1.0 if confidence is None else confidence,
-    )
-    known: dict[str, object] = {
-        "scale": found.scale,
-        "eta_plug_in_estimate": gain(found.plug_in, 0.0),
-        "scales_tested": found.tested,
-        "exact": confidence is None,
-        "fits_unconverged": fits.unconverged,
-        "fits_failed": fits.failed,
-        "own_coins": fits.own_coins,
-    }
-    if found.scale == 0:
-        known["note"] = _why_no_noise(found, game, proved=confidence is None)
-    return Calibration(law, certificate, eta, method, fits.count, known | details)
-
-
-def _why_no_noise(found: CertifiedScale, game: SubsetGame, *, proved: bool) -> str:
+def _why_no_noise(least: CertifiedScale, game: SubsetGame, *, proved: bool) -> str:
     """Say in words what a release without noise rests on."""
-    if found.plug_in == 0:
+    if least.plug_in == 0:
         where = "all subsets" if proved else "all subsets that were tried"
         return f"No noise is needed: the statistic is the same on {where}."
     if game.record == "average":
@@ -184,18 +217,25 @@ def _why_no_noise(found: CertifiedScale, game: SubsetGame, *, proved: bool) -> s
     return "No noise is needed: no attacker gains more than eta even from the bare statistic."
 
 
+# ── The neighbour form: how far does the statistic move when one record is replaced? ──────────────
+#
+# The mean distance between the releases on neighbouring training sets bounds the attacker's
+# advantage (X1), and a sample of refitted pairs bounds that mean for any learner (X4).
+
+#: Pairs for the average record: two fits each.
+_PAIRS = 500
+#: Fits beyond which refitting for every record is refused unless asked for.
+_LARGEST_FITS = 100_000
+
+
 def calibrate_neighbour(
     statistic: Statistic,
     fresh: FreshSubsets,
     *,
     eta: float,
-    record: Record = "average",
-    confidence: float = 0.95,
     pairs: int | None = None,
     partners: int | None = 1,
-    exact: bool | None = None,
-    workers: int | None = None,
-    progress: Progress = None,
+    **how: Any,
 ) -> Calibration:
     """Return the least Gaussian noise that the neighbour form certifies.
 
@@ -203,9 +243,8 @@ def calibrate_neighbour(
     ``record="every"`` a draw is a subset with one neighbour for every record, max(k, N-k) + 1 fits.
     ``partners`` above 1 compares a fit with the mixture of so many neighbours at once, which takes
     less noise and a fit more per partner and draw; for every record all N + 2 fits of a draw are
-    each other's partners.  None chooses them on a pilot, within 4000 fits.
-    ``exact`` fits all subsets instead: by default when they are no more than the fits of the sample
-    and the learner has no coins but public ones.
+    each other's partners.  None chooses them on a pilot, within 4000 fits.  ``how`` is the rest of
+    :class:`Refits`.
 
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
     gains more than ``eta`` on the average record, or on every record; nor does one that knows the
@@ -221,284 +260,77 @@ def calibrate_neighbour(
     ``pairs`` was not given.
 
     Examples:
-        >>> from memberbound.release.calibration import FreshSubsets
         >>> class Mean:
         ...     dimension = 1
         ...
         ...     def __call__(self, rows):
         ...         return np.array([rows.mean()])
-        >>> found = calibrate_neighbour(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
-        >>> found.certificate.confidence, round(found.noise_scale, 2), found.fits
+        >>> noise = calibrate_neighbour(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> noise.certificate.confidence, round(noise.noise_scale, 2), noise.fits
         (1.0, 1.46, 70)
     """
-    goal, sure = promised_eta(eta, fresh.game), _checked_confidence(confidence)
-    one_of("record", record, ("average", "every"))
-    game = replace(fresh.game, record=record)
-    family = ScaleFamily.gaussian(statistic.dimension)
-    target = distance_target(game, goal, family.slack())
-    per_draw = _fits_per_draw(game)
-    draws = _draws(pairs, game, target, sure)
+    work = Refits(statistic, fresh, eta, **how)
+    game, unit = work.game, work.unit
+    target = distance_target(game, work.eta, floating_point_slack(unit))
+    draws = _draws(pairs, game, target, work.confidence)
+    planned = draws * _fits_per_draw(game)
+    exact = worth_enumerating(statistic, game, planned, work.exact)
     details: dict[str, object]
-    theorems: tuple[str, ...]
-    if worth_enumerating(statistic, game, draws * per_draw, exact):
+    theorems: tuple[str, ...] = ("X1",)
+    if exact:
         everything = all_subsets(game)
-        fits = fitted(
-            statistic,
-            [[rows] for rows in everything],
-            seed="all subsets",
-            workers=workers,
-            progress=progress,
-        )
-        known = NeighbourLengths(fits.rows[:, 0], game, family)
-        found = certified_scale(
-            known.average if record == "average" else known.means,
-            start=known.longest or 1.0,
+        fits = work.fits([[rows] for rows in everything], seed="all subsets")
+        lengths = NeighbourLengths(fits.rows[:, 0], game, unit)
+        least = certified_scale(
+            lengths.average if game.record == "average" else lengths.means,
+            start=lengths.longest or 1.0,
             target=target,
             confidence=None,
         )
-        level, theorems = None, ("X1",)
         details = {"subsets": len(everything)}
     else:
-        if pairs is None and draws * per_draw > _LARGEST_FITS:
+        if pairs is None and planned > _LARGEST_FITS:
             raise InputError(
                 f"record must be 'average' for a population of {game.population} by refitting, "
-                f"got 'every': that takes {draws * per_draw} fits. Use the moment form, or "
-                f"pass pairs={draws}."
+                f"got 'every': that takes {planned} fits. Use the moment form, or pass "
+                f"pairs={draws}."
             )
-        company = _company(
-            statistic, fresh, family, game, partners=partners, draws=draws, target=target
-        )
-        if company is None:
-            found, fits = _by_pairs(
-                statistic,
-                fresh,
-                family,
-                game,
-                draws=draws,
-                target=target,
-                sure=sure,
-                workers=workers,
-                progress=progress,
-            )
-            level, theorems = sure, ("X1", "X4")
-            details = {"pairs": draws}
+        details = {"pairs": draws}
+        pilot = _chosen_partners(work, partners=partners, draws=draws, target=target)
+        if pilot is None:
+            least, fits = _by_pairs(work, draws, target)
         else:
-            found, fits = _by_circles(
-                statistic,
-                fresh,
-                family,
-                game,
-                draws=draws,
-                company=company,
-                target=target,
-                sure=sure,
-                workers=workers,
-                progress=progress,
-            )
-            level, theorems = sure, ("X20", "X4")
-            details = {"pairs": draws, "partners": company.partners, "pilot_fits": company.fits}
-    return calibration_from_scale(
-        found,
-        family,
-        game,
-        eta=goal,
-        method="neighbour",
-        theorems=theorems,
-        confidence=level,
-        halved=True,
-        fits=fits,
-        details=details,
+            least, fits = _by_mixtures(work, draws, target, pilot)
+            theorems = ("X20",)
+            details |= {"partners": pilot.partners, "pilot_fits": pilot.fits}
+    return work.calibration(
+        least, unit, fits, details, method="neighbour", theorems=theorems, exact=exact
     )
 
 
-def _by_pairs(
-    statistic: Statistic,
-    fresh: FreshSubsets,
-    family: ScaleFamily,
-    game: SubsetGame,
-    *,
-    draws: int,
-    target: float,
-    sure: float,
-    workers: int | None,
-    progress: Progress,
-) -> tuple[CertifiedScale, Fits]:
+def _by_pairs(work: Refits, draws: int, target: float) -> tuple[CertifiedScale, Fits]:
     """X1 and X4: one neighbour per record."""
-    stream = fresh.spawned(_CERTIFY)
-    if game.record == "average":
+    stream, unit = work.fresh.spawned(_CERTIFY), work.unit
+    places = None
+    if work.record == "average":
         groups = [[d, e] for d, e, _, _ in stream.neighbours(draws)]
-        places = None
     else:
         groups, places = matched_neighbours(stream, draws)
-    fits = fitted(
-        statistic,
-        groups,
-        partial(_lengths, family),
-        seed=stream.seed,
-        workers=workers,
-        progress=progress,
-    )
+    fits = work.fits(groups, partial(_moved, unit), seed=stream.seed)
     lengths = fits.rows[:, 0] if places is None else np.take_along_axis(fits.rows, places, 1)
-    found = certified_scale(
-        lambda scale: family.distances(lengths, scale),
-        start=_guess(lengths, target),
+    least = certified_scale(
+        lambda scale: scaled(unit, scale).distance(lengths),
+        start=_first_scale(lengths, target),
         target=target,
-        confidence=sure,
+        confidence=work.confidence,
         unit="pairs",
     )
-    return found, fits
+    return least, fits
 
 
-def _lengths(family: ScaleFamily, outputs: FloatArray) -> FloatArray:
+def _moved(unit: GaussianNoise, outputs: FloatArray) -> FloatArray:
     """Return how far the others of a group lie from its first."""
-    return family.lengths(outputs[1:] - outputs[0])
-
-
-@dataclass(frozen=True)
-class _Company:
-    """How many partners a record gets, about the scale that is enough, and what the pilot cost."""
-
-    partners: int
-    guess: float
-    fits: int
-
-
-def _company(
-    statistic: Statistic,
-    fresh: FreshSubsets,
-    family: ScaleFamily,
-    game: SubsetGame,
-    *,
-    partners: int | None,
-    draws: int,
-    target: float,
-) -> _Company | None:
-    """Choose the partners on a pilot stream; None where one neighbour is as good.
-
-    Whatever is chosen here the certificate holds (proofs/retraining.md, claim 6).
-    """
-    if partners is not None:
-        whole_number("partners", partners)
-    most = game.population - game.size
-    if game.record == "every":
-        affordable = partners is not None or draws * (game.population + 2) <= _LARGEST_FITS
-        # The inner circle D₁ has k + 1 records.
-        if partners == 1 or not affordable or most < 2 or game.size < 2:
-            return None
-        groups, places, border = full_circles(fresh.spawned(_CHOOSE), _PILOT_FULL)
-        outputs = _quietly(statistic, groups)
-        parts = _values(outputs, family, fresh.spawned(_CHOOSE), border)
-        mixed, paired = (
-            _pilot_guess(partial(_worst_of, parts, places, paired), outputs, target)
-            for paired in (False, True)
-        )
-        # An outlier has no crowd to hide in: then half the fits do as well.
-        if mixed is None or (partners is None and (paired is None or mixed > _WORTH * paired)):
-            return None
-        fits = outputs.shape[0] * outputs.shape[1]
-        return _Company(min(most, game.size, MOST_PARTNERS), mixed, fits)
-    tried = sorted({min(m, most) for m in _PARTNERS if (m + 1) * draws <= _MOST_FITS})
-    if partners is not None:
-        tried = [min(partners, most)]
-    if not tried or max(tried) < 2:
-        return None
-    outputs = _quietly(statistic, circles(fresh.spawned(_CHOOSE), _PILOT_CIRCLES, max(tried) + 1))
-    (circle,) = _values(outputs, family, fresh.spawned(_CHOOSE), None)
-    found: dict[int, float] = {}
-    for count in tried:
-        smaller = circle.split(count + 1)
-        guess = _pilot_guess(partial(_mean_of, smaller), outputs, target)
-        if guess is None:
-            return None
-        found[count] = guess
-    chosen = next(m for m in tried if found[m] <= _NEARLY * min(found.values()))
-    if chosen == 1:
-        return None
-    return _Company(chosen, found[chosen], outputs.shape[0] * outputs.shape[1])
-
-
-def _worst_of(
-    parts: Sequence[CircleValues], places: NDArray[np.int64], paired: bool, scale: float
-) -> float:
-    tables = [part.pairwise(scale) if paired else part.each(scale) for part in parts]
-    table = np.take_along_axis(np.concatenate(tables, axis=1), places, 1)
-    return float(table.mean(axis=0).max())
-
-
-def _mean_of(parts: Sequence[CircleValues], scale: float) -> float:
-    return float(np.mean([part.average(scale).mean() for part in parts]))
-
-
-def _quietly(statistic: Statistic, groups: list[list[Rows]]) -> FloatArray:
-    """Fit a pilot's groups; what it warns of the sample will warn of again."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return np.array([[evaluated(statistic, rows)[0] for rows in group] for group in groups])
-
-
-def _pilot_guess(
-    mean: Callable[[float], float], outputs: FloatArray, target: float
-) -> float | None:
-    """Return about the least scale at which a mean meets the target; None where nothing moves."""
-    spread = float(np.abs(outputs - outputs[:, :1]).max())
-    if not spread > 0 or mean(spread * 1e-9) <= target:
-        return None
-    return least_scale(lambda s: mean(s) - target, spread, floor=spread * 1e-9, relative=1e-2)
-
-
-def _values(
-    outputs: FloatArray, family: ScaleFamily, stream: FreshSubsets, border: int | None
-) -> tuple[CircleValues, ...]:
-    """Return the circles of these outputs: one per draw, or two that meet at the border."""
-    parts = [outputs] if border is None else [outputs[:, :border], outputs[:, border:]]
-    noise = stream.spawned(_DRAWN)
-    return tuple(
-        CircleValues.of(part, family, noise.spawned(turn).seed) for turn, part in enumerate(parts)
-    )
-
-
-def _every(
-    parts: tuple[CircleValues, ...], places: NDArray[np.int64]
-) -> Callable[[float], FloatArray]:
-    """Return the table of distances at a scale, a column per record."""
-
-    def values(scale: float) -> FloatArray:
-        table = np.concatenate([part.each(scale) for part in parts], axis=1)
-        return np.asarray(np.take_along_axis(table, places, 1))
-
-    return values
-
-
-def _by_circles(
-    statistic: Statistic,
-    fresh: FreshSubsets,
-    family: ScaleFamily,
-    game: SubsetGame,
-    *,
-    draws: int,
-    company: _Company,
-    target: float,
-    sure: float,
-    workers: int | None,
-    progress: Progress,
-) -> tuple[CertifiedScale, Fits]:
-    """X20 and X4: every fit of a circle against the mixture of the others."""
-    stream = fresh.spawned(_CERTIFY)
-    places, border = None, None
-    if game.record == "average":
-        groups = circles(stream, draws, company.partners + 1)
-    else:
-        groups, places, border = full_circles(stream, draws)
-    fits = fitted(statistic, groups, seed=stream.seed, workers=workers, progress=progress)
-    parts = _values(fits.rows, family, stream, border)
-    found = certified_rung(
-        parts[0].average if places is None else _every(parts, places),
-        rungs_around(company.guess, _STEP[game.record]),
-        target=target,
-        confidence=sure,
-        unit="pairs",
-    )
-    return found, replace(fits, count=fits.count + company.fits)
+    return unit.length(outputs[1:] - outputs[0])
 
 
 def matched_neighbours(
@@ -510,15 +342,12 @@ def matched_neighbours(
     (proofs/retraining.md, claim 2).  Where one side is larger its surplus is matched once more.
     """
     game = stream.game
-    draws = np.random.default_rng(stream.seed)
     groups, places = [], []
-    for _ in range(count):
-        order = draws.permutation(game.population)
+    for order in stream.orders(count):
         inside, outside = order[: game.size], order[game.size :]
-        width = max(inside.size, outside.size)
         place = np.empty(game.population, dtype=np.int64)
         group = [np.sort(inside)]
-        for swap in range(width):
+        for swap in range(max(inside.size, outside.size)):
             gone, new = inside[swap % inside.size], outside[swap % outside.size]
             group.append(np.sort(np.append(inside[inside != gone], new)))
         # The smaller side's records are spoken for by their first swap.
@@ -529,33 +358,318 @@ def matched_neighbours(
     return groups, np.array(places)
 
 
-def _checked_confidence(confidence: float) -> float:
-    return fraction("confidence", confidence, open_left=True, open_right=True)
-
-
 def _fits_per_draw(game: SubsetGame) -> int:
     return 2 if game.record == "average" else max(game.size, game.population - game.size) + 1
 
 
-def _draws(pairs: int | None, game: SubsetGame, target: float, sure: float) -> int:
+def _draws(pairs: int | None, game: SubsetGame, target: float, confidence: float) -> int:
     if pairs is not None:
         return whole_number("pairs", pairs)
     average = game.record == "average"
     # Below the least number nothing is certified; at four times it little noise is wasted.
-    wanted = 4 * least_draws(target, sure, 1 if average else game.population)
+    wanted = 4 * least_draws(target, confidence, 1 if average else game.population)
     return max(wanted, _PAIRS) if average else wanted
 
 
 def refits(game: SubsetGame, *, eta: float, confidence: float) -> int:
     """Return about how many fits :func:`calibrate_neighbour` takes."""
     target = distance_target(game, promised_eta(eta, game), 0.0)
-    return _draws(None, game, target, _checked_confidence(confidence)) * _fits_per_draw(game)
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    return _draws(None, game, target, confidence) * _fits_per_draw(game)
 
 
-def _guess(lengths: FloatArray, target: float) -> float:
+def _first_scale(lengths: FloatArray, target: float) -> float:
     """Return a scale to start from: where T ≈ length/(s·√(2π)) has the target for its mean."""
-    guess = float(lengths.mean()) / (2.5 * target)
-    return guess if guess > 0 and np.isfinite(guess) else 1.0
+    scale = float(lengths.mean()) / (2.5 * target)
+    return scale if scale > 0 and np.isfinite(scale) else 1.0
+
+
+# ── Several partners: a fit against the mixture of its neighbours (X20) ───────────────────────────
+#
+# X1 compares M(D₀ ∪ x) with M(D₀ ∪ x') for one outsider x'.  The attacker sees the mixture over x',
+# so several outsiders may be mixed before the distance is taken, which only lowers it
+# (proofs/several-partners.md).  In a group of training sets of which any two differ in one record
+# every record takes its turn as x, with the others for partners; the fits serve all of them.
+
+#: Partners that are tried on a pilot, and how many groups it has for the average and every record.
+_PARTNERS, _PILOT_GROUPS, _PILOT_FULL = (1, 3, 7), 12, 3
+#: Fits that partners may cost where their number is left open.
+_MOST_FITS = 4000
+#: Fewer partners are kept if the noise is at most this much more.
+_NEARLY = 1.04
+#: For every record groups take twice the fits of pairs: they have to save at least this share.
+_WORTH = 0.9
+#: Steps between the scales that are tested, for the average and for every record.
+_STEP = {"average": 0.01, "every": 0.02}
+#: Draws of noise per group, and as many opposites, at which the distance is averaged.
+_NOISE_DRAWS = 8
+#: Partners of one record at most: beyond that the mixture changes little, the work does.
+_MOST_PARTNERS = 64
+#: Exponents that are computed at once.
+_AT_ONCE = 2**19
+
+
+@dataclass(frozen=True)
+class _PartnerChoice:
+    """How many partners a record gets, about the scale that is enough, and what the pilot cost."""
+
+    partners: int
+    scale: float
+    fits: int
+
+
+def _chosen_partners(
+    work: Refits, *, partners: int | None, draws: int, target: float
+) -> _PartnerChoice | None:
+    """Choose the partners on a pilot stream; None where one neighbour is as good.
+
+    Whatever is chosen here the certificate holds (proofs/retraining.md, claim 6).
+    """
+    game, stream = work.game, work.fresh.spawned(_CHOOSE)
+    if partners is not None:
+        whole_number("partners", partners)
+    most = game.population - game.size
+    if game.record == "every":
+        affordable = partners is not None or draws * (game.population + 2) <= _LARGEST_FITS
+        # D₁ has k + 1 records.
+        if partners == 1 or not affordable or most < 2 or game.size < 2:
+            return None
+        groups, places, border = groups_of_every_record(stream, _PILOT_FULL)
+        outputs = _pilot_fits(work.statistic, groups)
+        halves = _mixtures(outputs, stream, border)
+
+        def worst(scale: float, paired: bool) -> float:
+            tables = [half.pairwise(scale) if paired else half.each(scale) for half in halves]
+            table = np.take_along_axis(np.concatenate(tables, axis=1), places, 1)
+            return float(table.mean(axis=0).max())
+
+        mixed, single = (
+            _pilot_scale(partial(worst, paired=paired), outputs, target) for paired in (False, True)
+        )
+        # An outlier has no crowd to hide in: then half the fits do as well.
+        if mixed is None or (partners is None and (single is None or mixed > _WORTH * single)):
+            return None
+        return _PartnerChoice(min(most, game.size, _MOST_PARTNERS), mixed, _count(outputs))
+    tried = sorted({min(m, most) for m in _PARTNERS if (m + 1) * draws <= _MOST_FITS})
+    if partners is not None:
+        tried = [min(partners, most)]
+    if not tried or max(tried) < 2:
+        return None
+    outputs = _pilot_fits(work.statistic, neighbour_groups(stream, _PILOT_GROUPS, max(tried) + 1))
+    (whole,) = _mixtures(outputs, stream, None)
+    enough: dict[int, float] = {}
+    for count in tried:
+        smaller = whole.split(count + 1)
+        scale = _pilot_scale(partial(_mean_distance, smaller), outputs, target)
+        if scale is None:
+            return None
+        enough[count] = scale
+    chosen = next(m for m in tried if enough[m] <= _NEARLY * min(enough.values()))
+    if chosen == 1:
+        return None
+    return _PartnerChoice(chosen, enough[chosen], _count(outputs))
+
+
+def _mean_distance(groups: Sequence[MixtureDistances], scale: float) -> float:
+    return float(np.mean([group.average(scale).mean() for group in groups]))
+
+
+def _count(outputs: FloatArray) -> int:
+    return int(outputs.shape[0] * outputs.shape[1])
+
+
+def _pilot_fits(statistic: Statistic, groups: list[list[Rows]]) -> FloatArray:
+    """Fit a pilot's groups; what it warns of the sample will warn of again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.array([[evaluated(statistic, rows)[0] for rows in group] for group in groups])
+
+
+def _pilot_scale(
+    mean: Callable[[float], float], outputs: FloatArray, target: float
+) -> float | None:
+    """Return about the least scale at which a mean meets the target; None where nothing moves."""
+    spread = float(np.abs(outputs - outputs[:, :1]).max())
+    if not spread > 0 or mean(spread * 1e-9) <= target:
+        return None
+    return least_scale(lambda s: mean(s) - target, spread, floor=spread * 1e-9, relative=1e-2)
+
+
+def _mixtures(
+    outputs: FloatArray, stream: FreshSubsets, border: int | None
+) -> tuple[MixtureDistances, ...]:
+    """Return the groups of these outputs: one per draw, or two that meet at the border."""
+    parts = [outputs] if border is None else [outputs[:, :border], outputs[:, border:]]
+    noise = stream.spawned(_NOISE)
+    return tuple(
+        MixtureDistances.of(part, noise.spawned(turn).seed) for turn, part in enumerate(parts)
+    )
+
+
+def _by_mixtures(
+    work: Refits, draws: int, target: float, pilot: _PartnerChoice
+) -> tuple[CertifiedScale, Fits]:
+    """X20 and X4: every fit of a group against the mixture of the others."""
+    stream = work.fresh.spawned(_CERTIFY)
+    places, border = None, None
+    if work.record == "average":
+        groups = neighbour_groups(stream, draws, pilot.partners + 1)
+    else:
+        groups, places, border = groups_of_every_record(stream, draws)
+    fits = work.fits(groups, seed=stream.seed)
+    parts = _mixtures(fits.rows, stream, border)
+
+    def values(scale: float) -> FloatArray:
+        if places is None:
+            return parts[0].average(scale)
+        table = np.concatenate([part.each(scale) for part in parts], axis=1)
+        return np.asarray(np.take_along_axis(table, places, 1))
+
+    last = certified_in_order(
+        values,
+        scales_around(pilot.scale, _STEP[work.record]),
+        target=target,
+        confidence=work.confidence,
+        unit="pairs",
+    )
+    return last, replace(fits, count=fits.count + pilot.fits)
+
+
+def neighbour_groups(stream: FreshSubsets, count: int, width: int) -> list[list[Rows]]:
+    """Return ``count`` independent groups D₀ ∪ x₁ … D₀ ∪ x_g: D₀ and the x_i uniform.
+
+    Edge cases: g = ``width`` is at most N - k + 1, the number of records outside D₀.
+    """
+    size = stream.game.size
+    return [
+        [np.sort(np.append(order[: size - 1], x)) for x in order[size - 1 :][:width]]
+        for order in stream.orders(count)
+    ]
+
+
+def groups_of_every_record(
+    stream: FreshSubsets, count: int
+) -> tuple[list[list[Rows]], NDArray[np.int64], int]:
+    """Return two groups per draw that speak for every record, the records' places, and the border.
+
+    D₀ ⊂ D₁ are uniform of k-1 and k+1 records.  The first N-k+1 sets are D₀ ∪ x for the records
+    outside D₀, the others D₁ ∖ x for those of D₁: there x is *out* and its partners have it
+    (claim 3).  ``places[b, x]`` is the place of the set that speaks for x.
+    """
+    game = stream.game
+    draws = np.random.default_rng(stream.seed)
+    border = game.population - game.size + 1
+    groups, places = [], []
+    for _ in range(count):
+        order = draws.permutation(game.population)
+        base, outside = order[: game.size - 1], order[game.size - 1 :]
+        above = np.concatenate([outside[:2], base])
+        # D₁ ∖ x, the records of D₀ in random order: neighbours in a group are random partners.
+        inner = draws.permutation(above)
+        place = np.empty(game.population, dtype=np.int64)
+        place[inner] = border + np.arange(inner.size)
+        place[outside] = np.arange(outside.size)
+        groups.append(
+            [np.sort(np.append(base, x)) for x in outside]
+            + [np.sort(above[above != x]) for x in inner]
+        )
+        places.append(place)
+    return groups, np.array(places), border
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureDistances:
+    """The distances of X20 on sampled groups, at any scale: unbiased, in [0, 1], rounded up.
+
+    ``points`` (draws, sets, d) are the outputs relative to the first set of their group, ``noise``
+    (draws, n, d) standard normal vectors, the same at every scale and for every set.
+
+    Numerics: points are off by at most ``room`` relative; exponents are lowered by what that and
+    the rounding of their sums can amount to, so likelihood ratios come out too small and distances
+    too large.  An exponential that overflows makes a distance of 0, as it should.
+    """
+
+    points: FloatArray
+    noise: FloatArray
+    room: float
+
+    @classmethod
+    def of(cls, outputs: FloatArray, seed: int | tuple[int, ...]) -> MixtureDistances:
+        """Draw the noise for the outputs (draws, sets, d) of groups."""
+        moved = outputs - outputs[:, :1]
+        draws, _, dimension = moved.shape
+        source = np.random.default_rng(seed)
+        noise = source.standard_normal((draws, _NOISE_DRAWS, dimension))
+        # With every vector its opposite: two values with means as before, seldom large together.
+        noise = np.concatenate([noise, -noise], axis=1)
+        # One rounding of the difference, and inner products.
+        return cls(moved, noise, 32 * sum_slack(dimension + 8))
+
+    def split(self, width: int) -> list[MixtureDistances]:
+        """Return smaller groups of the same sets, for a pilot: their rounding is not counted."""
+        sets = self.points.shape[1]
+        return [
+            replace(self, points=self.points[:, at : at + width])
+            for at in range(0, sets - width + 1, width)
+        ]
+
+    def pairwise(self, scale: float) -> FloatArray:
+        """Return, per draw and set, X1's mean distance to the other sets; an estimate, rounded."""
+        sets = self.points.shape[1]
+        total = np.zeros(self.points.shape[:2])
+        for turn in range(1, sets):
+            moved = self.points - np.roll(self.points, turn, axis=1)
+            total += gaussian_distance(np.linalg.norm(moved, axis=2) / scale)
+        return np.asarray(total / max(sets - 1, 1))
+
+    def average(self, scale: float) -> FloatArray:
+        """Return, per draw, the mean over sets of the distance to their partners' mixture."""
+        table = self.each(scale)
+        return np.asarray(np.minimum(table.mean(axis=1) * (1 + 2 * sum_slack(table.shape[1])), 1.0))
+
+    def each(self, scale: float) -> FloatArray:
+        """Return, per draw and set, an unbiased value of its distance to its partners' mixture."""
+        draws, sets, _ = self.points.shape
+        # Small groups together, large ones one by one: exponents are (draws, n, sets, partners).
+        portion = max(1, _AT_ONCE // (self.noise.shape[1] * sets * min(sets - 1, _MOST_PARTNERS)))
+        return np.concatenate(
+            [self._some(slice(at, at + portion), scale) for at in range(0, draws, portion)]
+        )
+
+    def _some(self, which: slice, scale: float) -> FloatArray:
+        points, noise = self.points[which], self.noise[which]
+        sets = points.shape[1]
+        partners = min(sets - 1, _MOST_PARTNERS)
+        # Partners of place i are the next places of the group, whose order is random.
+        places = (np.arange(sets)[:, None] + np.arange(1, partners + 1)) % sets
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            lengths = np.square(points).sum(axis=2)
+            reach = 2 * np.sqrt(lengths.max(axis=1)) / scale
+            squares = lengths[:, :, None] + lengths[:, None, :]
+            squares = squares - 2 * points @ points.transpose(0, 2, 1)
+            squares = np.maximum(squares, 0.0) / scale / scale
+            along = noise @ points.transpose(0, 2, 1) / scale
+            sizes = np.linalg.norm(noise, axis=2)
+            lost = self.room * reach[:, None] * (sizes + reach[:, None])
+            moved = squares[:, np.arange(sets)[:, None], places] / 2
+            exponents = along[:, :, places] - along[..., None]
+            exponents -= moved[:, None] + lost[:, :, None, None]
+            ratio = np.exp(exponents).sum(axis=3) / partners
+            value = np.clip(1 - ratio * (1 - 2 * sum_slack(partners + 16)), 0.0, 1.0)
+        # Beyond the range of doubles nothing is known.
+        value = np.where((reach < 1e100)[:, None, None], value, 1.0)
+        mean = value.mean(axis=1) * (1 + 2 * sum_slack(noise.shape[1]))
+        return np.asarray(np.minimum(mean, 1.0))
+
+
+def scales_around(scale: float, step: float) -> list[float]:
+    """Return scales from large to small, to be tested in that order, close together near a guess.
+
+    Far above the guess they are few: there little is gained.  The last is a quarter of it.
+    """
+    coarse = [scale * 4.0**power for power in range(12, 0, -1)] + [2 * scale]
+    fine = math.ceil(math.log(6) / math.log1p(step))
+    return coarse + [1.5 * scale / (1 + step) ** turn for turn in range(fine + 1)]
 
 
 # ── The centre form: how far from a fixed point does the statistic lie? ───────────────────────────
@@ -566,7 +680,6 @@ def _guess(lengths: FloatArray, target: float) -> float:
 
 #: Fits by default: a fifth of them is the pilot's.
 _SUBSETS = 1000
-_PILOT = 1
 #: Steps of Weiszfeld's iteration; the centre need not be exact to be valid.
 _STEPS = 30
 #: A coordinate that did not move on the pilot gets this share of the widest one's scale.
@@ -579,61 +692,40 @@ class _Sample:
 
     pilot: FloatArray
     certify: FloatArray
-    confidence: float | None
+    exact: bool
     fits: Fits
 
 
-def _sample(
-    statistic: Statistic,
-    fresh: FreshSubsets,
-    *,
-    eta: float,
-    confidence: float,
-    subsets: int | None,
-    exact: bool | None,
-    workers: int | None,
-    progress: Progress,
-) -> _Sample:
+def _sample(work: Refits, subsets: int | None) -> _Sample:
     """Fit all subsets, or a pilot stream and a certifying stream."""
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    fresh = work.fresh
     total = (
-        max(_SUBSETS, 5 * least_draws(eta, sure))
+        max(_SUBSETS, 5 * least_draws(work.eta, work.confidence))
         if subsets is None
         else whole_number("subsets", subsets, at_least=2)
     )
-    enumerate_all = worth_enumerating(statistic, fresh.game, total, exact)
-    if enumerate_all:
-        drawn, pilot = all_subsets(fresh.game), 0
-    else:
-        pilot = max(1, total // 5)
-        drawn = fresh.spawned(_PILOT).subsets(pilot) + fresh.spawned(_CERTIFY).subsets(
-            total - pilot
-        )
-    fits = fitted(
-        statistic,
-        [[rows] for rows in drawn],
-        seed="all subsets" if enumerate_all else (fresh.seed, "pilot first", pilot),
-        workers=workers,
-        progress=progress,
-    )
-    outputs = fits.rows[:, 0]
-    chosen_on = outputs if enumerate_all else outputs[:pilot]
-    level = None if enumerate_all else sure
-    return _Sample(chosen_on, outputs[pilot:], level, fits)
+    if worth_enumerating(work.statistic, fresh.game, total, work.exact):
+        fits = work.fits([[rows] for rows in all_subsets(fresh.game)], seed="all subsets")
+        return _Sample(fits.rows[:, 0], fits.rows[:, 0], True, fits)
+    pilot = max(1, total // 5)
+    certify = fresh.spawned(_CERTIFY).subsets(total - pilot)
+    drawn = fresh.spawned(_PILOT).subsets(pilot) + certify
+    fits = work.fits([[rows] for rows in drawn], seed=(fresh.seed, "pilot first", pilot))
+    return _Sample(fits.rows[:pilot, 0], fits.rows[pilot:, 0], False, fits)
 
 
-def spatial_median(outputs: FloatArray, family: ScaleFamily) -> FloatArray:
+def spatial_median(outputs: FloatArray, unit: GaussianNoise | NormExponentialNoise) -> FloatArray:
     """Return nearly the point with the least mean length of displacement, by Weiszfeld's steps.
 
     An estimate: X19 holds for any centre that does not depend on the certifying sample.
     """
     best = centre = outputs.mean(axis=0)
-    least = float(family.lengths(outputs - centre).mean())
+    least = float(unit.length(outputs - centre).mean())
     for _ in range(_STEPS if least > 0 else 0):
-        lengths = family.lengths(outputs - centre)
+        lengths = unit.length(outputs - centre)
         weights = 1.0 / np.maximum(lengths, 1e-9 * least)
         centre = (outputs * weights[:, None]).sum(axis=0) / weights.sum()
-        value = float(family.lengths(outputs - centre).mean())
+        value = float(unit.length(outputs - centre).mean())
         if value < least:
             best = centre
         if not 0 < value < least:
@@ -645,48 +737,38 @@ def spatial_median(outputs: FloatArray, family: ScaleFamily) -> FloatArray:
 
 
 def _centred(
+    work: Refits,
     sample: _Sample,
-    family: ScaleFamily,
-    game: SubsetGame,
+    unit: GaussianNoise | NormExponentialNoise,
+    details: dict[str, object],
     *,
-    eta: float,
     method: str,
     theorems: tuple[str, ...],
-    floor: float,
-    details: dict[str, object],
+    floor: float = 0.0,
 ) -> Calibration:
     """Certify E T(q(D) - m) ≤ η at the least scale from ``floor`` on (X19)."""
     # X19 bounds the gain itself.
-    target = down(without_slack(eta, family.slack()), 32)
-    centre = spatial_median(sample.pilot, family)
-    lengths = family.lengths(sample.certify - centre)
+    target = down(without_slack(work.eta, floating_point_slack(unit)), 32)
+    centre = spatial_median(sample.pilot, unit)
+    lengths = unit.length(sample.certify - centre)
     spread = float(lengths.mean())
     # Only the pilot may say that nothing moves and the paper's scale is pointless.
-    least = floor if (sample.pilot != sample.pilot[0]).any() else 0.0
-    found = certified_scale(
-        lambda scale: family.distances(lengths, scale),
-        start=max(least, spread / (2.5 * target)) or 1.0,
+    lowest = floor if (sample.pilot != sample.pilot[0]).any() else 0.0
+    least = certified_scale(
+        lambda scale: scaled(unit, scale).distance(lengths),
+        start=max(lowest, spread / (2.5 * target)) or 1.0,
         target=target,
-        confidence=sample.confidence,
-        floor=least,
+        confidence=None if sample.exact else work.confidence,
+        floor=lowest,
         unit="certifying subsets",
     )
-    return calibration_from_scale(
-        found,
-        family,
-        game,
-        eta=eta,
-        method=method,
-        theorems=theorems if sample.confidence is None else (*theorems, "X4"),
-        confidence=sample.confidence,
-        halved=False,
-        fits=sample.fits,
-        details={
-            "subsets": sample.fits.count,
-            "pilot_subsets": 0 if sample.confidence is None else len(sample.pilot),
-            "spread_estimate": spread,
-        }
-        | details,
+    details = {
+        "subsets": sample.fits.count,
+        "pilot_subsets": 0 if sample.exact else len(sample.pilot),
+        "spread_estimate": spread,
+    } | details
+    return work.calibration(
+        least, unit, sample.fits, details, method=method, theorems=theorems, exact=sample.exact
     )
 
 
@@ -696,16 +778,13 @@ def calibrate_moment(
     *,
     eta: float,
     record: Record = "every",
-    confidence: float = 0.95,
     subsets: int | None = None,
-    exact: bool | None = None,
-    workers: int | None = None,
-    progress: Progress = None,
+    **how: Any,
 ) -> Calibration:
     """Return the least Gaussian noise that the centre form certifies, for every record.
 
     ``subsets`` fresh subsets are fitted (default 1000): a fifth chooses the centre, the rest
-    certifies.  ``exact`` fits all subsets instead: by default when they are no more than that.
+    certifies.  ``how`` is the rest of :class:`Refits`.
 
     Guarantee: with probability at least ``confidence`` over the subsets (1 when exact) no attack
     gains more than ``eta`` on any record; so not on the average record either, which is all that
@@ -723,33 +802,13 @@ def calibrate_moment(
         ...
         ...     def __call__(self, rows):
         ...         return np.array([rows.mean()])
-        >>> found = calibrate_moment(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
-        >>> found.record, round(found.noise_scale, 2), found.fits
+        >>> noise = calibrate_moment(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> noise.record, round(noise.noise_scale, 2), noise.fits
         ('every', 2.77, 70)
     """
-    goal = promised_eta(eta, fresh.game)
-    one_of("record", record, ("average", "every"))
-    family = ScaleFamily.gaussian(statistic.dimension)
-    sample = _sample(
-        statistic,
-        fresh,
-        eta=goal,
-        confidence=confidence,
-        subsets=subsets,
-        exact=exact,
-        workers=workers,
-        progress=progress,
-    )
-    return _centred(
-        sample,
-        family,
-        replace(fresh.game, record=record),
-        eta=goal,
-        method="moment",
-        theorems=("X19",),
-        floor=0.0,
-        details={},
-    )
+    work = Refits(statistic, fresh, eta, record, **how)
+    sample = _sample(work, subsets)
+    return _centred(work, sample, work.unit, {}, method="moment", theorems=("X19",))
 
 
 def calibrate_izzo(
@@ -758,19 +817,14 @@ def calibrate_izzo(
     *,
     eta: float,
     record: Record = "every",
-    confidence: float = 0.95,
     moment: float = 2.0,
-    scaling: str = "coordinate",
     subsets: int | None = None,
-    exact: bool | None = None,
-    workers: int | None = None,
-    progress: Progress = None,
+    **how: Any,
 ) -> Calibration:
     """Return I24's norm-exponential noise at I24's own scale, with the radius that is right.
 
-    The noise is exp(-‖x‖/(c·σ)), c = (6.16/η)^(1+2/M) for a moment M ≥ 2: with
-    ``scaling="coordinate"`` the norm of I24-C10 with every coordinate's M-th moment σ_i, with
-    ``"plain"`` the Euclidean norm and σ^M = E‖q - Eq‖^M.  It is far more than is needed
+    The noise is exp(-‖x‖/(c·σ)), c = (6.16/η)^(1+2/M) for a moment M ≥ 2, with the norm of I24-C10
+    and every coordinate's M-th moment σ_i.  It is far more than is needed
     (:func:`calibrate_moment`), and here to compare with.
 
     Guarantee: as :func:`calibrate_moment`.  An estimated moment proves nothing, so the certificate
@@ -786,50 +840,29 @@ def calibrate_izzo(
         ...
         ...     def __call__(self, rows):
         ...         return np.array([rows.mean()])
-        >>> found = calibrate_izzo(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
-        >>> round(found.noise_scale), found.certificate.value < 0.001
+        >>> noise = calibrate_izzo(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> round(noise.noise_scale), noise.certificate.value < 0.001
         (4647, True)
     """
-    goal = promised_eta(eta, fresh.game)
-    one_of("record", record, ("average", "every"))
-    one_of("scaling", scaling, ("coordinate", "plain"))
-    constant = izzo_constant(goal, moment)
-    sample = _sample(
-        statistic,
-        fresh,
-        eta=goal,
-        confidence=confidence,
-        subsets=subsets,
-        exact=exact,
-        workers=workers,
-        progress=progress,
-    )
+    work = Refits(statistic, fresh, eta, record, **how)
+    constant = izzo_constant(work.eta, moment)
+    sample = _sample(work, subsets)
     offsets = np.abs(sample.pilot - sample.pilot.mean(axis=0))
-    if scaling == "coordinate":
-        norm = ScaledNorm(_filled(_moments(offsets, moment)), moment)
-    else:
-        lengths = np.linalg.norm(offsets, axis=1)[:, None]
-        sigma = float(_filled(_moments(lengths, moment))[0])
-        norm = ScaledNorm(ScaledNorm.plain(statistic.dimension).scales * sigma)
     return _centred(
+        work,
         sample,
-        ScaleFamily(NormExponentialNoise(norm, 1.0)),
-        replace(fresh.game, record=record),
-        eta=goal,
+        NormExponentialNoise(ScaledNorm(_moment_scales(offsets, moment), moment), 1.0),
+        {"constant": constant, "moment": moment},
         method="izzo",
         theorems=("X19", "X14"),
         floor=constant,
-        details={"constant": constant, "moment": moment, "scaling": scaling},
     )
 
 
-def _moments(offsets: FloatArray, moment: float) -> FloatArray:
-    """Return (mean of offset^M)^{1/M} of every column, without overflow on the way."""
+def _moment_scales(offsets: FloatArray, moment: float) -> FloatArray:
+    """Return (mean of offset^M)^{1/M} of every column, a small number in the place of 0."""
     top = np.where(offsets.max(axis=0) > 0, offsets.max(axis=0), 1.0)
-    return np.asarray(top * ((offsets / top) ** moment).mean(axis=0) ** (1.0 / moment))
-
-
-def _filled(scales: FloatArray) -> FloatArray:
-    """Return the scales with a small one in the place of 0; all ones when nothing moved."""
+    # Divided by the largest first, so that nothing overflows.
+    scales = np.asarray(top * ((offsets / top) ** moment).mean(axis=0) ** (1.0 / moment))
     widest = float(scales.max())
     return np.maximum(scales, _STILL * widest) if widest > 0 else np.ones_like(scales)

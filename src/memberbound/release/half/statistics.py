@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.errors import InputError, SearchError, one_of, whole_number
+from memberbound.errors import InputError, SearchError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
-from memberbound.release.calibration import Calibration, Record, Rows, promised_eta
+from memberbound.release.calibration import Calibration, Record
+from memberbound.release.half.least_noise import Rows, promised_eta
 from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.subset.crowd import CrowdTable
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CallableStatistic",
     "SumStatistic",
-    "calibrate_crowd",
     "calibrate_sum",
     "computed",
     "covariance",
@@ -99,91 +97,42 @@ def calibrate_sum(
     *,
     eta: float,
     record: Record = "average",
+    crowd: bool = False,
 ) -> Calibration:
-    """Return the least Gaussian noise on Σ_{x∈D} v_x that the neighbour profile certifies.
+    """Return the least Gaussian noise on Σ_{x∈D} v_x that is certified without drawing anything.
+
+    The coupling compares neighbouring training sets alone.  With ``crowd`` the sum over the other
+    members counts as noise too: it is nearly normal, and for every record the smaller of the two
+    bounds is taken.
 
     Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
     on every record: always, not with some confidence.
-    Theorem: X1, L24-P12; X9 for a sum that is one number.
+    Theorem: X1, L24-P12; X9 for a sum that is one number; X21 for the crowd (proofs/crowd.md).
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
     Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
     :func:`~memberbound.subset.gaussian.noise_for_success`, the search of ``population``, plus what
-    floating-point draws and the rounding of the sum ask for: about 1e-12 of it.
+    floating-point draws and the rounding of the sum ask for: about 1e-12 of it; with the crowd to
+    1e-4 of the noise (1e-3 for one number).
     Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
     that the record stays within η; an η of min(k/N, 1 - k/N) or more, which promises nothing, is
-    refused.
+    refused; the crowd never needs more noise, and as much where it is too small for its columns.
 
     Examples:
-        >>> found = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
-        >>> round(found.noise_scale, 2), found.certificate.confidence, found.fits
+        >>> noise = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
+        >>> round(noise.noise_scale, 2), noise.certificate.confidence, noise.fits
         (2.38, 1.0, 0)
         >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
         'none'
-    """
-    return _remembered(_summed(vectors), game, eta, record, "sum")
-
-
-#: Calibrations that are remembered: settings that share their sums are tried one after another.
-_REMEMBERED = 8
-_known: OrderedDict[tuple[object, ...], Calibration] = OrderedDict()
-
-
-def calibrate_crowd(
-    vectors: ArrayLike | SumStatistic,
-    game: SubsetGame,
-    *,
-    eta: float,
-    record: Record = "every",
-) -> Calibration:
-    """Return the least Gaussian noise on Σ_{x∈D} v_x, counting the others' sum as noise too.
-
-    For every record the smaller of two bounds counts: that of the crowd, for which the sum over
-    the other members is nearly normal and hides the record, and that of the coupling, which
-    :func:`calibrate_sum` uses alone.
-
-    Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
-    on every record: always, not with some confidence.
-    Theorem: X21 (proofs/crowd.md); X1, L24-P12; X9 for a sum that is one number.
-    Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
-    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise (1e-3
-    for one number).
-    Edge cases: never more noise than :func:`calibrate_sum` finds; the same where the crowd is too
-    small for its number of columns.
-
-    Examples:
-        >>> rows = np.random.default_rng(0).normal(size=(600, 2))
-        >>> game = SubsetGame(600, 300)
-        >>> alone = calibrate_sum(rows, game, eta=0.05, record="every").noise_scale
-        >>> calibrate_crowd(rows, game, eta=0.05).noise_scale < 0.8 * alone
+        >>> rows, game = np.random.default_rng(0).normal(size=(600, 2)), SubsetGame(600, 300)
+        >>> alone, hidden = (
+        ...     calibrate_sum(rows, game, eta=0.05, record="every", crowd=crowd).noise_scale
+        ...     for crowd in (False, True)
+        ... )
+        >>> hidden < 0.8 * alone
         True
     """
-    return _remembered(_summed(vectors), game, eta, record, "crowd")
-
-
-def _remembered(
-    statistic: SumStatistic, game: SubsetGame, eta: float, record: Record, method: str
-) -> Calibration:
-    key = (
-        hashlib.sha256(np.ascontiguousarray(statistic.vectors).data).hexdigest(),
-        *(statistic.vectors.shape, statistic.size, game.population, game.size, eta, record, method),
-    )
-    if key not in _known:
-        _known[key] = _calibrated(statistic, game, eta, record, method)
-        while len(_known) > _REMEMBERED:
-            _known.popitem(last=False)
-    return _known[key]
-
-
-def _summed(vectors: ArrayLike | SumStatistic) -> SumStatistic:
-    return vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
-
-
-def _calibrated(
-    statistic: SumStatistic, game: SubsetGame, eta: float, record: Record, method: str
-) -> Calibration:
-    """Find the least noise by coupling and exact mixtures, and with the crowd if that is asked."""
+    statistic = vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
     goal = promised_eta(eta, game)
-    one_of("record", record, ("average", "every"))
     if len(statistic.vectors) != game.population:
         raise InputError(
             f"vectors must have one row for each of the {game.population} records, "
@@ -191,34 +140,34 @@ def _calibrated(
         )
     if game.population < 4:
         raise InputError(f"population must have at least 4 records, got {game.population!r}.")
-    played = replace(game, record=record)
+    game = replace(game, record=record)
     profile = NeighbourProfile.from_vectors(statistic.vectors)
     theorems = ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9")
-    law: NoiseLaw
+    law: NoiseLaw = NoNoise(statistic.dimension)
     note = ""
     if profile.diameter == 0.0:
-        law, value = NoNoise(statistic.dimension), 0.0
+        value = 0.0
         note = "No noise is needed: the statistic is the same on all subsets."
-    elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
-        law, value = NoNoise(statistic.dimension), silent
+    elif (silent := _silent_gain(statistic.vectors, game)) <= goal:
+        value = silent
         note = (
             "No noise is needed: so few swaps of a record change the statistic that no attacker "
             "gains more than eta from the bare one."
         )
     else:
         # Nothing is below the exact mixtures of one number, which are for the worst record.
-        pays = method == "crowd" and (statistic.dimension > 1 or record == "average")
-        table = CrowdTable.of(statistic.vectors, played) if pays else None
-        law, value, hidden = _least(statistic, profile, played, goal, table)
+        pays = crowd and (statistic.dimension > 1 or record == "average")
+        table = CrowdTable.of(statistic.vectors, game) if pays else None
+        law, value, hidden = _least(statistic, profile, game, goal, table)
         theorems = ("X21", *theorems) if hidden else theorems
     certificate = Certificate(
         "eta",
         value,
         "upper",
-        played,
+        game,
         theorems,
         subset_assumptions(
-            played,
+            game,
             noisy=law.rms > 0,
             sampled=False,
             coins="The statistic is a function of the training set alone.",
@@ -226,7 +175,7 @@ def _calibrated(
     )
     details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
     details |= {"note": note} if note else {}
-    return Calibration(law, certificate, goal, method, 0, details)
+    return Calibration(law, certificate, goal, "crowd" if crowd else "sum", 0, details)
 
 
 def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
@@ -363,45 +312,20 @@ def histogram(
     return SumStatistic(counts.astype(np.float64), tuple(names))
 
 
-def covariance(
-    data: ArrayLike,
-    *,
-    centre: ArrayLike | str = "population",
-    size: int | None = None,
-) -> SumStatistic | CallableStatistic:
-    """Return the upper triangle of the covariance matrix, row by row.
+def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
+    """Return the upper triangle of the covariance matrix about the population's mean, row by row.
 
-    About a known centre (the population's mean, which the attacker of the subset game knows anyway,
-    or given numbers) it is a mean of products; about the subset's own mean (``centre="subset"``) it
-    is not, and is calibrated by refitting.
+    The attacker of the subset game knows that mean, and about it the covariance is a mean of
+    products.
 
     Examples:
         >>> covariance([[0.0], [2.0], [0.0], [2.0]])(np.array([0, 1])).tolist()
         [1.0]
     """
     table = _table(data)
-    which = np.triu_indices(table.shape[1])
-    if isinstance(centre, str):
-        if centre not in ("population", "subset"):
-            raise InputError(f"centre must be 'population', 'subset' or numbers, got {centre!r}.")
-        if centre == "subset":
-            return CallableStatistic(table, _SubsetCovariance(table.shape[1]), len(which[0]))
-        middle = table.mean(axis=0)
-    else:
-        middle = np.broadcast_to(np.asarray(centre, dtype=np.float64), (table.shape[1],))
-    moved = table - middle
-    products = (moved[:, :, None] * moved[:, None, :])[:, which[0], which[1]]
-    return SumStatistic(products, size=_size(size, len(table)))
-
-
-@dataclass(frozen=True)
-class _SubsetCovariance:
-    width: int
-
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        moved = rows - rows.mean(axis=0)
-        full = moved.T @ moved / len(rows)
-        return np.asarray(full[np.triu_indices(self.width)])
+    first, second = np.triu_indices(table.shape[1])
+    moved = table - table.mean(axis=0)
+    return SumStatistic(moved[:, first] * moved[:, second], size=_size(size, len(table)))
 
 
 @dataclass(frozen=True)
