@@ -6,6 +6,7 @@ Truth: tests/oracle/subset.py, rationals throughout.  Soundness is compared with
 import dataclasses
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -14,17 +15,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset.finite import (
-    SUBSET_LIMIT,
-    exact_dp_ratio,
-    exact_eta,
-    exact_pmp_delta,
-    exact_pmp_ratio,
-    finite_bounds,
-    finite_curves,
-    finite_worlds,
-    neighbour_curve,
-)
+from memberbound.subset.finite import SUBSET_LIMIT, finite_bounds, finite_worlds
 from oracle import finite, mechanisms, subset
 from oracle.readoffs import QUICK, faults, shortfalls
 from oracle.real import exp_bracket
@@ -58,22 +49,20 @@ def as_doubles(kernel):
     return lambda d: {a: float(p) for a, p in kernel[d].items()}
 
 
-def bound_violations(kernel, size, k, bounds_of):
-    """Records and δ at which a bound falls below the truth."""
-    bad = []
+def violated(kernel, size, k, bounds_of):
+    """Which quantities fall below the truth for some record and δ."""
+    bad = set()
     for delta in DELTAS:
         bounds = bounds_of(delta)
         for x in range(size):
             pair = subset.world_laws(kernel, size, k, x)
             if F(bounds.success[x]) < subset.best_accuracy(kernel, size, k, x):
-                bad.append(("success", x))
+                bad.add("success")
             if F(bounds.eta[x]) < subset.eta_of_record(kernel, size, k, x):
-                bad.append(("eta", x))
+                bad.add("eta")
             eps = bounds.pmp_epsilon[x]
-            if math.isinf(eps):
-                continue
-            if finite.delta(*pair, exp_bracket(eps)[0]) > F(delta):
-                bad.append(("epsilon", x, delta))
+            if math.isfinite(eps) and finite.delta(*pair, exp_bracket(eps)[0]) > F(delta):
+                bad.add("epsilon")
     return bad
 
 
@@ -82,8 +71,7 @@ def bound_violations(kernel, size, k, bounds_of):
 
 def test_exact_answers_equal_the_oracle():
     for kernel, size, k in kernels():
-        game = SubsetGame(size, k)
-        worlds = finite_worlds(kernel.__getitem__, game)
+        worlds = finite_worlds(kernel.__getitem__, SubsetGame(size, k))
         for x in range(size):
             pair = subset.world_laws(kernel, size, k, x)
             assert worlds.ratio(x) == finite.max_ratio(*pair)
@@ -94,32 +82,43 @@ def test_exact_answers_equal_the_oracle():
                     finite.hockey_stick_by_events(*pair, g),
                     finite.hockey_stick_by_events(*pair[::-1], g),
                 )
-        assert exact_pmp_ratio(kernel.__getitem__, game) == subset.pmp_ratio(kernel, size, k)
-        assert exact_eta(kernel.__getitem__, game) == subset.eta(kernel, size, k)
-        assert exact_dp_ratio(kernel.__getitem__, game) == subset.dp_ratio(kernel, size, k)
-        for g in GAMMAS:
-            told = exact_pmp_delta(kernel.__getitem__, game, g)
-            assert told == subset.pmp_delta(kernel, size, k, g)
 
 
-def test_curves_are_the_pairs():
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        mechanisms.sum_mod(6),
+        mechanisms.randomised_response(F(3, 4), 2),
+        mechanisms.release_one_record(F(3, 10)),
+        mechanisms.indicator(frozenset({0, 1, 2})),
+        mechanisms.parity((1, 0, 1, 1, 0, 0)),
+        mechanisms.majority([1, 1, 1, 0, 0, 0]),
+        mechanisms.whole_set,
+    ],
+)
+def test_named_mechanisms(mechanism):
+    worlds = finite_worlds(mechanism, SubsetGame(6, 3))
+    for x in range(6):
+        assert worlds.ratio(x) == finite.max_ratio(*subset.world_laws(mechanism, 6, 3, x))
+        assert worlds.eta(x) == subset.eta_of_record(mechanism, 6, 3, x)
+
+
+def test_curves_are_the_pairs_and_those_of_doubles_bound_them():
     for kernel, size, k in kernels(seed=5, count=4):
-        for x, curve in enumerate(finite_curves(kernel.__getitem__, SubsetGame(size, k))):
+        game = SubsetGame(size, k)
+        exact = finite_worlds(kernel.__getitem__, game)
+        rounded = finite_worlds(as_doubles(kernel), game)
+        for x in range(size):
             pair = finite.masses(*subset.world_laws(kernel, size, k, x))
-            assert faults(curve, pair, 1e-11, QUICK) == []
+            assert faults(exact.curve(x), pair, 1e-11, QUICK) == []
+            assert shortfalls(rounded.curve(x), pair, QUICK) == []
 
 
 @pytest.mark.parametrize("law", [lambda kernel: kernel.__getitem__, as_doubles])
 def test_bounds_hold(law):
     for kernel, size, k in kernels(seed=6):
-        mechanism, game = law(kernel), SubsetGame(size, k)
-        found = bound_violations(
-            kernel,
-            size,
-            k,
-            lambda d, m=mechanism, g=game: finite_bounds(m, g, delta=d),
-        )
-        assert found == []
+        bounds_of = partial(finite_bounds, law(kernel), SubsetGame(size, k))
+        assert not violated(kernel, size, k, lambda delta, f=bounds_of: f(delta=delta))
 
 
 def test_bounds_are_tight():
@@ -146,35 +145,27 @@ def test_larger_delta_never_raises_epsilon():
 # Broken variants
 
 
-def lowered(bounds):
-    return dataclasses.replace(
-        bounds, pmp_epsilon=bounds.pmp_epsilon * (1 - 1e-9), success=bounds.success * (1 - 1e-9)
-    )
-
-
 def test_bounds_a_billionth_too_small_are_caught():
-    found = set()
+    def lowered(mechanism, game, delta):
+        bounds = finite_bounds(mechanism, game, delta=delta)
+        less = {f: getattr(bounds, f) * (1 - 1e-9) for f in ("pmp_epsilon", "success")}
+        return dataclasses.replace(bounds, **less)
+
+    caught = set()
     for kernel, size, k in kernels(seed=6):
-        game = SubsetGame(size, k)
-        found |= {
-            complaint[0]
-            for complaint in bound_violations(
-                kernel, size, k, lambda d, m=kernel, g=game: lowered(
-                    finite_bounds(m.__getitem__, g, delta=d)
-                ),
-            )
-        }  # fmt: skip
-    assert found == {"success", "eta", "epsilon"}
+        caught |= violated(
+            kernel, size, k, partial(lowered, kernel.__getitem__, SubsetGame(size, k))
+        )
+    assert caught == {"success", "eta", "epsilon"}
 
 
 def test_doubles_taken_at_face_value_are_caught():
     """Without the slack for rounded probabilities the bounds fall below the rational truth."""
-    found = set()
+    caught = set()
     for kernel, size, k in kernels(seed=6):
-        game = SubsetGame(size, k)
-        worlds = dataclasses.replace(finite_worlds(as_doubles(kernel), game), slack=F(0))
-        found |= {c[0] for c in bound_violations(kernel, size, k, worlds.bounds)}
-    assert "success" in found
+        worlds = finite_worlds(as_doubles(kernel), SubsetGame(size, k))
+        caught |= violated(kernel, size, k, dataclasses.replace(worlds, slack=F(0)).bounds)
+    assert "success" in caught
 
 
 def test_one_sided_ratio_is_caught():
@@ -203,24 +194,14 @@ def test_laws_that_miss_one_by_a_little_are_covered_whichever_way_they_are_meant
     }
     scaled = {d: {a: F(p) / sum(map(F, law)) for a, p in enumerate(law)} for d, law in off.items()}
     game = SubsetGame(size, k)
-    assert (
-        bound_violations(
-            scaled, size, k, lambda delta: finite_bounds(off.__getitem__, game, delta=delta)
-        )
-        == []
+    assert not violated(
+        scaled, size, k, lambda delta: finite_bounds(off.__getitem__, game, delta=delta)
     )
-
-
-def test_curves_of_doubles_bound_the_rational_pair():
-    for kernel, size, k in kernels(seed=11, count=4):
-        for x, curve in enumerate(finite_curves(as_doubles(kernel), SubsetGame(size, k))):
-            pair = finite.masses(*subset.world_laws(kernel, size, k, x))
-            assert shortfalls(curve, pair, QUICK) == []
 
 
 def test_equal_worlds_in_doubles_stay_near_the_diagonal():
     """The sign of every log-slope is in doubt: half of the mass counts on each side."""
-    curve = finite_curves(lambda d: [0.1] * 10, SubsetGame(4, 2))[0]
+    curve = finite_worlds(lambda d: [0.1] * 10, SubsetGame(4, 2)).curve(0)
     assert 0 < curve.advantage < 1e-14
     assert curve.tpr(0.3) < 0.3 + 1e-14
     assert curve.epsilon(0.0) < 1e-14
@@ -242,54 +223,10 @@ def test_lists_arrays_and_mappings_agree():
 
 
 def test_integers_of_numpy_are_exact():
-    assert exact_pmp_ratio(lambda d: np.array([1, 0]), SubsetGame(4, 2)) == 1
-
-
-# Neighbours
-
-
-def test_neighbour_curve_is_the_pair():
-    for kernel, size, k in kernels(seed=12, count=4):
-        for d, e in list(subset.neighbours(size, k))[:6]:
-            pair = finite.masses(kernel[d], kernel[e])
-            assert faults(neighbour_curve(kernel.__getitem__, d, e), pair, 1e-11, QUICK) == []
-            assert shortfalls(neighbour_curve(as_doubles(kernel), d, e), pair, QUICK) == []
-
-
-# Mechanisms of the papers
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        mechanisms.sum_mod(6),
-        mechanisms.randomised_response(F(3, 4), 2),
-        mechanisms.release_one_record(F(3, 10)),
-        mechanisms.indicator(frozenset({0, 1, 2})),
-        mechanisms.parity((1, 0, 1, 1, 0, 0)),
-        mechanisms.whole_set,
-    ],
-)
-def test_named_mechanisms(mechanism):
-    game = SubsetGame(6, 3)
-    assert exact_pmp_ratio(mechanism, game) == subset.pmp_ratio(mechanism, 6, 3)
-    assert exact_eta(mechanism, game) == subset.eta(mechanism, 6, 3)
-
-
-def test_values_by_hand():
-    game = SubsetGame(6, 3)
-    assert exact_pmp_ratio(mechanisms.randomised_response(F(3, 4)), game) == 3
-    assert exact_eta(mechanisms.whole_set, game) == F(1, 2)
-    assert exact_pmp_ratio(mechanisms.whole_set, game) is None
-    # A fair vote on labels half and half: 9 sets in 10 with two of the three labels 1 …
-    assert exact_eta(mechanisms.majority([1, 1, 1, 0, 0, 0]), game) == F(1, 5)
+    assert finite_worlds(lambda d: np.array([1, 0]), SubsetGame(4, 2)).ratio(0) == 1
 
 
 # Refusals
-
-
-def bad(law):
-    return lambda d: law
 
 
 @pytest.mark.parametrize(
@@ -310,29 +247,24 @@ def bad(law):
     ],
 )
 def test_laws_that_are_none_are_refused(law, says):
-    for call in (finite_bounds, finite_curves, exact_dp_ratio):
-        with pytest.raises(InputError, match=says):
-            call(bad(law), SubsetGame(4, 2))
     with pytest.raises(InputError, match=says):
-        neighbour_curve(bad(law), frozenset({0}), frozenset({1}))
+        finite_bounds(lambda d: law, SubsetGame(4, 2))
 
 
 def test_too_many_subsets_are_refused_before_any_is_listed():
     def never(d):
         raise AssertionError("listed")
 
-    for call in (finite_bounds, finite_curves, exact_pmp_ratio, exact_dp_ratio):
-        with pytest.raises(InputError, match=f"at most {SUBSET_LIMIT}"):
-            call(never, SubsetGame(22, 11))
+    with pytest.raises(InputError, match=f"at most {SUBSET_LIMIT}"):
+        finite_bounds(never, SubsetGame(22, 11))
     assert math.comb(20, 10) <= SUBSET_LIMIT < math.comb(21, 10)
 
 
 def test_exact_answers_refuse_doubles():
-    for call in (exact_pmp_ratio, exact_eta, exact_dp_ratio):
+    worlds = finite_worlds(lambda d: [0.5, 0.5], SubsetGame(4, 2))
+    for call in (worlds.ratio, worlds.eta, worlds.success):
         with pytest.raises(InputError, match="fractions"):
-            call(bad([0.5, 0.5]), SubsetGame(4, 2))
-    with pytest.raises(InputError, match="at least 1"):
-        exact_pmp_delta(mechanisms.sum_mod(4), SubsetGame(4, 2), F(1, 2))
+            call(0)
     with pytest.raises(InputError, match="delta"):
         finite_bounds(mechanisms.sum_mod(4), SubsetGame(4, 2), delta=1.5)
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 from itertools import product
 from random import Random
 
-from memberbound.games import SubsetGame
-from memberbound.subset.finite import exact_dp_ratio
+from memberbound.papers.errata_aubinais import least_dp_delta
 from oracle import subset
 
 F = Fraction
@@ -31,12 +30,12 @@ def tables(count=60):
 
 
 def test_private_exactly_when_constant():
-    seen = set()
-    for table in tables():
-        ratio = exact_dp_ratio(learner(table), SubsetGame(SIZE, K))
-        assert ratio == (F(1) if constant_on_neighbours(table) else None)
-        seen.add(ratio)
-    assert seen == {F(1), None}
+    """On data sets of two bits, all learners with up to three values."""
+    sets = list(product((0, 1), repeat=2))
+    for outputs in product((0, 1, 2), repeat=len(sets)):
+        table = dict(zip(sets, outputs, strict=True))
+        # Two different certain outputs differ by the whole mass, at any e^ε.
+        assert least_dp_delta(table.__getitem__, 2) == (0 if len(set(outputs)) == 1 else 1)
 
 
 def test_no_delta_below_one_helps():
@@ -53,4 +52,4 @@ def test_noise_is_what_the_lemma_excludes():
     def noisy(data):
         return {0 in data: F(3, 4), 0 not in data: F(1, 4)}
 
-    assert exact_dp_ratio(noisy, SubsetGame(SIZE, K)) == 3
+    assert subset.dp_ratio(noisy, SIZE, K) == 3

@@ -9,9 +9,8 @@ from math import comb
 
 import numpy as np
 
-from memberbound.games import SubsetGame
-from memberbound.subset.finite import exact_eta, neighbour_curve
-from oracle import mechanisms, subset
+from memberbound.curve import PolygonCurve
+from oracle import finite, mechanisms, subset
 
 F = Fraction
 SIZES = (2, 4, 6, 8)
@@ -30,6 +29,10 @@ def slightly_noisy(size):
     """The same answer, false once in a million: f-DP with a tiny f that is not zero."""
     secret = witness(size)
     return lambda d: {d == secret: F(999_999, 10**6), d != secret: F(1, 10**6)}
+
+
+def neighbour_curve(mechanism, d, e):
+    return PolygonCurve.from_masses(*finite.masses(mechanism(d), mechanism(e)))
 
 
 def nontrivial(mechanism_of):
@@ -75,9 +78,7 @@ def test_renyi_divergence_is_infinite_at_every_order():
 
 def test_eta_is_as_small_as_one_likes_all_the_same():
     for size in SIZES:
-        assert exact_eta(indicator(size), SubsetGame(size, size // 2)) == F(
-            1, comb(size, size // 2)
-        )
+        assert subset.eta(indicator(size), size, size // 2) == F(1, comb(size, size // 2))
 
 
 def test_a_private_mechanism_has_a_curve_below_one():

@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from memberbound.errors import InputError
-from memberbound.subset.joint import composed_pmp
 from oracle import finite, mechanisms, subset
 
 F = Fraction
@@ -183,9 +181,3 @@ def test_the_same_gaussian_sum_twice():
     sigma = 0.8
     assert worst_advantage(sigma)[1] <= 0.06  # (0, 0.06)-PMP, whichever record
     assert worst_advantage(sigma / np.sqrt(2))[0] > 0.26  # jointly not even (0, 0.26)-PMP
-
-
-def test_adding_is_refused_with_a_reason_and_a_way_out():
-    for epsilons in ((), (0.7,), (0.1, 0.2, 0.3)):
-        with pytest.raises(InputError, match=r"L24-Dis1.*joint_release.*DP composes"):
-            composed_pmp(*epsilons)

@@ -497,16 +497,6 @@ def test_A25_eq53_bound_survives_both_orders(shown):
     assert (shown["A25-eq53"].printed_value, shown["A25-eq53"].true_value) == (F(13, 20), F(1, 2))
 
 
-def test_A25_L33_deterministic_learners():
-    n = 2
-    sets = list(itertools.product((0, 1), repeat=n))
-    for outputs in itertools.product((0, 1, 2), repeat=len(sets)):
-        table = dict(zip(sets, outputs, strict=True))
-        delta = errata_aubinais.least_dp_delta(table.__getitem__, n)
-        # At any e^ε two different certain outputs differ by the whole mass.
-        assert delta == (0 if len(set(outputs)) == 1 else 1)
-
-
 def test_A25_L21_exact_term_and_where_the_constants_fail(shown):
     inside = outside = 0
     for n in (5, 6, 10, 40):

@@ -35,7 +35,6 @@ __all__ = [
     "MOST_SUBSETS",
     "SubsetLaws",
     "exact_bounds",
-    "exact_laws",
     "subset_laws",
 ]
 
@@ -349,14 +348,6 @@ def _threads(workers: int | None) -> int:
         return whole_number("workers", workers)
     affinity = getattr(os, "sched_getaffinity", None)  # missing on some systems
     return min(_MOST_WORKERS, len(affinity(0)) if affinity else os.cpu_count() or 1)
-
-
-def exact_laws(
-    mechanism: ExponentialMechanism, *, progress: _Progress = None, workers: int | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return ln P_in and ln P_out, each (N, m), to rounding; :func:`subset_laws` has the errors."""
-    laws = subset_laws(mechanism, progress=progress, workers=workers)
-    return laws.log_in, laws.log_out
 
 
 def exact_bounds(

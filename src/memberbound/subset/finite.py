@@ -29,20 +29,7 @@ from memberbound.subset.laws import (
 )
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = [
-    "SUBSET_LIMIT",
-    "Law",
-    "Mechanism",
-    "Worlds",
-    "exact_dp_ratio",
-    "exact_eta",
-    "exact_pmp_delta",
-    "exact_pmp_ratio",
-    "finite_bounds",
-    "finite_curves",
-    "finite_worlds",
-    "neighbour_curve",
-]
+__all__ = ["SUBSET_LIMIT", "Law", "Mechanism", "Worlds", "finite_bounds", "finite_worlds"]
 
 #: Most subsets that are listed: N = 20 at k = N/2 has 184 756.
 SUBSET_LIMIT = 200_000
@@ -206,103 +193,5 @@ def finite_bounds(
     return finite_worlds(mechanism, game, progress=progress).bounds(delta)
 
 
-def finite_curves(mechanism: Mechanism, game: SubsetGame) -> list[PolygonCurve]:
-    """Return the trade-off curve of every record, at or above the truth.
-
-    Examples:
-        >>> curves = finite_curves(lambda d: [1, 0] if 0 in d else [0, 1], SubsetGame(4, 2))
-        >>> curves[0].advantage, round(curves[1].advantage, 12)
-        (1.0, 0.333333333333)
-    """
-    worlds = finite_worlds(mechanism, game)
-    return [worlds.curve(x) for x in range(game.population)]
-
-
-def exact_pmp_ratio(mechanism: Mechanism, game: SubsetGame) -> Fraction | None:
-    """Return e^ε for the least ε of ε-PMP; ``None`` if there is none.  Probabilities are rational.
-
-    Examples:
-        >>> exact_pmp_ratio(lambda d: {sum(d) % 12: 1}, SubsetGame(12, 6))
-        Fraction(38, 37)
-    """
-    worlds = finite_worlds(mechanism, game)
-    return _largest(worlds.ratio(x) for x in range(game.population))
-
-
-def exact_pmp_delta(mechanism: Mechanism, game: SubsetGame, ratio: Fraction) -> Fraction:
-    """Return the least δ of (ε, δ)-PMP at e^ε = ``ratio``, a number of at least 1."""
-    if not ratio >= 1:
-        raise InputError(f"ratio must be at least 1, got {ratio!r}. It stands for e^ε.")
-    worlds = finite_worlds(mechanism, game)
-    return max(worlds.delta(x, Fraction(ratio)) for x in range(game.population))
-
-
-def exact_eta(mechanism: Mechanism, game: SubsetGame) -> Fraction:
-    """Return the least η of η-MIP, the worst record's (I24-D1)."""
-    worlds = finite_worlds(mechanism, game)
-    return max(worlds.eta(x) for x in range(game.population))
-
-
-def neighbour_curve(
-    mechanism: Mechanism, first: frozenset[int], second: frozenset[int]
-) -> PolygonCurve:
-    """Return the trade-off curve between the laws at two data sets, the neighbour game's.
-
-    Examples:
-        >>> neighbour_curve(lambda d: {0 in d: 1}, frozenset({0, 1}), frozenset({1, 2})).advantage
-        1.0
-    """
-    pairs, slack = _neighbours(mechanism, first, second)
-    if slack:
-        return blurred_curve(pairs, slack)
-    return PolygonCurve.from_masses([a for a, _ in pairs], [b for _, b in pairs])
-
-
-def exact_dp_ratio(mechanism: Mechanism, game: SubsetGame) -> Fraction | None:
-    """Return e^ε of the least replace-one ε-DP among the k-subsets; ``None`` if there is none.
-
-    This is DP *inside the population*: other data sets may be worse.
-    """
-    if math.comb(game.population, game.size) > SUBSET_LIMIT:
-        raise InputError(f"the number of subsets must be at most {SUBSET_LIMIT}.")
-
-    def ratios() -> Iterator[Fraction | None]:
-        for chosen in _subsets(game):
-            for gone in chosen:
-                for new in range(gone + 1, game.population):
-                    if new not in chosen:
-                        pairs, slack = _neighbours(mechanism, chosen, chosen - {gone} | {new})
-                        if slack:
-                            raise InputError(
-                                "the mechanism must give its probabilities as fractions or "
-                                "integers, got doubles."
-                            )
-                        yield largest_ratio(pairs)
-
-    return _largest(ratios())
-
-
 def _subsets(game: SubsetGame) -> Iterator[frozenset[int]]:
     return map(frozenset, combinations(range(game.population), game.size))
-
-
-def _neighbours(
-    mechanism: Mechanism, first: frozenset[int], second: frozenset[int]
-) -> tuple[list[tuple[Fraction, Fraction]], Fraction]:
-    one, blur = checked_law(mechanism(first), first)
-    two, other = checked_law(mechanism(second), second)
-    here, there = dict(one), dict(two)
-    pairs = [
-        (Fraction(here.get(a, 0)), Fraction(there.get(a, 0)))
-        for a in dict.fromkeys([*here, *there])
-    ]
-    return pairs, max(blur, other)
-
-
-def _largest(ratios: Iterator[Fraction | None]) -> Fraction | None:
-    worst = Fraction(1)
-    for ratio in ratios:
-        if ratio is None:
-            return None
-        worst = max(worst, ratio)
-    return worst

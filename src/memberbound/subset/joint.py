@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.numerics.rounding import FloatArray, down, two_product, up
 
-__all__ = ["GaussianQuery", "JointRelease", "composed_pmp", "joint_release", "repeated_noise"]
+__all__ = ["GaussianQuery", "JointRelease", "joint_release", "repeated_noise"]
 
 #: Rounding errors of the coordinates enter as coordinates of their own, 2^20 times enlarged …
 _ENLARGED = 2.0**20
@@ -157,19 +157,3 @@ def _quotient_up(above: float, below: float) -> float:
     down_top, down_bottom = below.as_integer_ratio()
     exact = top * up_bottom * down_top == up_top * down_bottom * bottom
     return ratio if exact else up(ratio, 1)
-
-
-def composed_pmp(*epsilons: float) -> NoReturn:
-    """Refuse: no function of the ε̃ of two releases bounds the ε̃ of both (L24-Dis1).
-
-    Examples:
-        >>> composed_pmp(0.7, 0.7)
-        Traceback (most recent call last):
-        memberbound.errors.InputError: PMP parameters must not be added, got (0.7, 0.7). ...
-    """
-    raise InputError(
-        f"PMP parameters must not be added, got {epsilons!r}. Two releases that are each ln 2-PMP "
-        "can be jointly PMP for no finite ε, because the second meets an attacker who has learnt "
-        "from the first (L24-Dis1). Join Gaussian queries with joint_release and bound that one "
-        "release, or add the DP parameters: DP composes, and (ε, δ)-DP implies (ε, δ)-PMP."
-    )
