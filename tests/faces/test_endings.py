@@ -89,7 +89,7 @@ def test_only_the_newest_tracebacks_are_kept(tmp_path):
     ],
 )
 def test_every_kind_has_its_sentence_and_code(problem, code, words, capsys, monkeypatch):
-    monkeypatch.setattr(endings, "keep_traceback", lambda problem: None)
+    monkeypatch.setattr(endings, "keep_traceback", lambda *_: None)
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def fail():

@@ -124,6 +124,7 @@ SCENARIOS = {
     "compare": ("compare report.json report.json", ""),
     "export": ("export report.json --format model-card --out out/card.md", "--force"),
     "explain": ("explain --epsilon 1 --plot out/p.svg", ""),
+    "ledger": ("ledger out/ledger.json --limit-eta 0.3", ""),
     "theorems": ("theorems A25-T14", ""),
     "reproduce": ("reproduce L24-F1 --trials 1 --out out/figures", ""),
     "study": (

@@ -143,39 +143,45 @@ def _python_value(parameter: Parameter, typed: object) -> object:
 # ── a command from a declaration ──────────────────────────────────────────────────────────────────
 
 
+#: Kind of an argument → what Typer reads and what stands for it on the help page; else a text.
+_TYPES: dict[str, tuple[Any, str | None]] = {
+    "number": (float, "number"),
+    "numbers by column": (list[str], None),
+    "rates": (list[float], "rate"),
+    "several": (list[str], None),
+    "switch": (bool, None),
+    "text": (str, "TEXT"),
+    "text by column": (list[str], None),
+    "whole": (str, "N"),
+} | dict.fromkeys(("law", "points", "out", "records", "folder", "cache"), (Path, None))
+
+
 def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     """Return what Typer reads for one parameter of a verb."""
-    kind, option = parameter.kind, parameter.option
-    default: Any = parameter.default if option.typed_default is None else option.typed_default
+    hint, metavar = _TYPES.get(parameter.kind, (str, None))
+    typed_default = parameter.option.typed_default
+    default: Any = parameter.default if typed_default is None else typed_default
+    if hint is Path:
+        default = None if default in (None, True, False) else Path(default)
+    elif hint in (list[str], list[float]):
+        default = None
+    elif parameter.kind in ("names", "numbers"):
+        default = joined(default) if default else None
+    elif hint is str and default is not None:
+        default = str(default)
     # Square brackets are markup for the help page.
-    settings: dict[str, Any] = {"help": escape(parameter.help), "metavar": parameter.metavar}
-    hint: Any = str
-    if kind == "text":
-        settings["metavar"] = parameter.metavar or "TEXT"
-    elif kind == "whole":
-        settings["metavar"] = parameter.metavar or "N"
-        default = None if default is None else str(default)
-    elif kind == "number":
-        hint, settings["metavar"] = float, parameter.metavar or "number"
-    elif kind == "switch":
-        hint = bool
-    elif kind == "rates":
-        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
-    elif kind in ("numbers by column", "text by column", "several"):
-        hint, default = list[str], None
-    elif kind in ("table", "file", "document"):  # a file, or an address, which a Path would spoil
-        default = None if default is None else str(default)
-    elif kind in ("law", "points", "out", "records", "folder", "cache"):
-        hint, default = Path, None if default in (None, True, False) else Path(default)
-    elif kind in ("names", "numbers"):
-        default = None if not default else joined(default)
+    settings: dict[str, Any] = {
+        "help": escape(parameter.help),
+        "metavar": parameter.metavar or metavar,
+    }
     if parameter.positional:
         note = typer.Argument(**settings)
     else:
         note = typer.Option(_flags(parameter), rich_help_panel=parameter.group, **settings)
-    empty = inspect.Parameter.empty if parameter.required else default
-    hint = hint if parameter.required or default is not None else hint | None
-    return _keyword(parameter.name, Annotated[hint, note], empty)
+    if parameter.required:
+        return _keyword(parameter.name, Annotated[hint, note], inspect.Parameter.empty)
+    hint = hint if default is not None else hint | None
+    return _keyword(parameter.name, Annotated[hint, note], default)
 
 
 def _flags(parameter: Parameter) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "TerminatedError",
     "debugging",
     "ending",
+    "is_memory_error",
     "keep_traceback",
     "print_ending",
     "stopped_in_order",
@@ -84,8 +85,11 @@ def stopped_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def ending(problem: BaseException) -> tuple[str, int]:
-    """Return the sentence and the exit code for what a command raised."""
+def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str, int]:
+    """Return the sentence and the exit code for what a command raised.
+
+    ``tracebacks`` is the folder for the traceback of what nobody foresaw.
+    """
     if _interrupted(problem):
         sentence = str(problem) if isinstance(problem, StoppedError) else ""
         return sentence or "stopped.", _TERMINATED if _signals.terminated else INTERRUPTED
@@ -95,7 +99,7 @@ def ending(problem: BaseException) -> tuple[str, int]:
     format_message = getattr(problem, "format_message", None)
     if format_message is not None:
         return format_message(), getattr(problem, "exit_code", 2)
-    if isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
+    if is_memory_error(problem):
         return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
     if isinstance(problem, BrokenPipeError):
         # Who reads the answer has gone; what Python still holds for them must not raise again.
@@ -105,9 +109,14 @@ def ending(problem: BaseException) -> tuple[str, int]:
     if isinstance(problem, OSError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
         return f"{where}{problem.strerror or str(problem) or type(problem).__name__}.", 1
-    kept = keep_traceback(problem)
+    kept = keep_traceback(problem, tracebacks)
     where = "could not be written to a file" if kept is None else f"are in {kept}"
     return f"unexpected error ({type(problem).__name__}). Details {where}.", 1
+
+
+def is_memory_error(problem: BaseException) -> bool:
+    """Whether memory ran out, here or in Arrow."""
+    return isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError"
 
 
 def _interrupted(problem: BaseException) -> bool:

@@ -375,7 +375,7 @@ def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
             memberbound.MemberboundError("full: /somewhere/jobs/x/tmp."),
             "full: the job's folder/tmp",
         ),
-        (KeyError("Jane Doe, 1970"), "unexpectedly (KeyError)"),
+        (KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
     ):
         found = sentence_of(problem, request)
         assert words in found
@@ -389,7 +389,7 @@ def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
         (MemoryError(), "less memory"),
         (OverflowError("x"), "less extreme"),
         (memberbound.InputError("a must be b."), "a must be b."),
-        (KeyError("Jane Doe, 1970"), "unexpectedly (KeyError)"),
+        (KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
     ],
     ids=str,
 )

@@ -24,7 +24,7 @@ from typing import Any, NotRequired, TextIO, TypedDict
 
 from memberbound.declarations import Keywords
 from memberbound.errors import MemberboundError
-from memberbound.faces.endings import debugging, keep_traceback
+from memberbound.faces.endings import debugging, ending, is_memory_error
 from memberbound.verbs.explain import Explanation, explain
 
 __all__ = [
@@ -101,28 +101,26 @@ class Events:
 def sentence_of(problem: BaseException, request: Request, tracebacks: Path | None = None) -> str:
     """Return one sentence for people, with the names they gave."""
     job = "folder" in request
-    if isinstance(problem, MemberboundError):
-        text = " ".join(str(problem).split())
-    elif isinstance(problem, (MemoryError, RecursionError)) or (
-        type(problem).__name__ == "ArrowMemoryError"
-    ):
+    if is_memory_error(problem) or isinstance(problem, RecursionError):
         text = (
             "The job needed more memory than a job may use. Use fewer rows or columns."
             if job
             else "the question must need less memory; choose less extreme values."
         )
-    elif isinstance(problem, OSError):
-        text = f"The job could not write its files: {problem.strerror or type(problem).__name__}."
-    elif not job and isinstance(problem, (ArithmeticError, ValueError)):
+    elif (
+        not job
+        and isinstance(problem, (ArithmeticError, ValueError))
+        and (not isinstance(problem, MemberboundError))
+    ):
         # Values at the edge of double precision; the verbs name those they know of.
         text = f"the values must be less extreme ({type(problem).__name__})."
     else:
         # The text of an unexpected error may quote somebody's record: it stays with the server.
-        text = f"The job failed unexpectedly ({type(problem).__name__})."
-        if tracebacks and (path := keep_traceback(problem, tracebacks)) is not None:
-            text += f" The server keeps the details as {path.name}."
-    folder = {request["folder"]: "the job's folder"} if job else {}
-    return str(renamed(text, request.get("names", {}) | folder))
+        text = " ".join(ending(problem, tracebacks)[0].split())
+    names = dict(request.get("names", {}))
+    if job:
+        names[request["folder"]] = "the job's folder"
+    return str(renamed(text, names))
 
 
 def renamed(value: object, names: dict[str, str]) -> object:

@@ -26,7 +26,7 @@ __all__ = ["JOBS", "harmless", "load_all", "outputs_of", "performed", "without_f
 Progress = Callable[[int, int | None, str], None]
 
 #: Verbs that are no jobs: questions that are answered at once, and work on files of one's own.
-_NO_JOBS = ("explain", "compare", "export", "predict", "reproduce", "theorems", "serve")
+_NO_JOBS = {"explain", "compare", "export", "ledger", "predict", "reproduce", "theorems", "serve"}
 #: Verbs that run as jobs, in processes of their own.
 JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 
