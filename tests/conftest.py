@@ -34,6 +34,11 @@ if _EXAMPLES == "fixed" and hasattr(providers, "_get_local_constants"):
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which the golden files of ``verbs/test_wording.py`` are written."""
+    parser.addoption("--update-wording", action="store_true", help="write tests/verbs/golden")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Iterator[None]:
     """Look for doctests in src only: those of tests would be searched for, and there are none."""
