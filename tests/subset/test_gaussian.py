@@ -13,16 +13,18 @@ from scipy.special import log_ndtr, ndtr
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset.gaussian import (
+from memberbound.subset.distances import (
     clipped,
+    noise_on_query,
+    noise_on_sum,
+    worst_case_sensitivity,
+)
+from memberbound.subset.gaussian import (
     dp_from_noise,
     gaussian_bounds,
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
-    noise_on_query,
-    noise_on_sum,
-    worst_case_sensitivity,
 )
 from memberbound.subset.profile import NeighbourProfile
 from oracle.mixture_cells import cells

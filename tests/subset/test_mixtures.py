@@ -13,8 +13,8 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset import fourier_sums as fourier
 from memberbound.subset import mixtures
+from memberbound.subset.densities import DensityPair, bernstein, enumerated_pair
 from memberbound.subset.fourier_sums import fourier_sums
-from memberbound.subset.laws import DensityPair, bernstein, enumerated_pair
 from memberbound.subset.mixtures import mixture_bounds
 
 #: What the certified errors may add to a hockey-stick at c ≤ 10.

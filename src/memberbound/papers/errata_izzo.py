@@ -12,8 +12,7 @@ import numpy as np
 from memberbound.games import SubsetGame
 from memberbound.papers.errata import Counterexample, ExactLaw
 from memberbound.release.noise import izzo_constant
-from memberbound.subset.finite import finite_worlds
-from memberbound.subset.laws import largest_stick
+from memberbound.subset.finite import finite_worlds, largest_stick
 
 __all__ = ["TRAINING_SETS", "attack_on_norm_noise", "reciprocal_sensitivity"]
 

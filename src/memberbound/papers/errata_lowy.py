@@ -12,8 +12,7 @@ from memberbound.games import SubsetGame
 from memberbound.papers.errata import Counterexample, ExactLaw
 from memberbound.subset.enumeration import subset_laws
 from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.finite import finite_worlds
-from memberbound.subset.laws import largest_stick
+from memberbound.subset.finite import finite_worlds, largest_stick
 
 _LEAK = Fraction(1, 5)
 _E_EPSILON = Fraction(3, 2)

@@ -7,8 +7,7 @@ of the others and V = τ²I + the covariance of their part of the sum, the two w
 
 * :class:`CrowdTable` holds what does not depend on the noise;
 * :class:`Crowd` adds the noise: one distance r per record and one :class:`NormalError` per group of
-  records; everything else (success, ε̃, true-positive rates) is read from these;
-* :func:`crowd_bounds` takes, record by record, the smaller of this and the coupling (X1).
+  records; everything else (success, ε̃) is read from these.
 
 Other subsets than halves are halves of a random part of the records (step 9 of the proof).
 Nothing is sampled, so nothing holds with a confidence below one.
@@ -34,7 +33,7 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.distances import checked_vectors, largest_entry
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
+__all__ = ["Crowd", "CrowdTable", "NormalError"]
 
 THEOREMS = ("X21", "I24-P2", "L24-D2")
 ASSUMPTIONS = (
@@ -110,7 +109,7 @@ class CrowdTable:
 
     @classmethod
     def of(cls, records: ArrayLike, game: SubsetGame) -> CrowdTable:
-        """Centre and rotate the records: no divergence feels either."""
+        """Centre and rotate the records: divergences are invariant under both."""
         table = checked_vectors(records)
         count, columns = table.shape
         if count != game.population:
@@ -522,7 +521,7 @@ class Crowd:
     def _epsilon_by_sum(self, mine: NDArray[np.intp], target: float) -> FloatArray:
         """An ε with ``delta(ε)`` ≤ target, for some records."""
         result = np.full(mine.size, math.inf)
-        grid = _epsilons()
+        grid = np.concatenate([[0.0], np.geomspace(1e-4, 12.0, 120)])
         before = self.delta(0.0)[mine]
         result[before <= target] = 0.0
         for low, high in pairwise(grid):
@@ -534,17 +533,6 @@ class Crowd:
             result[crossed] = np.minimum(up_array(found, 64), high)
             before = now
         return result
-
-    def tpr(self, fpr: float) -> FloatArray:
-        """Return, per record, the best true-positive rate at false-positive rate α, from above."""
-        alpha = fraction("fpr", fpr)
-        best = np.ones(self.game.population)
-        for epsilon in _epsilons():
-            stick = self.delta(float(epsilon))
-            steep = stick + alpha * math.exp(epsilon)
-            flat = -math.expm1(-epsilon) + math.exp(-epsilon) * (alpha + stick)
-            best = np.minimum(best, up_array(np.minimum(steep, flat), 8))
-        return np.asarray(np.clip(best, alpha, 1.0), dtype=np.float64)
 
     def bounds(self, delta: float) -> RecordBounds:
         """Return success and ε̃ of every record as certificates."""
@@ -573,11 +561,6 @@ def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
     with np.errstate(divide="ignore"):
         ratio = np.where(needed > 0, needed / np.where(least > 0, least, 1.0), 0.0).max()
     return max(0.0, math.log(ratio) + _SLACK) if ratio > 0 else 0.0
-
-
-def _epsilons() -> FloatArray:
-    """ε at which hockey-sticks are looked at."""
-    return np.concatenate([[0.0], np.geomspace(1e-4, 12.0, 120)])
 
 
 # ── The parts of high degree: frequencies near, far, and beyond (steps 6 to 8) ────────────────────
@@ -921,37 +904,3 @@ def _largest_quartic(moment: FloatArray, diagonal: NDArray[np.bool_], columns: i
     share = 1 - 1 / columns
     top = float(np.linalg.eigvalsh(rest)[-1])
     return along / columns + 2 * across * math.sqrt(share / columns) + max(top, 0.0) * share
-
-
-# ── The public bound ──────────────────────────────────────────────────────────────────────────────
-
-
-def crowd_bounds(
-    records: ArrayLike,
-    game: SubsetGame,
-    *,
-    sigma: float,
-    delta: float,
-    coupled: RecordBounds | None = None,
-) -> RecordBounds:
-    """Bound what noise N(0, σ²I) on the sum over a uniform half lets an attacker learn.
-
-    ``sigma`` is the noise on the *sum*; for a mean see :func:`.distances.noise_on_sum`.
-    ``coupled`` are bounds by coupling (X1), if known: the smaller one of each record is returned.
-    Both hold for certain, so nothing is paid for the choice.
-
-    Guarantee: both hockey-sticks at e^``pmp_epsilon[x]`` are at most δ, and no attack on x is right
-    more often than ``success[x]``.
-    Theorem: X21 (proofs/crowd.md); X1.
-    Assumes: see ``assumptions`` of the result.
-    Numerics: from above.
-    Edge cases: as :class:`Crowd`.
-
-    Examples:
-        >>> rows = np.random.default_rng(1).normal(size=(2000, 2))
-        >>> bounds = crowd_bounds(rows, SubsetGame(2000, 1000), sigma=4.0, delta=1e-2)
-        >>> bounds.success_upper < 0.56, bounds.pmp_epsilon_upper < 0.5
-        (True, True)
-    """
-    mine = Crowd.of(records, game, sigma).bounds(delta)
-    return mine if coupled is None else coupled.tightened(mine)

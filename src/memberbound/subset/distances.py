@@ -207,22 +207,11 @@ class ExactDistances(Distances):
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
         chosen = np.arange(self.records) if rows is None else rows
-        return self.own_averages(lambda held, _: functions(held.ravel()), chosen)
-
-    def own_averages(
-        self, functions: Callable[[FloatArray, slice], FloatArray], rows: Rows
-    ) -> FloatArray:
-        """Average functions that differ from record to record.
-
-        ``functions`` is called with the distances of some of ``rows``, one line for each, and which
-        of them these are; guarantee and numerics are those of :meth:`Distances.averages`.
-        """
         step = max(1, _SMALL_BLOCK // self.records)
         sums = []
-        for first in range(0, rows.size, step):
-            part = slice(first, first + step)
-            held = self.matrix[rows[part]]
-            sums.append(functions(held, part).reshape(*held.shape, -1).sum(axis=1))
+        for first in range(0, chosen.size, step):
+            held = self.matrix[chosen[first : first + step]]
+            sums.append(functions(held.ravel()).reshape(*held.shape, -1).sum(axis=1))
         return self._averaged(np.concatenate(sums))
 
     def law(self, record: int) -> tuple[FloatArray, FloatArray]:

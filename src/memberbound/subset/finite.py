@@ -8,28 +8,29 @@ are listed, so P_in,x and P_out,x are exact; nothing is coupled (X1) or sampled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from numbers import Rational, Real
 
 import numpy as np
 
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
-from memberbound.subset.laws import (
-    Law,
-    Mechanism,
-    blurred_curve,
-    checked_law,
-    from_above,
-    largest_ratio,
-    largest_stick,
-)
+from memberbound.numerics.rounding import UNIT
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = ["SUBSET_LIMIT", "Law", "Mechanism", "Worlds", "finite_bounds", "finite_worlds"]
+__all__ = [
+    "SUBSET_LIMIT",
+    "Law",
+    "Mechanism",
+    "Worlds",
+    "finite_bounds",
+    "finite_worlds",
+    "largest_stick",
+]
 
 #: Most subsets that are listed: N = 20 at k = N/2 has 184 756.
 SUBSET_LIMIT = 200_000
@@ -39,6 +40,124 @@ _ROUNDED = (
     "Probabilities given as doubles are those of the mechanism up to rounding: each is off by at "
     "most a relative error of four units in the last place plus twice what its law misses from 1."
 )
+
+
+# ── The law of one release, as fractions; and pairs of laws, "in" against "out" ───────────────────
+#
+# Doubles become fractions without loss, and a relative *slack* says how far the mechanism's true
+# probabilities may lie from them.
+
+#: Probabilities of the outcomes; in a sequence the outcomes are 0, 1, ….
+Law = Mapping[Hashable, float | Fraction] | Sequence[float | Fraction]
+#: A release, as a function of the set of records it is computed from.
+Mechanism = Callable[[frozenset[int]], Law]
+
+#: How far doubles may be from adding up to one before a law is refused.
+_NORMALISATION_TOLERANCE = 1e-9
+
+Pairs = list[tuple[Fraction, Fraction]]
+
+
+def _checked_law(
+    law: Law, chosen: frozenset[int]
+) -> tuple[list[tuple[Hashable, Fraction | int]], Fraction]:
+    """Positive masses of one law as exact numbers, and the relative error they may carry."""
+    where = f"the law at {sorted(chosen)}"
+    if isinstance(law, Mapping):
+        items: list[tuple[Hashable, object]] = list(law.items())
+    elif isinstance(law, Sequence | np.ndarray):
+        items = list(enumerate(law))
+    else:
+        raise InputError(f"{where} must be a mapping or a list of probabilities, got {law!r}.")
+    masses: list[tuple[Hashable, Fraction | int]] = []
+    exact = True
+    total = Fraction(0)
+    for outcome, given in items:
+        mass, rational = _mass(given, where)
+        exact = exact and rational
+        total += mass
+        if mass:
+            masses.append((outcome, mass))
+    missed = abs(total - 1)
+    if missed > (0 if exact else _NORMALISATION_TOLERANCE):
+        shown = str(total) if exact else repr(float(total))
+        raise InputError(
+            f"{where} must be probabilities that add up to 1, got a sum of {shown}. "
+            "Divide by the sum, or add an outcome for what is left."
+        )
+    return masses, Fraction(0) if exact else 2 * missed + Fraction(4 * UNIT)
+
+
+def _mass(given: object, where: str) -> tuple[Fraction | int, bool]:
+    """One probability as an exact number, and whether it was given as one."""
+    if isinstance(given, Rational):
+        mass: Fraction | int = Fraction(int(given.numerator), int(given.denominator))
+        mass = mass.numerator if mass.denominator == 1 else mass  # integers add up faster
+        rational = True
+    elif isinstance(given, Real) and math.isfinite(float(given)):
+        mass, rational = Fraction(float(given)), False
+    else:
+        raise InputError(f"{where} must be made of finite probabilities, got {given!r}.")
+    if mass < 0:
+        raise InputError(f"{where} must be made of probabilities of at least 0, got {given!r}.")
+    return mass, rational
+
+
+def _largest_ratio(pairs: Pairs) -> Fraction | None:
+    """Largest in/out or out/in, the e^ε of pure indistinguishability; None if infinite."""
+    if any(not a or not b for a, b in pairs):
+        return None
+    return max((max(a / b, b / a) for a, b in pairs), default=Fraction(1))
+
+
+def largest_stick(pairs: Pairs, ratio: Fraction) -> Fraction:
+    """Return the larger of the two hockey-sticks at e^ε = ``ratio``."""
+    zero = Fraction(0)
+    forward = sum((max(zero, a - ratio * b) for a, b in pairs), zero)
+    return max(forward, sum((max(zero, b - ratio * a) for a, b in pairs), zero))
+
+
+def _from_above(value: Fraction) -> float:
+    """Return the smallest double at or above a rational."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def _blurred_curve(pairs: Pairs, slack: Fraction) -> PolygonCurve:
+    """Return a curve at or above that of every pair within a relative ``slack`` of this one.
+
+    A segment is safe when its heavier mass and its |log-slope| are (curve/polygon.py).  Where the
+    sign of the log-slope is in doubt, |ℓ| ≤ t, half of the mass goes to each side at twice the
+    slope: m/(1+e^-t)·(1 - g·e^-2t) ≥ m·(1 - g·e^-t) for every g ≥ 1, being equal at g = 1.
+    """
+    loss: list[float] = []
+    heavy: list[float] = []
+    for a, b in pairs:
+        more, less = max(a, b), min(a, b)
+        mass = _from_above((1 + slack) * more)
+        if not less:
+            loss.append(math.inf if a else -math.inf)
+            heavy.append(mass)
+            continue
+        excess = (1 + slack) * more / ((1 - slack) * less) - 1
+        size = _log1p_above(excess)
+        if more * (1 - slack) > less * (1 + slack):
+            loss.append(size if a > b else -size)
+            heavy.append(mass)
+        else:
+            loss += [2 * size, -2 * size]
+            heavy += [_from_above(Fraction(mass) * (Fraction(1, 2) + Fraction(size)))] * 2
+    return PolygonCurve(np.array(loss), np.array(heavy))
+
+
+def _log1p_above(excess: Fraction) -> float:
+    """ln(1 + excess) from above, for excess > 0 of any size."""
+    if excess <= 1:
+        return math.nextafter(math.log1p(float(excess)) * (1 + 8 * UNIT), math.inf)
+    ratio = 1 + excess
+    power = ratio.numerator.bit_length() - ratio.denominator.bit_length()
+    value = math.log(float(ratio / Fraction(2) ** power)) + power * math.log(2.0)
+    return math.nextafter(value * (1 + 16 * UNIT), math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +181,7 @@ class Worlds:
 
     def ratio(self, record: int) -> Fraction | None:
         """Largest P_in/P_out or P_out/P_in over the outcomes (L24-D2, δ = 0); None if infinite."""
-        return largest_ratio(self._exact().pair(record))
+        return _largest_ratio(self._exact().pair(record))
 
     def delta(self, record: int, ratio: Fraction) -> Fraction:
         """The larger of both hockey-sticks at e^ε = ``ratio`` (L24-L11)."""
@@ -82,13 +201,13 @@ class Worlds:
         pairs = self.pair(record)
         if not self.slack:
             return PolygonCurve.from_masses([a for a, _ in pairs], [b for _, b in pairs])
-        return blurred_curve(pairs, self.slack)
+        return _blurred_curve(pairs, self.slack)
 
     def bounds(self, delta: float = 0.0) -> RecordBounds:
         """Everything above as doubles from above; see :func:`finite_bounds`."""
         records = range(self.game.population)
         epsilon = [self.curve(x).epsilon(delta) for x in records]
-        success = [from_above((1 + self.slack) * self._success(x)) for x in records]
+        success = [_from_above((1 + self.slack) * self._success(x)) for x in records]
         return RecordBounds(
             self.game,
             delta,
@@ -141,7 +260,7 @@ def finite_worlds(
     with_record: dict[Hashable, list[Fraction | int]] = {}
     slack = Fraction(0)
     for done, chosen in enumerate(_subsets(game), start=1):
-        law, blur = checked_law(mechanism(chosen), chosen)
+        law, blur = _checked_law(mechanism(chosen), chosen)
         slack = max(slack, blur)
         for outcome, mass in law:
             if outcome not in total:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
-from memberbound.subset.laws import DensityPair, bernstein
+from memberbound.subset.densities import DensityPair, bernstein
 
 __all__ = ["FourierSums", "fourier_sums"]
 

@@ -2,14 +2,14 @@
 
 Three sensitivities, three answers to "what does this σ mean?":
 
-* ``epsilon``: any records in the clipped ball, :func:`worst_case_sensitivity`;
+* ``epsilon``: any records in the clipped ball, :func:`.distances.worst_case_sensitivity`;
 * ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
 * ``pmp_epsilon_upper``: a *random* subset of this population, :func:`gaussian_bounds`.
 
 :func:`dp_from_noise` turns the first two into an ε; the third never exceeds the second.  A mean of
 k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing hides nothing
-(L24-L14).  So one profile of the records as they are serves both: :func:`noise_on_sum` says which σ
-to ask it about, without rounding every record by a division.
+(L24-L14).  So one profile of the records as they are serves both, and no record is rounded by a
+division: :func:`.distances.noise_on_sum` says which σ to ask it about.
 """
 
 from __future__ import annotations
@@ -35,14 +35,6 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import (
-    ClippedRecords,
-    Query,
-    clipped,
-    noise_on_query,
-    noise_on_sum,
-    worst_case_sensitivity,
-)
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -50,18 +42,12 @@ if TYPE_CHECKING:
     from memberbound.subset.profile import NeighbourProfile
 
 __all__ = [
-    "ClippedRecords",
-    "Query",
-    "clipped",
     "dp_from_noise",
     "gaussian_bounds",
     "gaussian_success",
     "noise_for_pmp",
     "noise_for_success",
     "noise_from_dp",
-    "noise_on_query",
-    "noise_on_sum",
-    "worst_case_sensitivity",
     "worst_pmp_epsilon",
     "worst_success",
 ]
@@ -159,7 +145,7 @@ def gaussian_bounds(
     """Bound what noise N(0, σ²I) on the sum over a random subset lets an attacker learn.
 
     ``sigma`` is in the unit of the profile: that of the vectors it was made from.  For a mean see
-    :func:`noise_on_sum`.
+    :func:`.distances.noise_on_sum`.
 
     Guarantee: for every record x both hockey-sticks between P_in,x and P_out,x at e^ε are at most
     δ, ε = ``pmp_epsilon[x]``, and no attack on x is right more often than ``success[x]``.

@@ -158,13 +158,8 @@ class NeighbourProfile:
         rows = np.flatnonzero(here > target)
         if rows.size and math.isfinite(top):
             end = self._deltas(np.array([top]), noise, rows)[:, 0]
-            if isinstance(self.distances, ExactDistances):
-                tops = np.full(rows.size, top)
-                each = np.stack([np.zeros(rows.size), tops, here[rows], end])
-                _narrow_each(self.distances, result, rows, each, goal=goal, sigma=noise)
-            else:
-                around = _Bracket(0.0, top, here[rows], end)
-                self._narrow(result, rows, around, goal=goal, sigma=noise)
+            around = _Bracket(0.0, top, here[rows], end)
+            self._narrow(result, rows, around, goal=goal, sigma=noise)
         return result
 
     def advantage(self, sigma: float) -> FloatArray:
@@ -235,8 +230,8 @@ class NeighbourProfile:
             starts = range(0, epsilons.size, step)
             return np.hstack([of_shifts(mu, epsilons[at : at + step]) for at in starts])
 
-        found = self.distances.averages(sticks, rows)
-        return np.minimum(found, 1.0, out=found)
+        averages = self.distances.averages(sticks, rows)
+        return np.minimum(averages, 1.0, out=averages)
 
     def _lines(
         self, epsilons: FloatArray, alpha: float, sigma: float, rows: Rows | None
@@ -266,9 +261,9 @@ class NeighbourProfile:
         if narrow or high <= _NO_EPSILON or inner.size == 0:
             result[rows] = around.crossing(goal)
             return
-        found = self._deltas(inner, sigma, rows)
+        deltas = self._deltas(inner, sigma, rows)
         grid = np.concatenate([[low], inner, [high]])
-        sticks = np.column_stack([around.at_low, found, around.at_high])
+        sticks = np.column_stack([around.at_low, deltas, around.at_high])
         # The first point that satisfies the goal, per record; the last one always does.
         safe = sticks <= goal
         safe[:, 0], safe[:, -1] = False, True
@@ -279,7 +274,7 @@ class NeighbourProfile:
             ends = sticks[mine, cell - 1], sticks[mine, cell]
             parts.append((rows[mine], _Bracket(float(grid[cell - 1]), float(grid[cell]), *ends)))
         # Of many records these are the largest arrays: not one of each for every level below.
-        del found, sticks, safe, place
+        del deltas, sticks, safe, place
         for chosen, part in parts:
             self._narrow(result, chosen, part, goal=goal, sigma=sigma)
 
@@ -294,86 +289,15 @@ class _Bracket:
     at_high: FloatArray
 
     def crossing(self, goal: float) -> FloatArray:
-        """Where the chord meets the goal."""
-        return _crossing(self.low, self.high, self.at_low, self.at_high, goal)
-
-
-def _crossing(
-    low: float | FloatArray,
-    high: float | FloatArray,
-    at_low: FloatArray,
-    at_high: FloatArray,
-    goal: float,
-) -> FloatArray:
-    """Where the chord meets the goal: δ_x is convex in e^ε, so the chord lies above it."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.clip((at_low - goal) / (at_low - at_high), 0.0, 1.0)
-    # e^ε = e^high - (1 - share)(e^high - e^low), all relative to e^high.
-    back = np.log1p((1 - share) * np.expm1(low - high))
-    found = up_array(high + back, 16)
-    usable = (at_high <= goal) & (goal < at_low) & (found < high)
-    return np.asarray(np.where(usable, found, high), dtype=np.float64)
-
-
-def _narrow_each(
-    distances: ExactDistances,
-    result: FloatArray,
-    rows: Rows,
-    around: FloatArray,
-    *,
-    goal: float,
-    sigma: float,
-) -> None:
-    """Do what ``NeighbourProfile._narrow`` does, at the same points, record by record.
-
-    ``around`` has a column for each record: its bracket's low and high end, and δ_x at both.  Where
-    every distance is looked at anyway nothing is saved by records that share their ε.
-    """
-    points = distances.at_once
-    while rows.size:
-        low, high = around[:2]
-        ratio = np.where(high - low <= 0.1, _NARROW, _NARROWER)
-        done = (high <= low * ratio) | (high <= _NO_EPSILON)
-        first, last, at_low, at_high = around[:, done]
-        result[rows[done]] = _crossing(first, last, at_low, at_high, goal)
-        rows, around = rows[~done], around[:, ~done]
-        low, high = around[:2]
-        with np.errstate(divide="ignore"):
-            ratio = np.where(high > low * _NARROW, _NARROW, _NARROWER)
-            need = np.ceil(np.log(high / low) / np.log(ratio))
-        # 0 stands for the first points between 0 and the high end.
-        count = np.where(low == 0.0, 0, np.minimum(need, points)).astype(int)
-        for number in np.unique(count).tolist():
-            mine = count == number
-            first, last, at_low, at_high = around[:, mine]
-            if number:
-                inner = np.geomspace(first, last, number + 2, axis=1)[:, 1:-1]
-            else:
-                inner = np.geomspace(1e-4 * last, last, points + 1, axis=1)[:, :-1]
-            found = _own_deltas(distances, rows[mine], inner, sigma)
-            grid = np.column_stack([first, inner, last])
-            sticks = np.column_stack([at_low, found, at_high])
-            # The first point that satisfies the goal; the last one always does.
-            safe = sticks <= goal
-            safe[:, 0], safe[:, -1] = False, True
-            place, line = safe.argmax(axis=1), np.arange(len(safe))
-            around[:, mine] = np.stack(
-                [table[line, end] for table in (grid, sticks) for end in (place - 1, place)]
-            )
-
-
-def _own_deltas(
-    distances: ExactDistances, rows: Rows, epsilons: FloatArray, sigma: float
-) -> FloatArray:
-    """δ_x for chosen records at ε of their own, a line of them for each, from above."""
-
-    def sticks(held: FloatArray, part: slice) -> FloatArray:
-        mu = _shifts(held, sigma)
-        own = epsilons[part].T
-        of_shifts = gaussian_hockey_stick_of_shifts_upper
-        return np.stack([of_shifts(mu, eps[:, None]) for eps in own], axis=-1)
-
-    return np.minimum(distances.own_averages(sticks, rows), 1.0)
+        """Where the chord meets the goal: δ_x is convex in e^ε, so the chord lies above it."""
+        low, high, at_low, at_high = self.low, self.high, self.at_low, self.at_high
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.clip((at_low - goal) / (at_low - at_high), 0.0, 1.0)
+        # e^ε = e^high - (1 - share)(e^high - e^low), all relative to e^high.
+        back = np.log1p((1 - share) * np.expm1(low - high))
+        crossing = up_array(high + back, 16)
+        usable = (at_high <= goal) & (goal < at_low) & (crossing < high)
+        return np.asarray(np.where(usable, crossing, high), dtype=np.float64)
 
 
 def _noise(sigma: float) -> float:

@@ -23,7 +23,7 @@ from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import Side, significant
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import Query
+from memberbound.subset.distances import Query, noise_on_query, noise_on_sum
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import (
@@ -32,8 +32,6 @@ from memberbound.subset.gaussian import (
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
-    noise_on_query,
-    noise_on_sum,
     worst_pmp_epsilon,
     worst_success,
 )

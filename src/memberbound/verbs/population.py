@@ -60,9 +60,14 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.subset.crowd import CrowdTable
-from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query, largest_entry
+from memberbound.subset.distances import (
+    MOST_PAIRED_RECORDS,
+    Query,
+    clipped,
+    largest_entry,
+    worst_case_sensitivity,
+)
 from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.gaussian import clipped, worst_case_sensitivity
 from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
