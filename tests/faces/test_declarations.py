@@ -4,7 +4,6 @@ import ast
 import inspect
 import json
 import re
-import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ import typer
 from rich.markup import escape
 from typer.testing import CliRunner
 
-from memberbound.declarations import Names, Option, Parameter, Rates, Table, Whole, declared
+from memberbound.declarations import Names, Option, Rates, Table, Whole, declared
 from memberbound.errors import InputError
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, application, command, joined, names, verb_named
@@ -204,29 +203,3 @@ def test_no_option_is_declared_twice() -> None:
         if re.search(r"typer\.(Option|Argument)\(", path.read_text(encoding="utf-8"))
     ]
     assert found == ["faces/command_line.py"]
-
-
-def test_a_new_option_of_certify_appears_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worked example of CONTRIBUTING.md: one function is edited, and every face has it."""
-    import memberbound
-    from memberbound.verbs import certify as module
-
-    source = textwrap.dedent(inspect.getsource(module.certify))
-    edited = source.replace(
-        "    force: Force = False,", "    grain: float = 1.0,\n    force: Force = False,"
-    ).replace("        force: ", "        grain: how coarse the sand is.\n        force: ")
-    assert edited != source
-    space = dict(vars(module))
-    exec(compile(edited, "certify.py", "exec", dont_inherit=False), space)
-    monkeypatch.setattr(memberbound, "certify", space["certify"], raising=False)
-    verb = verb_named("certify")
-    found = verb.by_name["grain"]
-    assert isinstance(found, Parameter)
-    group = typer.main.get_command(application(["certify"]))
-    options = {o for p in group.commands["certify"].params for o in p.opts}  # type: ignore[attr-defined]
-    assert "--grain" in options
-    pytest.importorskip("pydantic")
-    from memberbound.faces.web.models import options_model, verb_form
-
-    assert "grain" in options_model(verb).model_json_schema()["properties"]
-    assert "grain" in {argument.name for argument in verb_form(verb).arguments}

@@ -31,7 +31,6 @@ from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.calibration import Calibration, Record
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.least_noise import Progress
@@ -55,6 +54,9 @@ from memberbound.verbs.protection import Protection
 
 __all__ = ["protect_half"]
 
+#: Statistics of a secret half; those of all rows are in ``release.all_rows.summaries``.
+STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
+
 
 @on_cluster
 def protect_half(
@@ -62,7 +64,7 @@ def protect_half(
     *,
     target: Column | None = None,
     learner: LearnerName | None = None,
-    statistic: Annotated[Any, Option("choice", choices=TABLE_STATISTICS)] | None = None,
+    statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     record: Literal["average", "every"] = "every",
     method: Literal["auto", "crowd", "neighbour", "moment", "izzo"] = "auto",
@@ -281,7 +283,7 @@ def _statistic(
         raise InputError("clip applies only to a learner, a mean or a sum.")
     if not isinstance(statistic, str):
         return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
-    name = one_of("statistic", statistic, TABLE_STATISTICS)
+    name = one_of("statistic", statistic, STATISTICS)
     made: Any
     if name == "mean":
         made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)

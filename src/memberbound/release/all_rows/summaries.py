@@ -42,8 +42,6 @@ from memberbound.tables.recipe import MISSING
 
 __all__ = ["TABLE_STATISTICS", "release_table_statistic"]
 
-TABLE_STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
-_COUNTED = ("histogram", "contingency")
 #: Numbers in [-1, 1] are counted in units of 2^-30.
 _UNITS = 2.0**30
 #: Rounding to units, and of sums to floating point, lengthens a difference by less than this.
@@ -93,7 +91,7 @@ def release_table_statistic(
         >>> found.names, bool(abs(found.values[0] - 39.5) < 0.5)
         (('age',), True)
     """
-    one_of("statistic", statistic, TABLE_STATISTICS)
+    form = _STATISTICS[one_of("statistic", statistic, TABLE_STATISTICS)]
     stated = read_bounds(bounds)
     records = read_records(table, forms_of(stated))
     names, rows = list(records.columns), records.rows
@@ -106,13 +104,13 @@ def release_table_statistic(
         public[names[0]] = _edges(bins)
     if statistic == "histogram" and len(names) != 1:
         raise InputError(f"a histogram needs one column, got {', '.join(names)}.")
-    if statistic not in _COUNTED:
+    if not form.counted:
         wrong = [name for name in names if not isinstance(public.get(name, _ANY), Range)]
         if wrong:
             raise InputError(f"{statistic} needs columns of numbers, got categories {wrong[0]!r}.")
     chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
     private = [name for name in names if name not in public]
-    slack = _slack(statistic, rows, len(names), len(private))
+    slack = _slack(form, rows, len(names), len(private))
     drawn = SecureSource() if source is None else source
     budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=drawn, reserve=reserve)
     needed = rows_needed(len(private), budget.mu) if private else 1
@@ -122,16 +120,8 @@ def release_table_statistic(
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     read = records.columns
-    known = _known(read, public, private, budget, counted=statistic in _COUNTED)
-    work = _Work(read, known, rows, budget)
-    if statistic in _COUNTED:
-        values, labels, scale = work.counts()
-    elif statistic == "covariance":
-        values, labels, scale = work.covariance()
-    elif statistic == "quantiles":
-        values, labels, scale = work.quantiles(chosen)
-    else:
-        values, labels, scale = work.means(total=statistic == "sum")
+    known = _known(read, public, private, budget, counted=form.counted)
+    values, labels, scale = form.release(_Work(read, known, rows, budget), chosen)
     certificate = budget.certificate(secure=drawn.secure)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.described()}
     calibration = Calibration(
@@ -164,19 +154,11 @@ def _levels(levels: ArrayLike) -> FloatArray:
     return chosen
 
 
-def _slack(statistic: str, rows: int, columns: int, private: int) -> float:
+def _slack(form: _Statistic, rows: int, columns: int, private: int) -> float:
     """Return the total variation of all releases, from public numbers alone."""
-    coordinates: float = private * max(rows, histogram_coordinates(1))
-    if statistic in _COUNTED:
-        coordinates += _MOST_COUNTS
-        return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
-    if statistic == "covariance":
-        coordinates += 2 * columns + columns**2
-    elif statistic == "quantiles":
-        coordinates += columns * 2 ** (_DEPTH + 1)
-    else:
-        coordinates += 2 * columns
-    return release_slack(coordinates)
+    coordinates = private * max(rows, histogram_coordinates(1)) + form.coordinates(columns)
+    slack = release_slack(coordinates)
+    return up(slack + private * CLASS_SLACK, 2) if form.counted else slack
 
 
 def _known(
@@ -313,6 +295,32 @@ class _Work:
             found.append([_descended(halves, level, bound) for level in levels])
         names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
         return np.array(found).T.ravel(), names, noise.scale
+
+
+@dataclass(frozen=True)
+class _Statistic:
+    """How a statistic is released, and how many noisy numbers that takes of so many columns."""
+
+    release: Callable[[_Work, FloatArray], tuple[FloatArray, Sequence[str], float]]
+    coordinates: Callable[[int], int]
+    #: Whether it counts cells, of categories too, rather than adding up numbers.
+    counted: bool = False
+
+
+_COUNTS = _Statistic(lambda work, _: work.counts(), lambda _: _MOST_COUNTS, counted=True)
+_STATISTICS = {
+    "mean": _Statistic(lambda work, _: work.means(total=False), lambda columns: 2 * columns),
+    "sum": _Statistic(lambda work, _: work.means(total=True), lambda columns: 2 * columns),
+    "histogram": _COUNTS,
+    "contingency": _COUNTS,
+    "covariance": _Statistic(
+        lambda work, _: work.covariance(), lambda columns: 2 * columns + columns**2
+    ),
+    "quantiles": _Statistic(
+        lambda work, levels: work.quantiles(levels), lambda columns: columns * 2 ** (_DEPTH + 1)
+    ),
+}
+TABLE_STATISTICS = tuple(_STATISTICS)
 
 
 def _exact_sum(values: FloatArray) -> FloatArray:
