@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from memberbound.attacks.attacks import attacks_on_learners
-from memberbound.attacks.duels import Duel
 from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.shadow_scores import Targets
 from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.learners import Examples
 
@@ -179,9 +179,9 @@ def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     audit_seconds = time.process_time() - start
     rows: list[Row] = []
     for name in OURS:
-        duel = Duel.leave_one_out(run.signals, member, run.examples)
+        targets = Targets.each_by_the_others(run.signals, member, run.examples)
         start = time.process_time()
-        score = attacks_on_learners()[name].score(duel)
+        score = attacks_on_learners()[name].score(targets)
         spent = time.process_time() - start
         single = [reached(score[t], member[t]) for t in range(count)]
         rows.append(

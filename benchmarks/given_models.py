@@ -29,9 +29,10 @@ from audit_peers import PACKAGES, make_learner
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.evidence import Evidence, train_references
-from memberbound.attacks.given_model import audit_model
-from memberbound.attacks.scores import audit_scores
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.model_audit import audit_evidence
+from memberbound.attacks.references import train_references
+from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.learners.trained import TrainedModel
 
 DATASETS = ("adult", "digits", "diabetes130", "location30")
@@ -60,7 +61,7 @@ def line_of(score: NDArray[np.float64], member: NDArray[np.bool_], *, proved: bo
     """Return estimates, and intervals where the score's rule did not see these records."""
     found: Line = dict(reached(score, member))
     if proved:
-        audit = audit_scores(score, member, fpr=RATES)
+        audit = audit_scores(Scores.of(score, member), fpr=RATES)
         found["auc_interval"] = [audit.auc.lower, audit.auc.upper]
         for rate in RATES:
             bound = audit.tpr_at_fpr[repr(rate)]
@@ -75,7 +76,7 @@ def ours(job: dict[str, Any]) -> list[Line]:
     model = make_learner(learner, seed).fit(x[member], y[member])
     evidence = Evidence.of(TrainedModel.of(model), x, y, member)
     start = time.process_time()
-    plain = audit_model(evidence, fpr=RATES, seed=seed)
+    plain = audit_evidence(evidence, fpr=RATES, seed=seed)
     bare = time.process_time() - start
     start = time.process_time()
     references = train_references(
@@ -83,12 +84,12 @@ def ours(job: dict[str, Any]) -> list[Line]:
         "same",
         models=shadows,
         seed=seed,
-        backend="sequential",
+        n_jobs=1,
         pool=True,
     )
     training = time.process_time() - start
     start = time.process_time()
-    full = audit_model(evidence, references=references, fpr=RATES, seed=seed)
+    full = audit_evidence(evidence, references=references, fpr=RATES, seed=seed)
     attack = time.process_time() - start
     lines = []
     for audit, seconds, label in (

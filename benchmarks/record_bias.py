@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from memberbound.attacks.attacks import attacks_on_learners
-from memberbound.attacks.duels import Duel
-from memberbound.attacks.learner_audit import audit_shadows, best_threshold, record_exposure
+from memberbound.attacks.learner_audit import audit_shadows, best_threshold
+from memberbound.attacks.records import record_exposure
+from memberbound.attacks.shadow_scores import Targets
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, learner_from_name
 
@@ -51,10 +52,10 @@ def own_accuracy(
     ]
     known, asked = made
     attack = attacks_on_learners()[ATTACK]
-    practice = Duel.leave_one_out(known.signals, known.membership, examples)
+    practice = Targets.each_by_the_others(known.signals, known.membership, examples)
     threshold = best_threshold(attack.score(practice), known.membership)
-    duel = Duel(asked.signals, known.signals, known.membership, examples, False)
-    said = attack.score(duel)[:, record] >= threshold
+    targets = Targets(asked.signals, known.signals, known.membership, examples, False)
+    said = attack.score(targets)[:, record] >= threshold
     return float((said == asked.membership[:, record]).mean())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import memberbound
 from commands import answered
+from memberbound.attacks import shadow_scores
 from memberbound.attacks.attacks import (
     ATTACKS,
     DEFAULT_ATTACKS,
@@ -21,16 +23,7 @@ from memberbound.attacks.attacks import (
     OnModel,
     attacks_on_learners,
     attacks_on_models,
-    chosen_attacks,
-)
-from memberbound.attacks.duels import (
-    Duel,
-    clip_of,
-    lira,
-    lira_offline,
-    rmia,
-    rmia_offline,
-    statistic,
+    runnable_on_learner,
 )
 from memberbound.attacks.learner_audit import (
     audit_shadows,
@@ -39,6 +32,15 @@ from memberbound.attacks.learner_audit import (
     mean_interval,
     no_leak_p_value,
     release_statistics,
+)
+from memberbound.attacks.shadow_scores import (
+    Targets,
+    clip_of,
+    clipped_logit,
+    lira,
+    lira_offline,
+    rmia,
+    rmia_offline,
 )
 from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.attacks.signals import Signals
@@ -72,7 +74,7 @@ def synthetic(models, rows, shift, seed, leak=None):
 def _naive(run, target, shadows, variance):
     """LiRA of one target by loops over records, with explicit shadow sets."""
     clip = clip_of(run.signals[shadows])
-    known, value = statistic(run.signals, clip), statistic(run.signals, clip)[target]
+    known, value = clipped_logit(run.signals, clip), clipped_logit(run.signals, clip)[target]
     rows = run.membership.shape[1]
     laws = {}
     for side, mask in (("in", run.membership), ("out", ~run.membership)):
@@ -92,31 +94,34 @@ def _naive(run, target, shadows, variance):
 @pytest.mark.parametrize("variance", ["record", "pooled"])
 def test_lira_leaves_the_target_out(variance):
     run = synthetic(24, 21, 1.0, 3)
-    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
-    online, offline = lira(duel, variance=variance), lira_offline(duel, variance=variance)
+    targets = Targets.each_by_the_others(run.signals, run.membership, run.examples)
+    online, offline = lira(targets, variance=variance), lira_offline(targets, variance=variance)
     for target in (0, 7, 23):
         others = [s for s in range(24) if s != target]
         expected = _naive(run, target, others, variance)
         assert np.allclose(online[target], expected[0])
         assert np.allclose(offline[target], expected[1])
     # The broken variant that keeps the target among its shadows is another attack.
-    kept = Duel(run.signals, run.signals, run.membership, run.examples, False)
+    kept = Targets(run.signals, run.signals, run.membership, run.examples, False)
     assert not np.allclose(lira(kept, variance=variance), online)
 
 
 def test_lira_on_targets_of_their_own():
     run = synthetic(24, 21, 1.0, 4)
     past = slice(0, 20)
-    duel = Duel(run.signals[20:], run.signals[past], run.membership[past], run.examples, False)
+    targets = Targets(
+        run.signals[20:], run.signals[past], run.membership[past], run.examples, False
+    )
     expected = _naive(run, 22, list(range(20)), "record")[0]
-    assert np.allclose(lira(duel, variance="record")[2], expected)
+    assert np.allclose(lira(targets, variance="record")[2], expected)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.3, 0.8])
-def test_rmia_is_the_share_of_pairs(gamma):
+def test_rmia_is_the_share_of_pairs(gamma, monkeypatch):
+    monkeypatch.setattr(shadow_scores, "GAMMA", gamma)
     run = synthetic(20, 15, 1.0, 5)
-    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
-    fast, offline = rmia(duel, gamma=gamma), rmia_offline(duel, gamma=gamma, a=0.3)
+    targets = Targets.each_by_the_others(run.signals, run.membership, run.examples)
+    fast, offline = rmia(targets), rmia_offline(targets)
     p = run.signals.confidence
     for target in (0, 11):
         rest = np.arange(20) != target
@@ -135,14 +140,16 @@ def test_rmia_is_the_share_of_pairs(gamma):
 def test_no_attack_looks_at_the_targets_half():
     run = synthetic(12, 40, 1.0, 6)
     past = slice(0, 10)
-    duel = Duel(run.signals[10:], run.signals[past], run.membership[past], run.examples, False)
-    everyone = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    targets = Targets(
+        run.signals[10:], run.signals[past], run.membership[past], run.examples, False
+    )
+    everyone = Targets.each_by_the_others(run.signals, run.membership, run.examples)
     flipped = run.membership.copy()
     flipped[3] = ~flipped[3]
-    other = Duel.leave_one_out(run.signals, flipped, run.examples)
+    other = Targets.each_by_the_others(run.signals, flipped, run.examples)
     for name in ("loss", "calibrated-loss", "lira", "lira-record", "rmia", "rmia-offline"):
         score = attacks_on_learners()[name].score
-        assert score(duel).shape == (2, 40)
+        assert score(targets).shape == (2, 40)
         # Only the target's own half is another one: its own scores stay (pooled variances too).
         assert np.allclose(score(everyone)[3], score(other)[3])
 
@@ -150,7 +157,7 @@ def test_no_attack_looks_at_the_targets_half():
 @pytest.fixture(scope="module")
 def overfit():
     tree = DecisionTreeClassifier(max_features=2)
-    return train_shadows(population(), tree, models=16, n_jobs=1, copies=4)
+    return train_shadows(population(), tree, models=16, n_jobs=1)
 
 
 @pytest.mark.parametrize("name", [n for n in attacks_on_learners() if n != "gradient"])
@@ -193,7 +200,7 @@ def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
     assert fields["lira"]["tpr_at_fpr"]["0.1"]["estimate"] > 0.1
     assert any("60 non-members" in w for w in audit.warnings)
     with pytest.raises(InputError, match="attacks must be among"):
-        chosen_attacks(["lyra"], overfit.signals)
+        runnable_on_learner(["lyra"], overfit.signals)
     with pytest.raises(InputError, match="no gradient"):
         audit_shadows(overfit, attacks=["gradient"])
     few = ShadowRun(
@@ -212,7 +219,9 @@ def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monke
     coin = Attack(
         "coin",
         "it is all the same",
-        on_learner=OnLearner(lambda duel: np.zeros_like(duel.target.loss), needs=("classes",)),
+        on_learner=OnLearner(
+            lambda targets: np.zeros_like(targets.signals.loss), needs=("classes",)
+        ),
         on_model=OnModel(lambda target: np.zeros(len(target.known)), ("classes",)),
     )
     monkeypatch.setitem(ATTACKS, "coin", coin)
@@ -229,7 +238,7 @@ def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monke
     # What it needs is looked at on both sides.
     numbers = Signals(overfit.signals.logit, overfit.signals.correct, "residuals")
     with pytest.raises(InputError, match="a regression has no labels"):
-        chosen_attacks(["coin"], numbers)
+        runnable_on_learner(["coin"], numbers)
     values = DecisionTreeRegressor(random_state=0).fit(x[:30], x[:30, 0])
     with pytest.raises(InputError, match="a regression has no labels"):
         memberbound.audit(
@@ -248,12 +257,26 @@ def test_every_attack_can_be_run_on_something():
         assert not (attack.learns and not attack.proved), name
 
 
+def test_the_learned_attack_sees_what_a_threshold_on_the_loss_cannot():
+    """Members have losses near ln 2, others far from it on both sides; noise is not accused."""
+    rng = np.random.default_rng(4)
+    run = synthetic(40, 30, 0.0, 4)
+    sign = rng.choice([-1.0, 1.0], size=run.membership.shape)
+    logit = np.where(run.membership, 0.0, 2.0 * sign) + 0.3 * run.signals.logit
+    planted = replace(run, signals=Signals(logit, logit > 0, "probabilities"))
+    audit = audit_shadows(planted, attacks=["loss", "learned"])
+    assert audit.attacks["learned"].advantage.lower > 0.6 > audit.attacks["loss"].advantage.upper
+    null = audit_shadows(run, attacks=["learned"])
+    assert null.attacks["learned"].advantage.lower <= 0
+    assert null.attacks["learned"].no_leak_p_value > 0.001
+
+
 def test_labels_alone_are_enough():
     run = synthetic(12, 60, 2.0, 0)
     right = run.signals.logit > 0
     labels = Signals(np.where(right, 1.0, -1.0), right, "labels")
-    told = ShadowRun(run.membership, labels, run.models, (), run.timings, run.examples)
-    audit = audit_shadows(told, attacks=(*DEFAULT_ATTACKS, "label-only"))
+    labelled = ShadowRun(run.membership, labels, run.models, (), run.timings, run.examples)
+    audit = audit_shadows(labelled, attacks=(*DEFAULT_ATTACKS, "label-only"))
     assert "combined" not in audit.attacks
     assert audit.attacks["label-only"].auc.estimate > 0.7
 
@@ -271,9 +294,9 @@ def test_a_record_that_no_shadow_has_in_gets_a_score():
     run.membership[:, 0] = False
     run.membership[:, 1] = True
     run.membership[0, 2:] = False
-    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    targets = Targets.each_by_the_others(run.signals, run.membership, run.examples)
     for name in ("calibrated-loss", "lira", "lira-record", "lira-pooled", "rmia", "combined"):
-        assert np.isfinite(attacks_on_learners()[name].score(duel)).all()
+        assert np.isfinite(attacks_on_learners()[name].score(targets)).all()
 
 
 def test_one_block_is_a_split_in_two(overfit):

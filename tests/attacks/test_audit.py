@@ -13,7 +13,7 @@ import pytest
 
 import memberbound
 from commands import answered
-from memberbound.attacks.learner_audit import ContradictionError, read_ceiling, sandwiched
+from memberbound.attacks.sandwich import ContradictionError, read_ceiling, sandwiched
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, ModelGame, SubsetGame
@@ -68,7 +68,7 @@ def test_a_score_table_is_the_game_of_its_model() -> None:
     fields = answer.to_dict()
     assert fields["game"] == "model"
     assert fields["protects"] == "average record"
-    assert answer.detail.audit.best_advantage.game.name == "model"
+    assert answer.detail.best_advantage.game.name == "model"
     assert "on this model" in answer.sentence
     assert "other models of the same learner may leak more" in answer.sentence
     said = " ".join(fields["assumptions"])
@@ -100,7 +100,7 @@ def test_scores_that_show_nothing_have_no_floor() -> None:
 
 def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame) -> None:
     answer = audit_learner(table, learner="tree", **options(shadows=32))
-    found = answer.exposure
+    found = answer.records
     lines = re.findall(r"record (\d+): right ≈ \S+ % of the time(.*)", answer.summary())
     assert len(lines) == 5
     for record, rest in lines:
@@ -142,21 +142,6 @@ def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path:
     again = audit_learner(table, learner="tree", cache=tmp_path / "c", **options())
     assert again.detail.run.reused == 24
     assert again.attacks == answer.attacks
-
-
-def test_the_learned_attacker_is_added_when_asked_for(table: pd.DataFrame, tmp_path: Path) -> None:
-    answer = audit_learner(table, learner="tree", attacks=["loss", "learned"], **options())
-    learned = answer.to_dict()["learned"]["advantage"]
-    assert 0.0 <= learned["lower"] <= learned["estimate"]
-    assert learned["estimate"] > 0.2
-    assert list(answer.attacks) == ["loss", "learned"]
-    assert answer.attacks["learned"]["advantage"]["estimate"] == learned["estimate"]
-    assert answer.attacks["learned"]["auc"] is None
-    # Two attacks share the error.
-    assert learned["confidence"] == pytest.approx(0.975)
-    assert answer.reached[1] >= learned["lower"]
-    json.dumps(answer.to_dict(), allow_nan=False)
-    assert "learned" in answer.summary()
 
 
 def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
@@ -203,7 +188,7 @@ def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None
     with pytest.raises(InputError, match="audited population"):
         sandwiched(read_ceiling(other), floor)
     same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
-    assert sandwiched(read_ceiling(same), floor).gap == pytest.approx(2.0)
+    assert sandwiched(read_ceiling(same), floor).sandwich_gap == pytest.approx(2.0)
     for game in (ModelGame(), IidGame()):
         with pytest.raises(InputError, match="in the subset game"):
             sandwiched(read_ceiling(same), replace(floor, game=game))

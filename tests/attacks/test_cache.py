@@ -24,11 +24,11 @@ def examples(seed=0):
     )
 
 
-def key(data=None, learner=None, seed=0, copies=0):
+def key(data=None, learner=None, seed=0):
     if learner is None:  # An unfitted ensemble has no truth value.
         learner = DecisionTreeClassifier()
     data = data or examples()
-    return _Training(data, learner, seed, copies, data).fingerprint()
+    return _Training(data, learner, seed, data).fingerprint()
 
 
 def test_the_key_notices_every_change(monkeypatch):
@@ -48,7 +48,6 @@ def test_the_key_notices_every_change(monkeypatch):
         key(learner=BaggingClassifier(DecisionTreeClassifier())),
         key(learner=BaggingClassifier(DecisionTreeClassifier(max_depth=3))),
         key(seed=1),
-        key(copies=2),
     ]
     monkeypatch.setattr(memberbound, "__version__", "0.0.0")
     keys.append(key())
@@ -132,7 +131,7 @@ def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
 
 def test_a_round_trip_keeps_every_signal(tmp_path):
     data = examples()
-    run = train_shadows(data, DecisionTreeClassifier(), models=2, n_jobs=1, copies=2)
+    run = train_shadows(data, DecisionTreeClassifier(), models=2, n_jobs=1)
     store = FitStore.at(tmp_path, "a" * 64, ShadowFit.arrays, ShadowFit.read)
     store.save({3: ShadowFit(run.signals[:1], 1.5), 5: FailedFit(5, 0, "ValueError: no")})
     (found,) = store.load().items()
@@ -142,7 +141,6 @@ def test_a_round_trip_keeps_every_signal(tmp_path):
     assert signals.kind == "probabilities"
     assert np.array_equal(signals.logit, run.signals.logit[:1])
     assert np.array_equal(signals.correct, run.signals.correct[:1])
-    assert np.array_equal(signals.agreement, run.signals.agreement[:1])
     assert signals.gradient is None
 
 

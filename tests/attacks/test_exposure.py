@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
-from memberbound.attacks.learner_audit import audit_shadows, record_exposure
+from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.records import record_exposure
 from memberbound.attacks.shadows import ShadowRun, draw_half
 from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError

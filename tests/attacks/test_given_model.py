@@ -15,9 +15,10 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import memberbound
-from memberbound.attacks.evidence import Evidence, References, known_half, train_references
-from memberbound.attacks.given_model import attack_scores, audit_model
-from memberbound.attacks.scores import audit_scores
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.model_audit import attack_scores, audit_evidence
+from memberbound.attacks.references import References, known_half, train_references
+from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners.trained import TrainedModel
@@ -142,11 +143,11 @@ def test_a_named_learner_trains_on_the_known_half_only(task: str, monkeypatch) -
     member = np.arange(200) < 100
     model = LogisticRegression() if task == "classification" else KNeighborsRegressor(3)
     evidence = Evidence.of(TrainedModel.of(model.fit(x, y)), x, y, member)
-    refs = train_references(evidence, "tree", models=4, backend="sequential")
+    refs = train_references(evidence, "tree", models=4, n_jobs=1)
     known = known_half(evidence, 0)
     assert known[member].sum() == known[~member].sum() == 50
-    assert not refs.run.membership[:, ~known].any()
-    assert (refs.run.membership[:, known].sum(axis=1) == 75).all()
+    assert not refs.without.membership[:, ~known].any()
+    assert (refs.without.membership[:, known].sum(axis=1) == 75).all()
     # With the same coins, what is unknown to the attacker moves no score of others (claim 1).
     coins = lambda _, seed, purpose: evidence_generator(evidence, seed, purpose)  # noqa: E731
     evidence_generator = Evidence.generator
@@ -155,7 +156,7 @@ def test_a_named_learner_trains_on_the_known_half_only(task: str, monkeypatch) -
     x2 = x.copy()
     x2[changed] += 3.0
     other = Evidence.of(evidence.model, x2, y, member)
-    again = train_references(other, "tree", models=4, backend="sequential")
+    again = train_references(other, "tree", models=4, n_jobs=1)
     before = attack_scores(evidence, references=refs)[0]
     after = attack_scores(other, references=again)[0]
     rest = np.arange(200) != changed
@@ -181,7 +182,7 @@ def test_intervals_cover(leak: float, n1: int, n0: int) -> None:
         p = 1 / (1 + np.exp(-z))
         ask = TrainedModel.of(lambda r, p=p: np.column_stack([1 - p, p])[: len(r)], classes=[0, 1])
         evidence = Evidence.of(ask, np.zeros((len(z), 1)), np.ones(len(z), int), member)
-        found = audit_model(evidence, fpr=(), attacks=["loss", "confidence", "label-only"])
+        found = audit_evidence(evidence, fpr=(), attacks=["loss", "confidence", "label-only"])
         held += found.best_advantage.lower <= truth
         held += found.attacks["loss"].advantage.upper >= truth - 0.02
     assert held >= 110
@@ -197,8 +198,8 @@ def test_an_attack_measured_on_what_it_was_told_is_caught() -> None:
         ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(10))
         evidence = Evidence.of(ask, np.zeros((400, 1)), rng.integers(10, size=400), member)
         score, where = attack_scores(evidence, attacks=["combined"])[0]["combined"]
-        told += audit_scores(score[~where], member[~where], fpr=()).advantage.lower > 0
-        honest += audit_scores(score[where], member[where], fpr=()).advantage.lower > 0
+        told += audit_scores(Scores.of(score[~where], member[~where]), fpr=()).advantage.lower > 0
+        honest += audit_scores(Scores.of(score[where], member[where]), fpr=()).advantage.lower > 0
     assert honest == 0
     assert told == 10
 
@@ -329,7 +330,7 @@ def uncovered(leak: float, sizes: tuple[int, int], runs: int, *, ties: bool = Fa
         score = attack_scores(evidence, attacks=["combined"], references=References(told))[0]
         rule = score["combined"][0]
         here, fresh = sample & ~told, ~sample
-        found = audit_scores(rule[here], member[here], fpr=[0.1])
+        found = audit_scores(Scores.of(rule[here], member[here]), fpr=[0.1])
         exact = audit_scores(rule[fresh], member[fresh], fpr=[0.1])
         for row, pick in enumerate(
             (
@@ -370,5 +371,5 @@ def test_the_best_attack_is_paid_for_long() -> None:
         p = rng.dirichlet(np.ones(10), 160)
         ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(10))
         evidence = Evidence.of(ask, np.zeros((160, 1)), rng.integers(10, size=160), member)
-        paid += audit_model(evidence, fpr=()).best_advantage.lower > 0
+        paid += audit_evidence(evidence, fpr=()).best_advantage.lower > 0
     assert paid <= 24

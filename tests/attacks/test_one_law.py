@@ -6,10 +6,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import memberbound
+from memberbound.attacks.comparability import _blind_scores, _numeric, find_duplicates, one_law_test
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.given_model import shuffled_p_value
-from memberbound.attacks.one_law import _blind_scores, _numeric, find_duplicates, one_law_test
-from memberbound.attacks.scores import Scores, audit_pair
+from memberbound.attacks.scores import Scores, audit_scores, permutation_p_value
 from memberbound.errors import InputError
 from memberbound.learners.trained import TrainedModel
 
@@ -39,7 +38,7 @@ def test_the_level_is_kept_and_the_broken_twin_is_caught() -> None:
         if seed < 6:
             table, rng = _numeric(case), np.random.default_rng(seed)
             score = _blind_scores(table, case.member, table, rng)
-            own += shuffled_p_value(score, case.member, rng) <= 0.1
+            own += permutation_p_value(score, case.member, rng) <= 0.1
     assert found <= 8
     assert own >= 5
 
@@ -55,7 +54,7 @@ def test_the_level_is_kept_long() -> None:
 def test_a_shift_is_found_and_not_called_a_leak(kind: str) -> None:
     found = one_law_test(evidence(400, 1.0, 1, kind))
     assert found.differs
-    assert found.auc.lower > 0.5
+    assert found.auc["lower"] > 0.5
     assert "not shown to be a leak" in found.sentence
 
 
@@ -98,7 +97,7 @@ def test_rows_on_both_sides() -> None:
     truth[61] = 1 - truth[4]  # another target: another record
     changed = Evidence(case.answers, truth, case.member, case.classes, frame)
     found = find_duplicates(changed)
-    assert (found.members, found.non_members) == ((4,), (11,))
+    assert (found.member_rows, found.non_member_rows) == ((4,), (11,))
     assert "rows 11" in found.notes[0]
 
 
@@ -122,7 +121,7 @@ def test_leaving_such_rows_out_would_accuse_a_model_that_ignores_its_data(left_o
             kept = ~np.isin(values, both)
         pair = Scores.of(score[kept] * -1.0, member[kept])
         other = Scores.of(score[kept], member[kept])
-        found = [audit_pair(p, confidence=0.975, fpr=(), seed=0).advantage for p in (pair, other)]
+        found = [audit_scores(p, confidence=0.975, fpr=(), seed=0).advantage for p in (pair, other)]
         floors.append(max(bound.lower for bound in found) > 0)
     assert sum(floors) >= 6 if left_out else sum(floors) == 0
 
@@ -132,7 +131,7 @@ def test_a_person_given_twice_is_refused() -> None:
     frame, truth = case.rows.copy(), case.truth.copy()
     frame.iloc[1], truth[1] = frame.iloc[0], truth[0]
     twice = Evidence(case.answers, truth, case.member, case.classes, frame)
-    assert find_duplicates(twice).repeated == 2  # two people may be alike
+    assert find_duplicates(twice).repeated_members == 2  # two people may be alike
     numbers = pd.DataFrame({"id": [7, 7, *range(8, 106)]})
     with pytest.raises(InputError, match="row 2 again, with the same id"):
         find_duplicates(twice, numbers)

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from memberbound.attacks.recognised import (
-    _benjamini_hochberg,
-    audit_groups,
-    recognised_members,
-)
-from memberbound.attacks.scores import Scores, audit_pair
+from memberbound.attacks.records import _benjamini_hochberg, audit_groups, recognised_members
+from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.errors import InputError
 
 
@@ -99,11 +95,11 @@ def accused(rng: np.random.Generator, *, shared: bool) -> bool:
     scores = rng.normal(size=2000)
     if shared:
         found = audit_groups(scores, member, values, column="g", attack="x", confidence=0.1)
-        return any(g.found is not None and g.found.auc.lower > 0.5 for g in found.groups)
+        return any(g.auc is not None and g.auc["lower"] > 0.5 for g in found.groups)
     for group in range(50):
         within = values == group
         pair = scores[within & member], scores[within & ~member]
-        if audit_pair(Scores.from_samples(*pair), confidence=0.1, fpr=()).auc.lower > 0.5:
+        if audit_scores(Scores.from_samples(*pair), confidence=0.1, fpr=()).auc.lower > 0.5:
             return True
     return False
 
@@ -124,7 +120,6 @@ def test_small_groups_are_counted_not_measured_and_many_are_refused() -> None:
     found = audit_groups(np.arange(100.0), member, values, column="c", attack="loss")
     assert [(g.value, g.members) for g in found.groups] == [("(missing)", 10), ("a", 40)]
     few = audit_groups(np.arange(100.0), member, ["a"] * 90 + ["b"] * 10, column="c", attack="x")
-    assert few.groups[1].found is None
-    assert few.to_dict()["groups"][1]["auc"] is None
+    assert few.groups[1].auc is None
     with pytest.raises(InputError, match="at most 50 values"):
         audit_groups(np.arange(100.0), member, range(100), column="c", attack="x")

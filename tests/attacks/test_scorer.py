@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from memberbound.attacks.intervals import auc_upper
-from memberbound.attacks.scorer import PrivacyScore
+from memberbound.attacks.model_audit import PrivacyScore
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import shared_confidence
 

@@ -1,16 +1,18 @@
 """Splits of sorted files: the same table and seed split alike, other tables elsewhere."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from memberbound.attacks import evidence, given_model, learned, one_law, recognised
-from memberbound.attacks.evidence import Evidence, known_half, train_references
-from memberbound.attacks.given_model import audit_model
-from memberbound.attacks.learned import Targets, learned_attack
-from memberbound.attacks.one_law import one_law_test
-from memberbound.attacks.recognised import recognised_members
+from memberbound.attacks import comparability, evidence, records, references
+from memberbound.attacks.comparability import one_law_test
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.model_audit import audit_evidence
+from memberbound.attacks.records import recognised_members
+from memberbound.attacks.references import known_half, train_references
+from memberbound.attacks.scores import permutation_p_value
 from memberbound.attacks.shadows import draw_half
 from memberbound.learners.trained import Answers, TrainedModel
 
@@ -40,15 +42,15 @@ def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.nda
         trained.append(rows[:, 0])
         return others[:, 0]
 
-    monkeypatch.setattr(one_law, "_blind_scores", scored)
-    monkeypatch.setattr(one_law, "shuffled_p_value", lambda *_: 1.0)
+    monkeypatch.setattr(comparability, "_blind_scores", scored)
+    monkeypatch.setattr(comparability, "permutation_p_value", lambda *_: 1.0)
     one_law_test(case)
     return np.isin(np.asarray(case.rows)[:, 0], trained[0])
 
 
 def places_of_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Whether each non-member calibrates: a member just below it counts it then, else not."""
-    monkeypatch.setattr(recognised, "_benjamini_hochberg", lambda p, rate: p > 2)
+    monkeypatch.setattr(records, "_benjamini_hochberg", lambda p, rate: p > 2)
     scores = np.asarray(case.rows)[:, 0].copy()
     outside = np.sort(scores[SIZE:])
     scores[:SIZE] = outside - 1e-12
@@ -63,28 +65,13 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     def trained(examples, estimator, *, seed, **_):
         halves.append(draw_half(2 * SIZE, seed, 0)[0])
 
-    monkeypatch.setattr(evidence, "train_shadows", trained)
-    train_references(case, _Anything(), apart=False, pool=True)
+    monkeypatch.setattr(references, "train_shadows", trained)
+    train_references(case, _Anything(), without=False, with_and_without=True)
     return halves[0]
 
 
 def places_of_shuffles(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return case.generator(0, "shuffles of lira").permutation(2 * SIZE) < SIZE
-
-
-def places_of_learned(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """Targets sorted by what they show: which of them are attacked first."""
-    held = []
-
-    def scored(targets, classifier, known, asked, **_):
-        held.append(asked)
-        return np.full((len(asked), targets.membership.shape[1]), 0.5)
-
-    monkeypatch.setattr(learned, "_scored", scored)
-    member = np.tile([True, False], (2 * SIZE, 2))
-    shown = np.broadcast_to(np.asarray(case.rows)[:, :, None], (2 * SIZE, 4, 1))
-    learned_attack(Targets(member, signals=shown), folds=2)
-    return np.isin(np.arange(2 * SIZE), held[0])
 
 
 class _Anything:
@@ -97,7 +84,6 @@ SPLITS = [
     places_of_recognised,
     places_of_references,
     places_of_shuffles,
-    places_of_learned,
 ]
 Places = Callable[[Evidence, pytest.MonkeyPatch], np.ndarray]
 
@@ -125,7 +111,7 @@ def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
     def seeded(seed, *content, purpose=""):
         return np.random.default_rng([seed, *purpose.encode()])
 
-    for module in (evidence, learned, one_law, recognised):
+    for module in (evidence, comparability, records):
         monkeypatch.setattr(module, "content_generator", seeded)
     assert unevenness(places, monkeypatch) == 0.5
 
@@ -151,7 +137,7 @@ def test_false_discoveries_in_sorted_files_are_controlled(monkeypatch) -> None:
     """
     assert max(share_wrong(seed) for seed in range(4)) <= 0.05 + 4 * 0.008
     seeded = lambda seed, scores, member, purpose: np.random.default_rng([seed, len(scores), 2])  # noqa: E731
-    monkeypatch.setattr(recognised, "content_generator", seeded)
+    monkeypatch.setattr(records, "content_generator", seeded)
     assert max(share_wrong(seed, 20) for seed in range(4)) > 0.15
 
 
@@ -171,11 +157,12 @@ def rejected(seed: int, runs: int, level: float) -> float:
 @pytest.mark.long
 def test_the_level_of_one_law_is_kept_for_sorted_files_long(monkeypatch) -> None:
     """1500 tables: more than 0.1 + 4 standard errors has probability 3e-5.  Negative control."""
-    monkeypatch.setattr(given_model, "SHUFFLES", 199)
+    short = partial(permutation_p_value, shuffles=199)
+    monkeypatch.setattr(comparability, "permutation_p_value", short)
     limit = 0.1 + 4 * np.sqrt(0.09 / 1500)
     assert rejected(2, 1500, 0.1) <= limit
     seeded = lambda seed, *_, purpose: np.random.default_rng([seed, 17])  # noqa: E731
-    monkeypatch.setattr(one_law, "content_generator", seeded)
+    monkeypatch.setattr(comparability, "content_generator", seeded)
     assert rejected(2, 1500, 0.1) > limit
 
 
@@ -195,6 +182,6 @@ def test_learning_attacks_accuse_nobody_in_sorted_files(order: str) -> None:
         chance, truth, member = chance[rows], truth[rows], member[rows]
         answers = Answers(probabilities=np.column_stack([1 - chance, chance]), classes=np.arange(2))
         case = Evidence(answers, truth, member, ("0", "1"))
-        found = audit_model(case, attacks=["combined"], fpr=(), confidence=0.5)
+        found = audit_evidence(case, attacks=["combined"], fpr=(), confidence=0.5)
         accused += found.attacks["combined"].auc.lower > 0.5
     assert accused <= 21

@@ -466,7 +466,7 @@ def _read(kind: str, path: Path, index: int) -> object:
 
         return steps_from_history(path)
     if kind == "certificate":
-        from memberbound.attacks.learner_audit import read_ceiling
+        from memberbound.attacks.sandwich import read_ceiling
 
         return read_ceiling(path)
     if kind == "recipe":

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from memberbound.attacks.learner_audit import _worst, mean_roc
+from memberbound.attacks.learner_audit import mean_roc
+from memberbound.attacks.records import _worst
 from memberbound.errors import InputError
 from memberbound.release.half.half_estimator import HalfPrivate, released_learner
 from memberbound.studies.question import StudyQuestion

@@ -1,7 +1,7 @@
 """The list of attacks: what each says of a record, what it has to see, and what it needs.
 
-A learner has many target models, which an attack scores as a (targets, records) table of a
-:class:`Duel`; a model that exists is one :class:`Target`.  Every score is oriented: higher means
+A learner has many target models, which an attack scores as a (targets, records) table of
+:class:`Targets`; a given model is one :class:`Target`.  Every score is oriented: higher means
 "member".  An attack never sees the half of the target that it is measured on.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeVar
 
-from memberbound.attacks import duels, target
-from memberbound.attacks.duels import GAMMA, MODELS, OFFLINE_A, QUANTILE, Duel
+from memberbound.attacks import model_scores, shadow_scores
+from memberbound.attacks.model_scores import Target
+from memberbound.attacks.shadow_scores import GAMMA, OFFLINE_A, QUANTILE, QUANTILE_MODELS, Targets
 from memberbound.attacks.signals import Signals
-from memberbound.attacks.target import Target
 from memberbound.errors import InputError
 from memberbound.learners.examples import Task
 from memberbound.numerics.rounding import FloatArray
@@ -30,8 +31,8 @@ __all__ = [
     "access_of",
     "attacks_on_learners",
     "attacks_on_models",
-    "chosen_attacks",
-    "runnable_on",
+    "runnable_on_learner",
+    "runnable_on_model",
 ]
 
 On = TypeVar("On")
@@ -65,7 +66,7 @@ _MISSING: dict[Need, str] = {
 class OnLearner:
     """How an attack scores models of a learner, the settings it runs at, and what it needs."""
 
-    score: Callable[[Duel], FloatArray]
+    score: Callable[[Targets], FloatArray]
     settings: Mapping[str, float | str] = field(default_factory=dict)
     needs: tuple[Need, ...] = ()
 
@@ -99,121 +100,122 @@ class Attack:
     on_model: OnModel | None = None
 
 
-_CLIP: dict[str, float | str] = {
-    "clip": "half the smallest step of the shadows' probabilities, if they count votes"
-}
-_ONLINE: dict[str, float | str] = {"mode": "online"}
-_OFFLINE: dict[str, float | str] = {"mode": "offline"}
+_CLIP = {"clip": "half the smallest step of the shadows' probabilities, if they count votes"}
 _RANKED: dict[str, float | str] = {"gamma": GAMMA, "population": "all other records"}
 _ANSWERS: tuple[Need, ...] = ("graded answers", "probabilities")
-_OUTSIDE: tuple[Need, ...] = ("graded answers", "models without")
-_BOTH: tuple[Need, ...] = ("graded answers", "models with")
+_WITHOUT: tuple[Need, ...] = ("graded answers", "models without")
 
 
-def _lira(variance: str) -> Callable[[Duel], FloatArray]:
-    return lambda duel: duels.lira(duel, variance=variance)
+def _lira(variance: str, shown: str | None = None) -> OnLearner:
+    score = partial(shadow_scores.lira, variance=variance)
+    return OnLearner(score, {"mode": "online", "variance": shown or variance, **_CLIP})
 
 
-def _lira_offline(variance: str) -> Callable[[Duel], FloatArray]:
-    return lambda duel: duels.lira_offline(duel, variance=variance)
+def _lira_offline(variance: str) -> OnLearner:
+    score = partial(shadow_scores.lira_offline, variance=variance)
+    return OnLearner(score, {"mode": "offline", "variance": variance, **_CLIP})
 
 
-def _pooled(score: Callable[[Duel], FloatArray]) -> OnModel:
+def _with_and_without(score: Callable[[Targets], FloatArray]) -> OnModel:
     """The same attack on one model, with reference models on halves of all records as shadows."""
-    return OnModel(lambda model: score(model.pooled())[0], _BOTH)
+    needs: tuple[Need, ...] = ("graded answers", "models with")
+    return OnModel(lambda target: score(target.against_both())[0], needs)
 
 
 _ALL = (
     Attack(
         "loss",
         "the loss of the true target is low",
-        on_learner=OnLearner(lambda duel: -duel.target.loss),
-        on_model=OnModel(target.low_loss),
+        on_learner=OnLearner(lambda targets: -targets.signals.loss),
+        on_model=OnModel(lambda target: -target.signals.loss[0]),
     ),
-    Attack("confidence", "the model is sure", on_model=OnModel(target.certainty, _ANSWERS)),
+    Attack(
+        "confidence",
+        "the model is sure",
+        on_model=OnModel(lambda target: target.probabilities.max(axis=1), _ANSWERS),
+    ),
     Attack(
         "entropy",
         "its probabilities have low entropy",
-        on_model=OnModel(target.low_entropy, _ANSWERS),
+        on_model=OnModel(model_scores.low_entropy, _ANSWERS),
     ),
     Attack(
         "modified-entropy",
         "it is sure and right",
-        on_model=OnModel(target.low_modified_entropy, _ANSWERS),
+        on_model=OnModel(model_scores.low_modified_entropy, _ANSWERS),
     ),
     Attack(
         "label-only",
-        "the label is right (of a learner: oftener than without the record, also for noisy copies)",
+        "the label is right (of a learner: oftener than without the record)",
         "labels",
-        OnLearner(duels.calibrated_label, needs=("classes",)),
-        OnModel(target.right_label, ("classes",)),
+        OnLearner(shadow_scores.calibrated_label, needs=("classes",)),
+        OnModel(model_scores.right_label, ("classes",)),
     ),
     Attack(
         "gradient",
         "the loss gradient is short (of a learner: shorter than without the record)",
         "parameters",
-        OnLearner(duels.calibrated_gradient, needs=("gradient",)),
-        OnModel(target.short_gradient, ("graded answers", "gradient")),
+        OnLearner(shadow_scores.calibrated_gradient, needs=("gradient",)),
+        OnModel(model_scores.short_gradient, ("graded answers", "gradient")),
     ),
     Attack(
         "calibrated-loss",
         "the loss is lower than in models without the record",
-        on_learner=OnLearner(duels.calibrated_loss),
-        on_model=OnModel(target.above_reference, _OUTSIDE),
+        on_learner=OnLearner(shadow_scores.calibrated_loss),
+        on_model=OnModel(model_scores.above_references, _WITHOUT),
     ),
     Attack(
         "lira",
         "likelihood ratio of the logit, with the record against without",
-        on_learner=OnLearner(
-            _lira("shrunk"),
-            _ONLINE | {"variance": "shrunk to the pooled one by 4 models"} | _CLIP,
-        ),
-        on_model=_pooled(_lira("shrunk")),
+        on_learner=_lira("shrunk", "shrunk to the pooled one by 4 models"),
+        on_model=_with_and_without(partial(shadow_scores.lira, variance="shrunk")),
     ),
     Attack(
         "lira-record",
         "the same with each record's own variance",
-        on_learner=OnLearner(_lira("record"), _ONLINE | {"variance": "record"} | _CLIP),
+        on_learner=_lira("record"),
     ),
     Attack(
         "lira-pooled",
         "the same with one variance for all records",
-        on_learner=OnLearner(_lira("pooled"), _ONLINE | {"variance": "pooled"} | _CLIP),
+        on_learner=_lira("pooled"),
     ),
     Attack(
         "lira-offline",
         "the logit is above that of models without the record, in standard deviations",
-        on_learner=OnLearner(_lira_offline("record"), _OFFLINE | {"variance": "record"} | _CLIP),
-        on_model=OnModel(target.above_reference_by_own_spread, _OUTSIDE),
+        on_learner=_lira_offline("record"),
+        on_model=OnModel(partial(model_scores.above_references, spread="own"), _WITHOUT),
     ),
     Attack(
         "lira-offline-pooled",
         "the same with one variance for all records",
-        on_learner=OnLearner(_lira_offline("pooled"), _OFFLINE | {"variance": "pooled"} | _CLIP),
+        on_learner=_lira_offline("pooled"),
     ),
     Attack(
         "lira-shrunk",
         "the same with variances shrunk to the pooled one, for few models",
-        on_model=OnModel(target.above_reference_by_shrunk_spread, _OUTSIDE),
+        on_model=OnModel(partial(model_scores.above_references, spread="shrunk"), _WITHOUT),
     ),
     Attack(
         "rmia",
         "the record is likelier than others, relative to models with and without it",
-        on_learner=OnLearner(duels.rmia, _ONLINE | _RANKED),
-        on_model=_pooled(duels.rmia),
+        on_learner=OnLearner(shadow_scores.rmia, {"mode": "online", **_RANKED}),
+        on_model=_with_and_without(shadow_scores.rmia),
     ),
     Attack(
         "rmia-offline",
         "the same with models without the record alone",
-        on_learner=OnLearner(duels.rmia_offline, _OFFLINE | _RANKED | {"a": OFFLINE_A}),
-        on_model=OnModel(target.relative_likelihood, _OUTSIDE),
+        on_learner=OnLearner(
+            shadow_scores.rmia_offline, {"mode": "offline", **_RANKED, "a": OFFLINE_A}
+        ),
+        on_model=OnModel(model_scores.relative_likelihood, _WITHOUT),
     ),
     Attack(
         "quantile",
         "the logit is above a quantile regressed on features and label",
         on_learner=OnLearner(
-            duels.quantile_regression,
-            {"quantile": QUANTILE, "models": MODELS},
+            shadow_scores.quantile_regression,
+            {"quantile": QUANTILE, "models": QUANTILE_MODELS},
             ("graded answers",),
         ),
     ),
@@ -221,11 +223,16 @@ _ALL = (
         "combined",
         "a classifier on the scores of others says so, trained on other targets or records",
         on_learner=OnLearner(
-            duels.combined,
+            shadow_scores.combined,
             {"gamma": GAMMA, "variance": "shrunk and pooled", **_CLIP},
             ("graded answers",),
         ),
-        on_model=OnModel(target.told_classifier, ("graded answers", "truth")),
+        on_model=OnModel(model_scores.classifier_of_known_half, ("graded answers", "truth")),
+    ),
+    Attack(
+        "learned",
+        "boosted trees on signals and record say so, trained on other targets (A25 §7)",
+        on_learner=OnLearner(shadow_scores.learned),
     ),
 )
 #: Every attack by name.
@@ -240,7 +247,7 @@ def attacks_on_learners() -> dict[str, OnLearner]:
 
 
 def attacks_on_models() -> dict[str, OnModel]:
-    """Return the attacks that a model that exists can be attacked with, by name."""
+    """Return the attacks that a given model can be attacked with, by name."""
     return {n: a.on_model for n, a in ATTACKS.items() if a.on_model is not None}
 
 
@@ -250,17 +257,15 @@ def access_of(name: str, task: Task) -> AccessLevel:
     return "values" if task == "regression" and level == "probabilities" else level
 
 
-def chosen_attacks(
+def runnable_on_learner(
     names: Iterable[str], signals: Signals
 ) -> tuple[dict[str, OnLearner], list[str]]:
     """Return the attacks that can run on a learner, and a sentence for each that cannot.
 
     Edge cases: unknown names, and a choice of which none can run, are refused.
     """
-    listed = attacks_on_learners()
     runnable, skipped = {}, []
-    for name in dict.fromkeys(names):
-        attack = _named(name, listed)
+    for name, attack in _named(names, attacks_on_learners()).items():
         # Whoever trained the shadows has all kinds of models and knows their halves.
         reason = _obstacle(
             attack.needs, signals, lambda need: need != "gradient" or signals.gradient is not None
@@ -270,33 +275,34 @@ def chosen_attacks(
         else:
             runnable[name] = attack
     if not runnable:
-        raise InputError(" ".join(skipped) or "attacks must name at least one attack, got none.")
+        raise InputError(" ".join(skipped))
     return runnable, skipped
 
 
-def runnable_on(model: Target, names: Iterable[str] | None) -> dict[str, OnModel]:
+def runnable_on_model(target: Target, names: Iterable[str] | None) -> dict[str, OnModel]:
     """Return the attacks that can run on a given model: all of them, or those that are named.
 
     Edge cases: an unknown name is refused, and so is a named attack that cannot run here.
     """
     listed = attacks_on_models()
     runnable = {}
-    for name in listed if names is None else dict.fromkeys(names):
-        attack = _named(name, listed)
-        reason = _obstacle(attack.needs, model.signals, model.has)
+    for name, attack in (listed if names is None else _named(names, listed)).items():
+        reason = _obstacle(attack.needs, target.signals, target.has)
         if not reason:
             runnable[name] = attack
         elif names is not None:
             raise InputError(f"attacks must be able to run here, got {name!r}: {reason}.")
-    if not runnable:
-        raise InputError("attacks must name at least one attack, got none.")
     return runnable
 
 
-def _named(name: str, listed: Mapping[str, On]) -> On:
-    if name not in listed:
-        raise InputError(f"attacks must be among {', '.join(listed)}, got {name!r}.")
-    return listed[name]
+def _named(names: Iterable[str], listed: Mapping[str, On]) -> dict[str, On]:
+    chosen = dict.fromkeys(names)
+    for name in chosen:
+        if name not in listed:
+            raise InputError(f"attacks must be among {', '.join(listed)}, got {name!r}.")
+    if not chosen:
+        raise InputError("attacks must name at least one attack, got none.")
+    return {name: listed[name] for name in chosen}
 
 
 def _obstacle(needs: Iterable[Need], signals: Signals, has: Callable[[Need], bool]) -> str:

@@ -1,41 +1,48 @@
-"""What is known of a model that exists: its answers to members and others, and reference models."""
+"""What is known of a given model: its answers to members and to other records, with the truth.
+
+The evidence is read from two tables and a model, from a table of the model's predictions, or from a
+table of an attack's scores.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
-from memberbound.attacks.signals import BoolArray, Signals, signals_from
-from memberbound.attacks.splits import content_generator
-from memberbound.errors import InputError, whole_number
-from memberbound.learners.augmented import AugmentedQueries, Shape
-from memberbound.learners.capabilities import available_if
-from memberbound.learners.examples import Examples, Labels, Learner, Task
-from memberbound.learners.trained import Answers, TrainedModel
+from memberbound.attacks.scores import content_generator
+from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, signals_from
+from memberbound.errors import InputError
+from memberbound.learners.augmented import Shape, asked_with_copies
+from memberbound.learners.examples import Labels, Task, network_factory
+from memberbound.learners.model_files import load_model
+from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import significant
+from memberbound.release.saving import answering, certificate_path, load
+from memberbound.tables.in_memory import column_names, read_population
+from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
     "Evidence",
-    "References",
-    "RowsOf",
+    "Records",
+    "ScoreTable",
+    "check_predictions",
     "framed",
-    "known_half",
-    "train_references",
+    "given_model",
+    "read_model",
+    "read_predictions",
+    "read_scores",
+    "read_table",
 ]
-
-#: Answers that are asked for twice, to see whether the model is deterministic.
-_TWICE = 200
-
-
-# ── The evidence: what the model answers about members and non-members ────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +72,16 @@ class Evidence:
         """What the model predicts."""
         return "regression" if self.answers.access == "values" else "classification"
 
-    @property
+    @cached_property
     def signals(self) -> Signals:
         """The usual signals, (1, N)."""
         return signals_from(self.answers, self.truth)
+
+    def predicted_classes(self) -> list[str]:
+        """Return the class that the model predicts for each record."""
+        table = class_probabilities(self.answers)
+        codes = np.asarray(self.answers.labels if table is None else table.argmax(axis=1))
+        return [self.classes[int(code)] if code >= 0 else "" for code in codes]
 
     def generator(self, seed: int, purpose: str) -> np.random.Generator:
         """Return coins that depend on the seed, the purpose and all that is known of the records.
@@ -83,19 +96,6 @@ class Evidence:
             content.append(np.asarray(hashes))
         return content_generator(seed, *content, purpose=purpose)
 
-    def __getitem__(self, kept: BoolArray) -> Evidence:
-        """Return some of the records."""
-        rows = None if self.rows is None else self.rows[kept]
-        return Evidence(
-            self.answers[kept],
-            self.truth[kept],
-            self.member[kept],
-            self.classes,
-            rows,
-            self.model,
-            self.notes,
-        )
-
     @classmethod
     def of(
         cls,
@@ -106,29 +106,26 @@ class Evidence:
         *,
         name: str = "the target",
     ) -> Evidence:
-        """Ask a model about rows; the same rows once more, to see whether it is deterministic.
+        """Ask a model about rows, and about some of them twice, to see if it is deterministic.
 
         Edge cases: NaN, the same answer to every record and a class that the model does not know
         are refused in a sentence.
         """
-        found = cls.from_answers(model.answers(rows), target, member, name=name)
-        notes = [*model.notes, *found.notes]
-        first = np.arange(len(member)) < _TWICE
-        again = model.answers(rows[first]).table
-        before = found.answers[first].table
+        evidence = cls.from_answers(model.answers(rows), target, member, name=name)
+        notes = (*model.notes, *evidence.notes)
+        first = np.arange(len(member)) < 200
+        again, before = model.answers(rows[first]).table, evidence.answers[first].table
         same = (
             np.array_equal(again, before)
             if before.dtype.kind not in "fc"
             else np.allclose(np.asarray(again, dtype=np.float64), before, rtol=1e-6, atol=1e-9)
         )
         if not same:
-            notes.append(
+            notes += (
                 "The model is not deterministic: asked twice, it answered differently. The numbers "
-                "are about one answer per record; an attacker who asks often may reach more"
+                "are about one answer per record; an attacker who asks often may reach more",
             )
-        return cls(
-            found.answers, found.truth, found.member, found.classes, rows, model, tuple(notes)
-        )
+        return replace(evidence, rows=rows, model=model, notes=notes)
 
     @classmethod
     def from_answers(
@@ -141,13 +138,14 @@ class Evidence:
     ) -> Evidence:
         """Check answers and find the true class of each row; see :meth:`of`."""
         table = answers.table
-        if table.dtype.kind == "f" and not np.isfinite(np.asarray(table, dtype=np.float64)).all():
-            bad = ~np.isfinite(np.asarray(table, dtype=np.float64).reshape(len(table), -1)).all(1)
-            raise InputError(
-                "the model's answers must be finite numbers, got NaN or infinity for "
-                f"{int(bad.sum())} of {len(table)} records (the first in row "
-                f"{int(np.flatnonzero(bad)[0]) + 1})."
-            )
+        if table.dtype.kind == "f":
+            finite = np.isfinite(np.asarray(table, dtype=np.float64).reshape(len(table), -1))
+            bad = np.flatnonzero(~finite.all(axis=1))
+            if bad.size:
+                raise InputError(
+                    "the model's answers must be finite numbers, got NaN or infinity for "
+                    f"{bad.size} of {len(table)} records (the first in row {int(bad[0]) + 1})."
+                )
         if answers.probabilities is not None and (answers.probabilities < 0).any():
             raise InputError("probabilities must be at least 0, got a negative one.")
         if len(table) and bool((table == table[:1]).all()):
@@ -163,42 +161,39 @@ class Evidence:
     def _of_classes(
         cls, answers: Answers, target: Labels, member: BoolArray, name: str
     ) -> Evidence:
-        given = [_key(v) for v in target.tolist()]
+        true = [_class_name(v) for v in target.tolist()]
+        predicted = [] if answers.labels is None else [_class_name(v) for v in answers.labels]
         if answers.classes is None:
-            said = [_key(v) for v in np.asarray(answers.labels).tolist()]
-            known = sorted(set(given) | set(said))
+            classes = sorted({*true, *predicted})
         else:
-            known = [_key(v) for v in np.asarray(answers.classes).tolist()]
-            said = [
-                _key(v) for v in (answers.labels if answers.labels is not None else []).__iter__()
-            ]
-        place = {key: index for index, key in enumerate(known)}
+            classes = [_class_name(v) for v in np.asarray(answers.classes).tolist()]
+        code_of = {key: code for code, key in enumerate(classes)}
+        if answers.labels is not None:
+            codes = np.array([code_of.get(v, -1) for v in predicted], dtype=np.int64)
+            answers = Answers(labels=codes, classes=np.arange(len(classes)))
         notes: tuple[str, ...] = ()
-        names = sorted(set(given))
-        numbered = known == [str(index) for index in range(len(known))]
-        if numbered and len(names) == len(known) and not set(names) & set(known):
+        names = sorted(set(true))
+        numbered = classes == [str(code) for code in range(len(classes))]
+        if numbered and len(names) == len(classes) and not set(names) & set(classes):
             # LightGBM, XGBoost and torch keep the numbers of classes, not their names.
-            place, known = {key: index for index, key in enumerate(names)}, names
-            shown = ", ".join(f"{index} = {key}" for index, key in enumerate(names[:5]))
+            code_of, classes = {key: code for code, key in enumerate(names)}, names
+            shown = ", ".join(f"{code} = {key}" for code, key in enumerate(names[:5]))
             notes = (
                 f"The model numbers its classes; they were taken for {name} in alphabetical order "
                 f"({shown}{' …' if len(names) > 5 else ''})",
             )
-        strange = [v for v in given if v not in place]
-        if strange:
-            shown = ", ".join(known[:5]) + (" …" if len(known) > 5 else "")
+        unknown = [v for v in true if v not in code_of]
+        if unknown:
+            shown = ", ".join(classes[:5]) + (" …" if len(classes) > 5 else "")
             raise InputError(
-                f"{name} must hold classes that the model knows ({shown}), got {strange[0]!r} in "
-                f"{strange.count(strange[0])} rows."
+                f"{name} must hold classes that the model knows ({shown}), got {unknown[0]!r} in "
+                f"{unknown.count(unknown[0])} rows."
             )
-        truth = np.array([place[v] for v in given], dtype=np.int64)
-        if answers.labels is not None:
-            codes = np.array([place.get(v, -1) for v in said], dtype=np.int64)
-            answers = Answers(labels=codes, classes=np.arange(len(known)))
-        return cls(answers, truth, member, tuple(known), notes=notes)
+        truth = np.array([code_of[v] for v in true], dtype=np.int64)
+        return cls(answers, truth, member, tuple(classes), notes=notes)
 
 
-def _key(value: object) -> str:
+def _class_name(value: object) -> str:
     """Return a class as text: 1, 1.0 and numpy's 1 are one class."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
@@ -215,216 +210,8 @@ def _numbers(target: Sequence[object] | Labels, name: str) -> FloatArray:
     return values
 
 
-# ── Reference models: trained on what the attacker knows, asked about everybody ───────────────────
-
-
-class RowsOf(BaseEstimator):  # type: ignore[misc]
-    """A given model's own kind, trained anew on raw rows that are named by their numbers.
-
-    Shadow training hands out arrays of numbers; a pipeline wants its table.  So the table is a
-    parameter, and the array holds row numbers.
-    """
-
-    def __init__(self, estimator: object, rows: object, classes: object = None) -> None:
-        self.estimator = estimator
-        self.rows = rows
-        self.classes = classes
-
-    def _taken(self, numbers: FloatArray) -> DataFrame | Labels:
-        places = np.asarray(numbers[:, 0], dtype=np.intp)
-        rows = self.rows
-        return rows[places] if isinstance(rows, np.ndarray) else rows.iloc[places]  # type: ignore[attr-defined]
-
-    def fit(self, X: FloatArray, y: Labels) -> RowsOf:
-        """Train a copy of the model on the rows of these numbers."""
-        from sklearn.base import clone
-
-        target = y if self.classes is None else np.asarray(self.classes)[np.asarray(y)]
-        self.model_ = clone(self.estimator).fit(self._taken(X), target)
-        if self.classes is not None:
-            names = np.asarray(self.classes).tolist()
-            found = getattr(self.model_, "classes_", np.unique(target))
-            self.classes_ = np.array([names.index(c) for c in np.asarray(found).tolist()])
-        return self
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Return the numbers of the classes, or values."""
-        said = np.asarray(self.model_.predict(self._taken(X)))
-        if self.classes is None:
-            return said
-        names = np.asarray(self.classes).tolist()
-        return np.array([names.index(c) for c in said.tolist()])
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return the copy's probabilities."""
-        return np.asarray(self.model_.predict_proba(self._taken(X)), dtype=np.float64)
-
-    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
-    def decision_function(self, X: FloatArray) -> FloatArray:
-        """Return the copy's decision values."""
-        return np.asarray(self.model_.decision_function(self._taken(X)), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class References:
-    """Models trained on three quarters of the known records each, and what they say of everybody.
-
-    ``known`` are the records whose membership the attacker was told.
-    """
-
-    known: BoolArray
-    run: ShadowRun | None = None
-    #: Models on random halves of *all* records, some with the record and some without.
-    pool: ShadowRun | None = None
-
-    @property
-    def runs(self) -> tuple[ShadowRun, ...]:
-        """What was trained."""
-        return tuple(run for run in (self.run, self.pool) if run is not None)
-
-    @property
-    def models(self) -> int:
-        """Number of models."""
-        return sum(run.signals.models for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the fits, predictions included."""
-        return float(sum(run.timings.sum() for run in self.runs))
-
-
-def known_half(evidence: Evidence, seed: int) -> BoolArray:
-    """Return a uniform half of the members and of the others, whatever the order of the rows."""
-    member, rng = evidence.member, evidence.generator(seed, "known half")
-    known = np.zeros(len(member), dtype=np.bool_)
-    for side in (member, ~member):
-        places = rng.permutation(np.flatnonzero(side))
-        known[places[: len(places) // 2]] = True
-    return known
-
-
-def train_references(
-    evidence: Evidence,
-    learner: str | Learner,
-    *,
-    models: int = 32,
-    seed: int = 0,
-    n_jobs: int = -1,
-    backend: str = "processes",
-    cache: str | None = None,
-    images: Shape | None = None,
-    progress: Progress | None = None,
-    apart: bool = True,
-    pool: bool = False,
-) -> References:
-    """Train reference models on records of both kinds.
-
-    ``apart`` trains ``models`` of them on parts of a random half of the records, for attacks whose
-    intervals hold on the other half; ``pool`` trains as many on random halves of all records, for
-    attacks that compare models with and without a record.
-
-    ``learner`` is ``"same"`` (the given model's own kind) or an unfitted estimator, both trained on
-    the rows as the model gets them; or a short name or ``package.module:factory``, trained on
-    encoded columns.
-    """
-    from memberbound.learners import examples_of, learner_from_name
-
-    if evidence.rows is None:
-        raise InputError("learner must be left out for a table of predictions: there are no rows.")
-    known = known_half(evidence, seed)
-    # Halves of all records are coins too: the place of a record must not decide how often it is in.
-    start = int(evidence.generator(seed, "reference models").integers(2**63))
-    task = evidence.task
-    codes = np.asarray(evidence.truth)
-    if isinstance(learner, str) and learner == "same":
-        features, estimator = _raw(evidence, _unfitted_copy(evidence), images)
-    elif not isinstance(learner, str) and images is None:
-        features, estimator = _raw(evidence, learner)
-    else:
-        features = (
-            _encoded(evidence, known, examples_of) if images is None else _pixels(evidence, known)
-        )
-        estimator = learner_from_name(learner, task) if isinstance(learner, str) else learner
-        # Asked as the given model is: about a picture and its moved copies.
-        estimator = estimator if images is None else AugmentedQueries(estimator, images)
-    names = tuple(f"x{i}" for i in range(features.shape[1]))
-    examples = Examples(features, codes, task, names, evidence.classes, "the records")
-    whole_number("shadows", models, at_least=2)
-
-    def train(among: BoolArray | None) -> ShadowRun:
-        return train_shadows(
-            examples,
-            estimator,
-            models=models,
-            seed=start,
-            n_jobs=n_jobs,
-            backend=backend,
-            cache=cache,
-            among=among,
-            progress=progress,
-        )
-
-    first = train(known) if apart else None
-    return References(known, first, train(None) if pool else None)
-
-
-def _unfitted_copy(evidence: Evidence) -> Learner:
-    from sklearn.base import clone
-
-    model = None if evidence.model is None else evidence.model.model
-    try:
-        fresh: Learner = clone(model)
-    except TypeError:
-        raise InputError(
-            "learner must be named: 'same' trains the given model's own kind anew, which only a "
-            f"scikit-learn estimator allows, got {type(model).__name__}."
-        ) from None
-    return fresh
-
-
-def _raw(
-    evidence: Evidence, fresh: Learner, images: Shape | None = None
-) -> tuple[FloatArray, Learner]:
-    """Return row numbers as features, and a learner that looks the rows up."""
-    assert evidence.model is not None
-    classes = None
-    if evidence.classes:
-        own = getattr(evidence.model.model, "classes_", None)
-        classes = np.arange(len(evidence.classes)) if own is None else np.asarray(own)
-    rows = evidence.model.matched(evidence.rows)
-    if images is not None:
-        fresh, rows = AugmentedQueries(fresh, images), np.asarray(rows, dtype=np.float64)
-    numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
-    return numbers, RowsOf(fresh, rows, classes)
-
-
-def _pixels(evidence: Evidence, known: BoolArray) -> FloatArray:
-    """Return pictures as rows of pixels; one scale brings those of the known records to 1."""
-    rows = np.asarray(evidence.rows, dtype=np.float64)
-    flat = rows.reshape(len(rows), -1)
-    return np.asarray(flat / (np.abs(flat[known]).max() or 1.0))
-
-
-def _encoded(evidence: Evidence, known: BoolArray, encode: Callable[..., Examples]) -> FloatArray:
-    """Return the columns as learners take them; the encoding is fitted on the known records."""
-    from memberbound.learners import encoded_rows
-    from memberbound.tables.in_memory import read_population
-
-    frame = framed(evidence.rows)
-    label = _free_name(frame, "target")
-    codes = np.asarray(evidence.truth)
-    named = frame.assign(**{label: [str(c) for c in codes] if evidence.classes else codes})
-    found = encode(
-        read_population(named[known].reset_index(drop=True), target=label), evidence.task
-    )
-    assert found.encoder is not None
-    rows, _ = encoded_rows(found.encoder, found.columns, frame)
-    return rows
-
-
 def framed(rows: DataFrame | Labels | None) -> DataFrame:
-    """Return records as a table with named columns; pictures are flattened."""
+    """Return records as a table with named columns; images are flattened."""
     import pandas as pd
 
     if isinstance(rows, pd.DataFrame):
@@ -434,7 +221,333 @@ def framed(rows: DataFrame | Labels | None) -> DataFrame:
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
 
 
-def _free_name(frame: DataFrame, wish: str) -> str:
-    while wish in frame.columns:
-        wish += "_"
-    return wish
+# ── Two tables and a model ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Evidence with what stands beside it in the tables.
+
+    ``numbers`` is the place of each record in its own table; ``groups`` the values of the column
+    that divides the records into groups; ``identifiers`` columns that name a record.
+    """
+
+    evidence: Evidence
+    numbers: Labels
+    groups: Sequence[object] | None = None
+    identifiers: DataFrame | None = None
+
+    @property
+    def member(self) -> BoolArray:
+        """Who is a member."""
+        return self.evidence.member
+
+
+def given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
+    """Return a model that exists: a fitted object, a model file, or what ``protect`` released."""
+    if not isinstance(model, (str, os.PathLike)):
+        return TrainedModel.of(model)
+    if not certificate_path(Path(model)).is_file():
+        return load_model(model, trust=trust, factory=factory)  # type: ignore[arg-type]
+    released = answering(
+        load(Path(model), factory=None if factory is None else network_factory(factory))
+    )
+    if released is None:
+        raise InputError(f"model must be a model, got the statistic {str(model)!r}.")
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        encoded, _ = released.encoded(rows)
+        probabilities = released.probabilities(encoded)
+        if probabilities is not None:
+            return Answers(probabilities=probabilities, classes=np.array(released.class_names))
+        predicted = released.answered(encoded)
+        numeric = predicted.dtype.kind == "f"
+        return Answers(values=predicted) if numeric else Answers(labels=predicted)
+
+    return TrainedModel(respond, model=released, name="the released model")
+
+
+def read_model(
+    model: object,
+    members: object,
+    nonmembers: object,
+    *,
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    by: str | None = None,
+    trust: bool = False,
+    factory: object = None,
+    images: Shape | None = None,
+    database_table: str | None = None,
+) -> Records:
+    """Read two tables (or pairs of rows and targets) and ask the model about them.
+
+    Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
+    """
+    import pandas as pd
+
+    trained = given_model(model, trust=trust, factory=factory)
+    if images is not None:
+        trained = asked_with_copies(trained, images)
+    x, y = _rows_and_target(members, "members", target, database_table)
+    x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, database_table)
+    truth = np.concatenate([y, y0])
+    member = np.arange(len(truth)) < len(y)
+    tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
+    if len(tables) == 1:
+        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
+    groups, identifiers = None, None
+    rows: DataFrame | Labels
+    if tables:
+        both = _joined(tables, trained.columns if columns is None else columns)
+        groups = None if by is None else _values_of(by, both, target, truth)
+        rows, identifiers = _model_columns(both, columns, trained)
+    elif by is not None:
+        raise InputError("by must name a column of two tables, got arrays.")
+    else:
+        rows = np.concatenate([np.asarray(x), np.asarray(x0)])
+    label = "the target" if target is None else repr(target)
+    evidence = Evidence.of(trained, rows, truth, member, name=label)
+    numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
+    return Records(evidence, numbers, groups, identifiers)
+
+
+def _rows_and_target(
+    source: object, name: str, target: str | None, database_table: str | None
+) -> tuple[DataFrame | Labels, Labels]:
+    """Return rows and targets of one side."""
+    import pandas as pd
+
+    if isinstance(source, tuple) and len(source) == 2:
+        rows, truth = source[0], np.asarray(source[1])
+        rows = rows if hasattr(rows, "columns") else np.asarray(rows)
+        if len(rows) != len(truth) or truth.ndim != 1:
+            raise InputError(
+                f"{name} must be rows and as many targets, got {len(rows)} and {truth.shape}."
+            )
+    elif source is None:
+        raise InputError(f"{name} must be given with a model: a table, or a pair (X, y).")
+    else:
+        frame, called = rows_as_trained(source, database_table)
+        if target is None:
+            raise InputError("target must name the column that the model predicts, got None.")
+        if target not in frame.columns:
+            raise InputError(f"{called} must have the target {target!r}; it has {_shown(frame)}.")
+        rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
+    missing = np.flatnonzero(pd.isna(truth))
+    if missing.size:
+        raise InputError(
+            f"the target must be given in every row of {name}, got nothing in row "
+            f"{int(missing[0]) + 1}. Drop such rows first."
+        )
+    if len(truth) == 0:
+        raise InputError(f"{name} must hold at least one row, got none.")
+    return rows, truth
+
+
+def _shown(frame: DataFrame) -> str:
+    return ", ".join(map(str, frame.columns[:8])) + (" …" if len(frame.columns) > 8 else "")
+
+
+def _joined(tables: Sequence[DataFrame], needed: Sequence[str] | None) -> DataFrame:
+    """Return members and non-members one below the other, with the columns that both have."""
+    import pandas as pd
+
+    first, second = (table.set_axis([str(c) for c in table.columns], axis=1) for table in tables)
+    other = sorted(set(first.columns) ^ set(second.columns))
+    if other and (needed is None or set(other) & set(needed)):
+        raise InputError(
+            "members and nonmembers must have the same columns; "
+            f"{', '.join(other[:5])} {'is' if len(other) == 1 else 'are'} in one of them only."
+        )
+    shared = [c for c in first.columns if c in second.columns]
+    return pd.concat([first[shared], second[shared]], ignore_index=True)
+
+
+def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> list[object]:
+    if by == target:
+        return list(truth.tolist())
+    if by not in frame.columns:
+        raise InputError(f"by must be a column of the records ({_shown(frame)}), got {by!r}.")
+    return list(frame[by].tolist())
+
+
+def _model_columns(
+    both: DataFrame, columns: Sequence[str] | None, model: TrainedModel
+) -> tuple[DataFrame, DataFrame]:
+    """Return the columns that the model gets, and those that name a record."""
+    chosen = list(columns) if columns is not None else list(model.columns or ())
+    missing = [c for c in chosen if c not in both.columns]
+    if columns is not None and missing:
+        raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")
+    if missing:
+        model.matched(both)  # raises and names them
+    rest = [c for c in both.columns if chosen and c not in chosen]
+    identifiers: list[str] = []
+    if rest:
+        with opened_table(both[rest]) as others:
+            readings = others.readings()
+            identifiers = [c for c, reading in readings.items() if reading.role == "identifier"]
+    return both[chosen] if chosen else both, both[identifiers]
+
+
+# ── A table that stands for a model: its predictions, or an attack's scores ───────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """An attack's scores of members and others, and the values that divide them into groups."""
+
+    score: FloatArray
+    member: BoolArray
+    groups: Sequence[object] | None = None
+
+
+def read_table(
+    source: object, *, by: str | None = None, database_table: str | None = None
+) -> Records | ScoreTable:
+    """Read a table of predictions or of scores, whichever its columns say it is."""
+    columns, name = column_names(source, database_table)
+    if "score" not in columns and {"label", "member"} <= {*columns}:
+        return read_predictions(source, by=by, database_table=database_table)
+    for column in ("score", "member"):
+        if column not in columns:
+            raise InputError(
+                f"{name} must have the columns score and member, {column!r} is missing. A learner "
+                "is audited on its table by audit-learner, a model with --model."
+            )
+    return read_scores(source, by=by, database_table=database_table)
+
+
+def read_scores(
+    source: object, *, by: str | None = None, database_table: str | None = None
+) -> ScoreTable:
+    """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
+    table = read_population(
+        source, ("score", "member"), numeric=True, target=by, database_table=database_table
+    )
+    groups = None if by is None else list(table.frame[by].tolist())
+    member = table.numbers("member")
+    strange = member[(member != 0) & (member != 1)]
+    if strange.size:
+        raise InputError(
+            f"member must be 1 (member) or 0 (not a member), got {float(strange[0])!r}."
+        )
+    return ScoreTable(table.numbers("score"), member == 1, groups)
+
+
+def read_predictions(
+    source: object, *, by: str | None = None, database_table: str | None = None
+) -> Records:
+    """Read a table of a model's predictions: ``label``, ``member`` and what the model said.
+
+    That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
+    the numbers of a regression.
+    """
+    frame, name = rows_as_trained(source, database_table)
+    for needed in ("label", "member"):
+        if needed not in frame.columns:
+            raise InputError(
+                f"{name} must have the columns label and member beside the predictions, "
+                f"{needed!r} is missing."
+            )
+    flags = frame["member"].map({1: True, 0: False, "1": True, "0": False})
+    if flags.isna().any():
+        strange = frame["member"][flags.isna()].iloc[0]
+        raise InputError(f"member must be 1 (member) or 0 (not a member), got {strange!r}.")
+    member = flags.to_numpy(dtype=np.bool_)
+    numbers = np.empty(len(member), dtype=np.int64)
+    for side in (member, ~member):
+        numbers[side] = np.flatnonzero(side)
+    truth = frame["label"].to_numpy()
+    evidence = Evidence.from_answers(_answers_in(frame, name), truth, member, name="label")
+    return Records(evidence, numbers, None if by is None else _values_of(by, frame, None, truth))
+
+
+def _answers_in(frame: DataFrame, name: str) -> Answers:
+    import pandas as pd
+
+    for kind, prefix in (("probabilities", "probability_"), ("logits", "logit_")):
+        columns = [c for c in frame.columns if c.startswith(prefix)]
+        if columns:
+            table = frame[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+            classes = np.array([c.removeprefix(prefix) for c in columns], dtype=object)
+            return Answers(**{kind: table}, classes=classes)
+    if "prediction" not in frame.columns:
+        raise InputError(
+            f"{name} must have columns probability_<class>, logit_<class> or prediction, got "
+            f"{_shown(frame)}."
+        )
+    predicted = frame["prediction"]
+    if pd.api.types.is_float_dtype(predicted):
+        values = predicted.to_numpy(dtype=np.float64)
+        if not np.all(values == np.round(values)):
+            return Answers(values=values)
+    return Answers(labels=predicted.to_numpy())
+
+
+# ── Predictions beside a model: does it answer here as it does where it is used? ──────────────────
+
+
+def check_predictions(records: Records, predictions: Records) -> Records:
+    """Refuse a model that does not answer as the given predictions say; add a note if it does.
+
+    The predictions have members and others each in the order of their table.  Labels must be the
+    same, and probabilities to four digits: formats with 32-bit numbers differ in the seventh, and
+    in labels where a number is too long for them.
+    """
+    ours, theirs = records.evidence, predictions.evidence
+    sizes = [(int(e.member.sum()), int((~e.member).sum())) for e in (ours, theirs)]
+    if sizes[0] != sizes[1]:
+        raise InputError(
+            "predictions must be of the same records as the tables: {} members and {} others, got "
+            "{} and {}.".format(*sizes[0], *sizes[1])
+        )
+    order = np.concatenate([np.flatnonzero(theirs.member), np.flatnonzero(~theirs.member)])
+    theirs = replace(theirs, answers=theirs.answers[order], truth=theirs.truth[order])
+    truths = (
+        [str(e.classes[int(k)]) for k in e.truth] if e.classes else e.truth.tolist()
+        for e in (ours, theirs)
+    )
+    for place, (one, other) in enumerate(zip(*truths, strict=True)):
+        if one != other:
+            raise InputError(
+                "predictions must be in the order of the tables, members before or after the "
+                f"others; the label of record {place + 1} is another one."
+            )
+    note = _agreement(ours, theirs)
+    return replace(records, evidence=replace(ours, notes=(*ours.notes, note)))
+
+
+def _agreement(ours: Evidence, theirs: Evidence) -> str:
+    """Return the note about answers that agree, or refuse them."""
+    if ours.classes and set(ours.classes) == set(theirs.classes):
+        one, other = class_probabilities(ours.answers), class_probabilities(theirs.answers)
+        if one is not None and other is not None:
+            return _compared(one, other[:, [theirs.classes.index(name) for name in ours.classes]])
+    if ours.answers.values is not None and theirs.answers.values is not None:
+        return _compared(ours.answers.values[:, None], theirs.answers.values[:, None])
+    wrong = len(ours.member)
+    if ours.classes and theirs.classes:
+        pairs = zip(ours.predicted_classes(), theirs.predicted_classes(), strict=True)
+        wrong = sum(one != other for one, other in pairs)
+    if wrong:
+        raise InputError(
+            f"the model must answer as the given predictions say, got another label for {wrong} of "
+            f"{len(ours.member)} records. Is it the same model, asked with the same columns?"
+        )
+    return "The model answers these records as the given predictions say (labels)"
+
+
+def _compared(ours: FloatArray, theirs: FloatArray) -> str:
+    scale = max(1.0, float(np.abs(theirs).max()))
+    gap = float(np.abs(ours - theirs).max()) / scale
+    flips = int((ours.argmax(axis=1) != theirs.argmax(axis=1)).sum()) if ours.shape[1] > 1 else 0
+    shown = significant(gap, "estimate", 2)
+    if gap > 1e-4:
+        raise InputError(
+            "the model must answer as the given predictions say, got answers that differ by up to "
+            f"{shown} and {flips} other labels of {len(ours)}. Is it the same model, asked with "
+            "the same columns? A format of 32-bit numbers rounds long ones: use the library's own."
+        )
+    return f"The model answers as the given predictions say (largest difference ≈ {shown})"

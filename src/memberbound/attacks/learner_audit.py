@@ -1,59 +1,44 @@
-"""The audit of a learner: what attacks reach, which records are exposed, beside a certificate."""
+"""The audit of a learner: what attacks reach on models trained on random halves (subset game).
+
+Estimates attack every model with all others.  Intervals come from a stricter game that has a
+valid confidence: models are taken in order, and a target is attacked only with models *before*
+its block, at a threshold chosen on these (proofs/audit-subset-game.md).
+"""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memberbound.attacks.attacks import DEFAULT_ATTACKS, OnLearner, chosen_attacks
-from memberbound.attacks.duels import Duel
-from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, OnLearner, runnable_on_learner
 from memberbound.attacks.scores import area_under_roc, interval_fields
-from memberbound.attacks.shadows import ShadowRun
+from memberbound.attacks.shadow_scores import Targets
+from memberbound.attacks.shadows import Progress, ShadowRun
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, MemberboundError, fraction, whole_number
-from memberbound.files import read_document
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.numerics.rounding import FloatArray, shared_confidence, sum_up, up
-from memberbound.quantities import (
-    AuditBound,
-    Certificate,
-    Sides,
-    at_confidence,
-    json_number,
-    percent,
-    significant,
-)
+from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.quantities import INTERVAL, AuditBound, Sides, json_number, significant
 
 __all__ = [
     "AttackAudit",
     "Block",
-    "Ceiling",
-    "ContradictionError",
-    "Exposure",
     "ReleaseStatistics",
-    "Sandwich",
     "ShadowAudit",
     "audit_shadows",
     "best_threshold",
     "blocks_of",
-    "compare_exposure",
     "mean_interval",
     "mean_roc",
     "no_leak_p_value",
-    "read_ceiling",
-    "record_exposure",
     "release_statistics",
-    "sandwiched",
 ]
 
 # ── What an attack reaches against each release, and bounds for its mean over releases ────────────
@@ -236,55 +221,52 @@ def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
     return min(1.0, math.exp(-exponent * (1 - 1e-12)) * (1 + 1e-12))
 
 
-# ── Audit of a learner in the subset game: attacks on models trained on random halves ─────────────
-#
-# Estimates attack every model with all others.  Intervals come from a stricter game that has a
-# valid confidence: models are taken in order, and a target is attacked only with models *before*
-# its block, at a threshold chosen on these (proofs/audit-subset-game.md).
+# ── The audit ─────────────────────────────────────────────────────────────────────────────────────
 
 #: The fewest models that leave shadows and targets apart.
 FEWEST_MODELS = 8
-_ASSUMPTIONS = (
-    "Every model was trained on its own uniform half of the population, independently of others.",
-    "The attacker knows the population, the learner and its own shadow models' halves.",
-    "Each interval holds with the stated confidence on its own, not all of them at once.",
-)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Targets ``first`` to ``last`` - 1, attacked with the models before ``first``.
 
-    ``guesses`` has, per attack, the (targets, records) verdicts at the threshold chosen on the
-    shadows; ``trust`` the accuracy each attack had on the shadows.
+    Attributes:
+        guesses: per attack the (targets, records) verdicts at the threshold chosen on the shadows.
+        trust: the accuracy each attack had on the shadows.
+        statistics: per attack what it reached against each target.
     """
 
     first: int
     last: int
     guesses: dict[str, BoolArray]
     trust: dict[str, float]
+    statistics: dict[str, ReleaseStatistics]
 
 
 @dataclass(frozen=True)
 class AttackAudit:
     """What one attack reached, per quantity; an attack without scores has an advantage alone."""
 
-    name: str
-    settings: Mapping[str, float | str]
-    auc: AuditBound | None
     advantage: AuditBound
-    accuracy: AuditBound | None
-    tpr_at_fpr: dict[str, AuditBound | None]
+    auc: AuditBound | None = None
+    accuracy: AuditBound | None = None
+    tpr_at_fpr: Mapping[str, AuditBound | None] = field(default_factory=dict)
     #: Of "the model does not depend on its half"; sees weaker leaks than the intervals do.
-    no_leak_p_value: float | None
+    no_leak_p_value: float | None = None
+    settings: Mapping[str, float | str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
+
+        def fields(bound: AuditBound | None) -> object:
+            return None if bound is None else interval_fields(bound)
+
         return {
-            "auc": interval_fields(self.auc),
-            "advantage": interval_fields(self.advantage),
-            "accuracy": interval_fields(self.accuracy),
-            "tpr_at_fpr": {rate: interval_fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "auc": fields(self.auc),
+            "advantage": fields(self.advantage),
+            "accuracy": fields(self.accuracy),
+            "tpr_at_fpr": {rate: fields(bound) for rate, bound in self.tpr_at_fpr.items()},
             "no_leak_p_value": json_number(self.no_leak_p_value),
             "settings": dict(self.settings),
         }
@@ -294,13 +276,17 @@ class AttackAudit:
 class ShadowAudit:
     """Result of :func:`audit_shadows`.
 
-    ``attacks`` are all that ran; ``best`` is the one with the highest floor, then the largest
-    estimate; ``best_advantage`` is its interval at an error shared among all attacks, so that
-    choosing it is paid for.  ``each_confidence`` is that of a single one of them then.
+    ``best`` is the attack with the highest floor, then the largest estimate; ``best_advantage`` is
+    its interval at an error shared among all attacks, so that choosing it is paid for.
     """
 
+    SIDES: ClassVar[Sides] = {
+        "best_advantage": INTERVAL,
+        "training_seconds": "estimate",
+        "attack_seconds": "estimate",
+    }
+
     attacks: dict[str, AttackAudit]
-    best: str
     best_advantage: AuditBound
     blocks: tuple[Block, ...]
     run: ShadowRun
@@ -309,6 +295,11 @@ class ShadowAudit:
     warnings: tuple[str, ...]
     #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
     curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
+
+    @property
+    def best(self) -> str:
+        """The attack that :attr:`best_advantage` is about."""
+        return self.best_advantage.attack
 
     @property
     def each_confidence(self) -> float:
@@ -323,13 +314,19 @@ class ShadowAudit:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the intervals rest on, and which records they are about."""
-        sample = self.run.sample
-        if sample is None:
-            return _ASSUMPTIONS
+        sampled: tuple[str, ...] = ()
+        if self.run.sample is not None:
+            sampled = (
+                f"The attacked records are {self.run.sample.size} of the {self.game.population}, "
+                "drawn uniformly and apart from the halves; what is said of records is said of "
+                "these.",
+            )
         return (
-            *_ASSUMPTIONS,
-            f"The attacked records are {sample.size} of the {self.game.population}, drawn "
-            "uniformly and apart from the halves; what is said of records is said of these.",
+            "Every model was trained on its own uniform half of the population, independently of "
+            "others.",
+            "The attacker knows the population, the learner and its own shadow models' halves.",
+            "Each interval holds with the stated confidence on its own, not all of them at once.",
+            *sampled,
         )
 
     @property
@@ -343,7 +340,6 @@ class ShadowAudit:
             "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
             "best": self.best,
             "best_advantage": interval_fields(self.best_advantage),
-            "confidence": self.confidence,
             "models": self.run.signals.models,
             "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
             "failed_fits": [
@@ -351,7 +347,6 @@ class ShadowAudit:
             ],
             "training_seconds": json_number(float(self.run.timings.sum())),
             "attack_seconds": json_number(self.seconds),
-            "warnings": list(self.warnings),
         }
 
 
@@ -375,7 +370,7 @@ def audit_shadows(
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     blocks: int = 3,
     others: Mapping[str, Callable[[float], AuditBound]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
@@ -413,141 +408,133 @@ def audit_shadows(
     total = run.signals.models
     if total < FEWEST_MODELS:
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
-    chosen, skipped = chosen_attacks(attacks, run.signals)
-    estimates: dict[str, ReleaseStatistics] = {}
-    curves = {}
-    parts: dict[str, list[ReleaseStatistics]] = {name: [] for name in chosen}
+    chosen, skipped = runnable_on_learner(attacks, run.signals)
     plan = blocks_of(total, whole_number("blocks", blocks))
-    fought = []
-    steps = len(plan) + 1
-    for done, targets in enumerate(plan):
-        fought.append(_block(run, chosen, targets, rates, parts))
+    finished = []
+    for place, targets in enumerate(plan, 1):
+        finished.append(_attack_block(run, chosen, targets, rates))
         if progress is not None:
-            progress(done + 1, steps)
-    everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
-    sampled = run.sample is not None
-    for name, attack in chosen.items():
-        scores = _checked(name, attack, everything)
-        fence = _cross_thresholds(scores, run.membership)
-        estimates[name] = release_statistics(scores, run.membership, fence, rates, sampled=sampled)
-        curves[name] = mean_roc(scores, run.membership)
+            progress(place, len(plan) + 1)
+    estimates, curves = _estimates(run, chosen, rates)
     if progress is not None:
-        progress(steps, steps)
-    held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
+        progress(len(plan) + 1, len(plan) + 1)
+
+    others = dict(others or {})
+    each = shared_confidence(sure, len(chosen) + len(others))
+    audits, paid = {}, {}
     truth = run.membership[plan[0][0] :]
-    audits = {}
     for name, attack in chosen.items():
-        chance = no_leak_p_value(np.vstack([b.guesses[name] for b in fought]), truth)
-        scene = _Scene(name, run.game, sure, chance)
-        audits[name] = _audit_of(attack, estimates[name], held[name], scene)
-    more = {} if others is None else dict(others)
-    for name, measured in more.items():
-        audits[name] = AttackAudit(name, {}, None, measured(sure), None, {}, None)
-    each = shared_confidence(sure, len(audits))
-    paid = {name: measured(each) for name, measured in more.items()}
-    for name in chosen:
-        scene = _Scene(name, run.game, each)
-        bound = _bound("advantage", estimates[name].advantage, held[name].advantage, scene, -1.0)
-        # Halves on which a fit succeeds need not be uniform, and then no floor follows from them.
-        paid[name] = replace(bound, lower=min(bound.lower, 0.0)) if run.failures else bound
-    best = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
+        strict = ReleaseStatistics.joined([block.statistics[name] for block in finished])
+        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in finished]), truth)
+        measured = _Measured(name, run.game, estimates[name], strict)
+        audits[name] = measured.audit(sure, p_value, attack)
+        paid[name] = measured.advantage(each)
+        if run.failures:
+            # Halves on which a fit succeeds need not be uniform: no floor follows from them.
+            paid[name] = replace(paid[name], lower=min(paid[name].lower, 0.0))
+    for name, advantage in others.items():
+        audits[name] = AttackAudit(advantage(sure))
+        paid[name] = advantage(each)
+    best_name = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
     # All attacks' intervals hold together with this confidence, and one was picked among them.
-    chosen_bound = replace(paid[best], confidence=sure, attack=best)
+    best_advantage = replace(paid[best_name], confidence=sure, attack=best_name)
     warnings = (*run.warnings, *skipped, *_rate_warnings(next(iter(estimates.values())), run))
-    spent = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     return ShadowAudit(
-        audits, best, chosen_bound, tuple(fought), run, sure, spent, warnings, curves
+        audits, best_advantage, tuple(finished), run, sure, seconds, warnings, curves
     )
 
 
-def _block(
+def _attack_block(
     run: ShadowRun,
     chosen: Mapping[str, OnLearner],
     targets: tuple[int, int],
     rates: tuple[float, ...],
-    parts: dict[str, list[ReleaseStatistics]],
 ) -> Block:
-    """Attack the models of one block with those before it; the statistics go into ``parts``."""
+    """Attack the models of one block with those before it."""
     first, last = targets
-    past, now = slice(0, first), slice(first, last)
-    shadow, known = run.signals[past], run.membership[past]
-    inner = Duel.leave_one_out(shadow, known, run.examples)
-    outer = Duel(run.signals[now], shadow, known, run.examples, False, practice=inner)
-    guesses, trust = {}, {}
+    shadows, known = run.signals[:first], run.membership[:first]
+    among_shadows = Targets.each_by_the_others(shadows, known, run.examples)
+    block = Targets(
+        run.signals[first:last], shadows, known, run.examples, False, practice=among_shadows
+    )
+    guesses, trust, statistics = {}, {}, {}
     for name, attack in chosen.items():
         # The threshold is that of the same attack among the shadows, where all halves are known.
-        practice = _checked(name, attack, inner)
+        practice = _scores(name, attack, among_shadows)
         threshold = best_threshold(practice, known)
         trust[name] = float(((practice >= threshold) == known).mean())
-        scores = _checked(name, attack, outer)
+        scores = _scores(name, attack, block)
         guesses[name] = scores >= threshold
-        sampled = run.sample is not None
-        parts[name].append(
-            release_statistics(scores, run.membership[now], threshold, rates, sampled=sampled)
+        statistics[name] = release_statistics(
+            scores, run.membership[first:last], threshold, rates, sampled=run.sample is not None
         )
-    return Block(first, last, guesses, trust)
+    return Block(first, last, guesses, trust, statistics)
 
 
-def _checked(name: str, attack: OnLearner, duel: Duel) -> FloatArray:
-    scores = attack.score(duel)
-    if scores.shape != duel.target.logit.shape or np.isnan(scores).any():
+def _estimates(
+    run: ShadowRun, chosen: Mapping[str, OnLearner], rates: tuple[float, ...]
+) -> tuple[dict[str, ReleaseStatistics], dict[str, tuple[FloatArray, FloatArray]]]:
+    """Attack every model with all others: what is reached on average, and the mean ROC curve."""
+    everyone = Targets.each_by_the_others(run.signals, run.membership, run.examples)
+    odd = np.arange(run.signals.models) % 2 == 1
+    estimates, curves = {}, {}
+    for name, attack in chosen.items():
+        scores = _scores(name, attack, everyone)
+        thresholds = np.empty(len(scores))
+        for half in (odd, ~odd):  # a target's threshold is chosen on the other half of the targets
+            thresholds[half] = best_threshold(scores[~half], run.membership[~half])
+        estimates[name] = release_statistics(
+            scores, run.membership, thresholds, rates, sampled=run.sample is not None
+        )
+        curves[name] = mean_roc(scores, run.membership)
+    return estimates, curves
+
+
+def _scores(name: str, attack: OnLearner, targets: Targets) -> FloatArray:
+    scores = attack.score(targets)
+    if scores.shape != targets.signals.logit.shape or np.isnan(scores).any():
         raise InputError(f"scores of {name} must be numbers for every record, got NaN.")
     return scores
 
 
-def _cross_thresholds(scores: FloatArray, member: BoolArray) -> FloatArray:
-    """Return a threshold per target, chosen on the other half of the targets."""
-    fold = np.arange(len(scores)) % 2 == 1
-    thresholds = np.empty(len(scores))
-    for mine in (fold, ~fold):
-        thresholds[mine] = best_threshold(scores[~mine], member[~mine])
-    return thresholds
-
-
-class _Scene(NamedTuple):
-    """What all bounds of one attack have in common."""
+@dataclass(frozen=True)
+class _Measured:
+    """What one attack reached per target: with all other models, and with earlier ones alone."""
 
     attack: str
     game: SubsetGame
-    confidence: float
-    p_value: float = 1.0
+    estimate: ReleaseStatistics
+    strict: ReleaseStatistics
 
+    def advantage(self, confidence: float) -> AuditBound:
+        return self._mean("advantage", self.estimate.advantage, self.strict.advantage, confidence)
 
-def _audit_of(
-    attack: OnLearner, estimate: ReleaseStatistics, strict: ReleaseStatistics, scene: _Scene
-) -> AttackAudit:
-    rates: dict[str, AuditBound | None] = {}
-    for rate, seen in estimate.tpr.items():
-        held = strict.tpr[rate]
+    def tpr(self, rate: float, confidence: float) -> AuditBound | None:
+        estimates, strict = self.estimate.tpr[rate], self.strict.tpr[rate]
+        if estimates is None or strict is None:
+            return None
         quantity = f"TPR at FPR {significant(rate, 'given')} of a release"
-        rates[repr(float(rate))] = (
-            None if seen is None or held is None else _bound(quantity, seen, held, scene)
+        return self._mean(quantity, estimates, strict, confidence)
+
+    def audit(self, confidence: float, p_value: float, attack: OnLearner) -> AttackAudit:
+        return AttackAudit(
+            self.advantage(confidence),
+            self._mean("AUC", self.estimate.auc, self.strict.auc, confidence),
+            self._mean("accuracy", self.estimate.accuracy, self.strict.accuracy, confidence),
+            {repr(float(rate)): self.tpr(rate, confidence) for rate in self.estimate.tpr},
+            p_value,
+            attack.settings,
         )
-    return AttackAudit(
-        scene.attack,
-        attack.settings,
-        _bound("AUC", estimate.auc, strict.auc, scene),
-        _bound("advantage", estimate.advantage, strict.advantage, scene, -1.0),
-        _bound("accuracy", estimate.accuracy, strict.accuracy, scene),
-        rates,
-        scene.p_value,
-    )
 
-
-def _bound(
-    quantity: str, seen: FloatArray, held: FloatArray, scene: _Scene, low: float = 0.0
-) -> AuditBound:
-    lower, upper = mean_interval(held, scene.confidence, low)
-    value = float(seen.mean())
-    return AuditBound(
-        quantity,
-        value,
-        min(lower, value),
-        max(upper, value),
-        scene.confidence,
-        scene.game,
-        scene.attack,
-    )
+    def _mean(
+        self, quantity: str, estimates: FloatArray, strict: FloatArray, confidence: float
+    ) -> AuditBound:
+        low = -1.0 if quantity == "advantage" else 0.0
+        lower, upper = mean_interval(strict, confidence, low)
+        value = float(estimates.mean())
+        lower, upper = min(lower, value), max(upper, value)
+        return AuditBound(quantity, value, lower, upper, confidence, self.game, self.attack)
 
 
 def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:
@@ -558,315 +545,3 @@ def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[st
                 f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
                 f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."
             )
-
-
-# ── Which records are exposed: the attacks' accuracy on each record, and a list that is proved ────
-#
-# A record is played once per target model: the attack says "in" or "out" and is right or wrong.
-# Whoever reads the result looks at the records that were guessed best, so every end holds for all
-# records at once (the error is shared among them); records of one release may depend on each other.
-
-
-@dataclass(frozen=True, eq=False)
-class Exposure:
-    """Accuracy of the attack on every record, with intervals that hold for all records at once.
-
-    Attributes:
-        estimate: share of the target models on which the attack was right about the record.
-        lower: the best of the attacks is right at least this often; for all records at once, with
-            half of the error.
-        upper: the weakest of the attacks is right at most this often; likewise.
-        exposed: numbers of the records whose ``lower`` exceeds ``level``, the most exposed first.
-        worst_estimate: accuracy on the record that is guessed best, chosen on half of the target
-            models and measured on the other, so that choosing it does not flatter it; the largest
-            ``lower`` where that is more.
-        blind: accuracy of an attacker who sees no model.
-        attacks: the attack of each block of targets, chosen on the shadows before it.
-    """
-
-    estimate: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    exposed: NDArray[np.int64]
-    level: float
-    blind: float
-    targets: int
-    confidence: float
-    attacks: tuple[str, ...]
-    game: SubsetGame
-    worst_estimate: float
-    #: The rows of the attacked records in the population, where not all of them were attacked.
-    rows: NDArray[np.int64] | None = None
-
-    @property
-    def eta_lower(self) -> FloatArray:
-        """Accuracy beyond blind guessing that is proved, per record, for all records at once."""
-        return np.maximum(np.nextafter(self.lower - self.blind, -1.0), 0.0)
-
-    def unproved(self) -> Exposure:
-        """Return the same without any floor, for halves that were not uniform."""
-        nobody = np.zeros(0, dtype=np.int64)
-        return replace(self, exposed=nobody, lower=np.zeros_like(self.lower))
-
-    def to_dict(self, most: int = 20) -> dict[str, object]:
-        """Return JSON-ready fields, with the records that are guessed best."""
-        order = np.argsort(-self.estimate, kind="stable")[:most]
-        return {
-            "targets": self.targets,
-            "attacks": list(self.attacks),
-            "blind_accuracy": self.blind,
-            "accuracy_estimate": {
-                "mean": float(self.estimate.mean()),
-                "median": float(np.median(self.estimate)),
-                "p99": float(np.quantile(self.estimate, 0.99)),
-                "max": float(self.estimate.max()),
-            },
-            "worst_record_estimate": self.worst_estimate,
-            "exposed_records": int(self.exposed.size),
-            "exposed_share": float(self.exposed.size / self.estimate.size),
-            "exposed_above": self.level,
-            "confidence": self.confidence,
-            "ends_hold": "for all records at once",
-            "most_exposed": [
-                {
-                    "record": int(r if self.rows is None else self.rows[r]),
-                    "estimate": float(self.estimate[r]),
-                    "lower": float(self.lower[r]),
-                    "upper": float(self.upper[r]),
-                    "proved": bool(np.isin(r, self.exposed)),
-                }
-                for r in order
-            ],
-        }
-
-
-def record_exposure(
-    audit: ShadowAudit,
-    *,
-    attack: str | None = None,
-    above: float | None = None,
-    confidence: float | None = None,
-) -> Exposure:
-    """Measure how often the attack is right about each record, and list the exposed ones.
-
-    ``attack`` names one of the audited attacks; left out, each block of targets is attacked with
-    the one that was best on the shadows before it.  A record is listed if its accuracy provably
-    exceeds ``above``, which is blind guessing unless told otherwise.
-
-    Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
-    records hold together, so whichever records are looked at; ``lower`` alone fails with half the
-    error.  About every listed record some attack is right with probability above ``above``, so no
-    certificate for every record may promise less.
-    Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
-    Assumes: as the audit.
-    Numerics: ends are rounded outward.
-    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
-
-    Examples:
-        >>> from memberbound.attacks.learner_audit import audit_shadows
-        >>> from memberbound.attacks.shadows import train_shadows
-        >>> from memberbound.learners import Examples, learner_from_name
-        >>> rng = np.random.default_rng(0)
-        >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
-        >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
-        >>> x[1:, 0] += 9 * y[1:]
-        >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, backend="sequential")
-        >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
-        [0]
-    """
-    sure = audit.confidence if confidence is None else confidence
-    error = 1 - fraction("confidence", sure, open_left=True, open_right=True)
-    if attack is not None and attack not in audit.attacks:
-        raise InputError(f"attack must be one of {', '.join(audit.attacks)}, got {attack!r}.")
-    membership = audit.run.membership
-    right, used = [], []
-    for block in audit.blocks:
-        name = attack or max(block.trust, key=lambda n: block.trust[n])
-        used.append(name)
-        right.append(block.guesses[name] == membership[block.first : block.last])
-    answers = np.vstack(right)
-    trials = len(answers)
-    hits = answers.sum(axis=0)
-    prior = audit.game.prior
-    blind = max(prior, 1 - prior)
-    level = blind if above is None else fraction("above", above)
-    if level < blind:
-        raise InputError(f"above must be at least blind guessing {blind!r}, got {above!r}.")
-    each = error / (2 * len(hits))
-    lower = clopper_pearson_lower(hits, trials, each)
-    listed = np.flatnonzero(lower > level)
-    listed = listed[np.argsort(-hits[listed], kind="stable")]
-    return Exposure(
-        hits / trials,
-        lower,
-        clopper_pearson_upper(hits, trials, each),
-        listed,
-        level,
-        blind,
-        trials,
-        sure,
-        tuple(used),
-        audit.game,
-        max(_worst(answers), float(lower.max())),
-        audit.run.sample,
-    )
-
-
-def _worst(answers: NDArray[np.bool_]) -> float:
-    """Return the accuracy on the record guessed best, chosen and measured on different targets."""
-    odd = np.arange(len(answers)) % 2 == 1
-    shares = []
-    for choosing, measuring in ((answers[odd], answers[~odd]), (answers[~odd], answers[odd])):
-        share = choosing.mean(axis=0)
-        # Several may look equally bad: the mean over all of them.
-        shares.append(float(measuring[:, share == share.max()].mean()))
-    return sum(shares) / 2
-
-
-# ── A certificate and an audit of the same quantity in the same game, side by side ────────────────
-#
-# The certificate is a ceiling for every attack and the audit a floor reached by one.  If the floor
-# is above the ceiling, one of the two is wrong, and that is said loudly.
-
-
-class ContradictionError(MemberboundError):
-    """An audit above a certificate: one of them is a bug, or an assumption does not hold."""
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """A certified advantage in the subset game at k = N/2, average or every record."""
-
-    advantage: float
-    confidence: float
-    record: str
-    population: int | None = None
-    #: What was certified: how far above blind guessing anybody is right.
-    eta: float | None = None
-
-
-@dataclass(frozen=True)
-class Sandwich:
-    """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
-
-    SIDES: ClassVar[Sides] = {
-        "audited_advantage_lower": "lower",
-        "certificate_confidence": "lower",
-        "certified_advantage_upper": "upper",
-        "sandwich_gap": "estimate",
-    }
-
-    ceiling: Ceiling
-    floor: float
-
-    @property
-    def gap(self) -> float | None:
-        """Certified over audited, where the audit shows anything at all."""
-        return self.ceiling.advantage / self.floor if self.floor > 0 else None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "certified_advantage_upper": self.ceiling.advantage,
-            "certificate_confidence": self.ceiling.confidence,
-            "certificate_protects": f"{self.ceiling.record} record",
-            "audited_advantage_lower": self.floor,
-            "sandwich_gap": json_number(self.gap),
-        }
-
-
-def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, object]) -> Ceiling:
-    """Return the ceiling that a certificate of η in the subset game puts on the advantage.
-
-    Takes a :class:`Certificate`, the file that ``protect-half`` writes, or its content.
-    At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
-    For odd N see :func:`_ceiling`.
-    """
-    if isinstance(given, Certificate):
-        game = given.game
-        upper = given.quantity == "eta" and given.direction == "upper"
-        if not isinstance(game, SubsetGame) or not upper:
-            raise InputError(
-                "certificate must bound eta in the subset game from above, which is what this "
-                f"audit plays, got {given.quantity} in the {game.name} game, {given.direction}."
-            )
-        return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
-    if isinstance(given, (str, os.PathLike)):
-        written = read_document(given, "certificate", "JSON")
-    else:
-        written = given
-    said = written if isinstance(written, Mapping) else {}
-    inner = said.get("certificate", said)
-    try:
-        if inner["game"] != "subset" or inner["quantity"] != "eta":
-            raise InputError("certificate must bound eta in the subset game.")
-        # Without the sizes 2η could be the ceiling of another game than this audit's halves.
-        if said.get("population") is None or said.get("size") is None:
-            raise InputError(
-                "certificate must say population and size, got none. Use the certificate file that "
-                "protect-half writes beside a release."
-            )
-        return _ceiling(
-            float(inner["upper"]),
-            float(inner["confidence"]),
-            "every" if inner["protects"] == "every record" else "average",
-            int(said["population"]),
-            int(said["size"]),
-        )
-    except (KeyError, TypeError, ValueError) as problem:
-        if isinstance(problem, InputError):
-            raise
-        raise InputError("certificate must be one that protect-half has written.") from None
-
-
-def _ceiling(eta: float, confidence: float, record: str, population: int, size: int) -> Ceiling:
-    if population - 2 * size not in (0, 1):
-        raise InputError(
-            f"certificate must be about halves, as this audit is, got {size} of {population}."
-        )
-    most = up(2 * eta)
-    if population % 2:
-        # η is measured from the likelier answer "out", so with π = k/N < ½ it bounds
-        # π·TPR - (1-π)·FPR.  With FPR ≤ 1 - advantage: advantage ≤ (η + 1 - 2π)/(1 - π), which is
-        # (2Nη + 2)/(N + 1) at k = (N-1)/2 and more than 2η.  Linear in η: so also on average.
-        most = up(2 * (population * eta + 1) / (population + 1), 8)
-    return Ceiling(min(1.0, most), confidence, record, population, eta)
-
-
-def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
-    """Put an audited advantage below a certified one; raise when they contradict each other."""
-    game = floor.game
-    if not isinstance(game, SubsetGame) or floor.quantity != "advantage":
-        raise InputError(
-            "floor must be an advantage in the subset game, which is what the certificate bounds, "
-            f"got {floor.quantity} in the {game.name} game."
-        )
-    if ceiling.population not in (None, game.population):
-        raise InputError(
-            f"certificate must be about the audited population of {game.population} records, got "
-            f"{ceiling.population}."
-        )
-    if floor.lower > ceiling.advantage:
-        raise ContradictionError(
-            "the audit reached an advantage of at least "
-            f"{significant(floor.lower, 'lower', 4)}{at_confidence(floor.confidence)}, above the "
-            f"certified {significant(ceiling.advantage, 'upper', 4)}"
-            f"{at_confidence(ceiling.confidence)}. One of the two is wrong, or the audited learner "
-            "is not the certified one: please report it."
-        )
-    return Sandwich(ceiling, max(0.0, floor.lower))
-
-
-def compare_exposure(ceiling: Ceiling, exposure: Exposure) -> None:
-    """Raise where the floor about one record is above a ceiling certified for every record."""
-    if ceiling.record != "every" or ceiling.eta is None:
-        return
-    floor, most = float(exposure.lower.max()), sum_up(exposure.blind, ceiling.eta)
-    if floor > most:
-        raise ContradictionError(
-            f"the audit is right about record {int(np.argmax(exposure.lower))} at least "
-            f"{percent(floor, 'lower')} of the time{at_confidence(exposure.confidence)}, above the "
-            f"certified {percent(most, 'upper')}{at_confidence(ceiling.confidence)}. One of "
-            "the two is wrong, or the audited learner is not the certified one: please report it."
-        )

@@ -1,14 +1,16 @@
-"""What a table of attack scores shows about one model: ROC, advantage, accuracy, with intervals."""
+"""What an attack's scores show about one model: AUC, advantage, accuracy, TPR, with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memberbound.answers import EstimateOf, Lower, Upper
 from memberbound.attacks.intervals import (
     auc_lower,
     auc_upper,
@@ -19,22 +21,59 @@ from memberbound.attacks.intervals import (
     rank_within,
     two_sample_deviation,
 )
-from memberbound.attacks.splits import content_generator
+from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.games import IidGame, ModelGame
+from memberbound.games import ModelGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound, Estimate, confident, json_number, significant
+from memberbound.quantities import (
+    AuditBound,
+    Estimate,
+    confident,
+    decimals,
+    interval,
+    json_number,
+    significant,
+)
 
 __all__ = [
     "FEWEST_SCORES",
+    "IntervalFields",
     "ScoreAudit",
     "Scores",
     "area_under_roc",
-    "audit_pair",
     "audit_scores",
+    "content_generator",
     "interval_fields",
+    "interval_text",
+    "permutation_p_value",
     "without_ends",
 ]
+
+
+def content_generator(
+    seed: int, *content: NDArray[np.generic], purpose: str = ""
+) -> np.random.Generator:
+    """Return a generator seeded by a SHA-256 of the seed, the purpose and the content.
+
+    A seed alone splits every table at the same places.  In a file that is sorted, by a score or by
+    anything that goes with it, the same places are the same *ranks* in every sample: one part then
+    determines how many records of the other lie between any two of its own, and is no fresh sample
+    for it.  With the records in the hash the places differ from table to table, whatever the order
+    of the rows, and the same table and seed give the same places again.
+
+    Guarantee: none of its own; the claims that rest on it take the hash for random
+    (proofs/audit-intervals.md claim 4, proofs/given-models.md).
+
+    Examples:
+        >>> content_generator(0, np.arange(3)).random() == content_generator(0, np.ones(3)).random()
+        False
+    """
+    digest = sha256(f"{seed}{purpose}".encode())
+    for part in content:
+        digest.update(part.size.to_bytes(8, "big"))
+        digest.update(np.ascontiguousarray(part).data)
+    return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
+
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
 #
@@ -42,8 +81,6 @@ __all__ = [
 
 #: Fewer scores than this are refused: no interval would say anything.
 FEWEST_SCORES = 20
-#: One in so many scores of each class serve to choose a threshold, the others to evaluate it.
-_CHOOSING = 3
 
 
 class Scores(NamedTuple):
@@ -106,7 +143,7 @@ class Scores(NamedTuple):
         parts = []
         for sample in self:
             chosen = np.zeros(sample.size, dtype=bool)
-            size = max(1, sample.size // _CHOOSING) if sample.size > 1 else 0
+            size = max(1, sample.size // 3) if sample.size > 1 else 0
             chosen[source.choice(sample.size, size, replace=False)] = True
             parts.append((sample[chosen], sample[~chosen]))
         (a, b), (c, d) = parts
@@ -151,34 +188,11 @@ def _score_array(name: str, scores: ArrayLike) -> FloatArray:
     return values
 
 
-# ── Audit of attack scores: AUC, advantage, accuracy and TPR at low FPR, with intervals that hold
+# ── The audit ─────────────────────────────────────────────────────────────────────────────────────
 #
 # The attack calls "member" when its score reaches a threshold.  The price of choosing the threshold
-# on the same scores is paid in every interval (proofs/audit-intervals.md).
-#
-# The scores are those of *one* model, its members against fresh records: the model game.  Nothing
-# follows for other models of the same learner, which may behave differently in other runs.
-
-_RULE = (
-    "Higher scores speak for membership; how a record is scored was settled without looking at "
-    "which of these records are members.",
-    "Each interval holds with the stated confidence on its own, not all of them at once.",
-)
-_ASSUMPTIONS: dict[str, tuple[str, ...]] = {
-    "model": (
-        "All scores are about one model. The numbers are about it and its own members; nothing is "
-        "said about other models of the same learner.",
-        "The members are the model's whole training set, or records drawn from it uniformly.",
-        "The non-members are independent draws from the source of the training records and had no "
-        "part in the model or the attack.",
-        *_RULE,
-    ),
-    "iid": (
-        "Every score comes from a training run of its own, on its own independent draws: the "
-        "scores of members are independent and alike, and so are those of non-members.",
-        *_RULE,
-    ),
-}
+# on the same scores is paid in every interval (proofs/audit-intervals.md).  The scores are those of
+# *one* model, its members against fresh records: nothing follows for other models of its learner.
 
 
 @dataclass(frozen=True)
@@ -188,7 +202,6 @@ class ScoreAudit:
     auc: AuditBound
     advantage: AuditBound
     accuracy: AuditBound
-    prior: float
     accuracy_sample_prior: AuditBound
     tpr_at_fpr: dict[str, AuditBound | None]
     auc_standard_error: Estimate
@@ -196,17 +209,17 @@ class ScoreAudit:
     non_members: int
     notes: tuple[str, ...] = ()
 
-    @property
-    def game(self) -> ModelGame | IidGame:
-        """One model and its members, unless every score had a run of its own."""
-        game = self.auc.game
-        assert isinstance(game, (ModelGame, IidGame))
-        return game
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the intervals to hold."""
-        return _ASSUMPTIONS[self.game.name]
+    #: What has to be true for the intervals to hold.
+    ASSUMPTIONS: ClassVar = (
+        "All scores are about one model. The numbers are about it and its own members; nothing is "
+        "said about other models of the same learner.",
+        "The members are the model's whole training set, or records drawn from it uniformly.",
+        "The non-members are independent draws from the source of the training records and had no "
+        "part in the model or the attack.",
+        "Higher scores speak for membership; how a record is scored was settled without looking at "
+        "which of these records are members.",
+        "Each interval holds with the stated confidence on its own, not all of them at once.",
+    )
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
@@ -214,9 +227,12 @@ class ScoreAudit:
             "auc": interval_fields(self.auc),
             "advantage": interval_fields(self.advantage),
             "accuracy": interval_fields(self.accuracy),
-            "prior": self.prior,
+            "prior": 0.5,
             "accuracy_sample_prior": interval_fields(self.accuracy_sample_prior),
-            "tpr_at_fpr": {key: interval_fields(bound) for key, bound in self.tpr_at_fpr.items()},
+            "tpr_at_fpr": {
+                rate: None if bound is None else interval_fields(bound)
+                for rate, bound in self.tpr_at_fpr.items()
+            },
             "auc_standard_error_estimate": json_number(self.auc_standard_error.value),
             "members": self.members,
             "non_members": self.non_members,
@@ -224,112 +240,59 @@ class ScoreAudit:
             "notes": list(self.notes),
         }
 
-    def summary(self) -> str:
-        """Return readable lines."""
-        bounds = [self.auc, self.advantage, self.accuracy]
-        bounds += [bound for bound in self.tpr_at_fpr.values() if bound is not None]
-        return "\n".join([bound.summary() for bound in bounds] + list(self.notes))
-
 
 def audit_scores(
-    scores: ArrayLike,
-    member: ArrayLike,
+    scores: Scores,
     *,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    prior: float = 0.5,
-    game: ModelGame | IidGame | None = None,
     attack: str = "scores",
     seed: int = 0,
 ) -> ScoreAudit:
-    """Measure an attack on one model from its scores and the truth (1: member, 0: not).
+    """Measure an attack on one model from its scores of members and non-members.
 
     Quantities, for the attack "score at least t", a uniform member of this model with score X and
     a fresh record with score Y: AUC = P(X > Y) + ½P(X = Y); advantage = max over t of TPR - FPR;
-    accuracy = max over t of prior·TPR + (1 - prior)·(1 - FPR), balanced unless ``prior`` says
-    otherwise, and once more at the share of members among the scores; TPR at FPR α = the largest
-    TPR of a threshold whose true FPR is at most α.
+    accuracy = max over t of π·TPR + (1 - π)·(1 - FPR) at π = ½, and once more at the share of
+    members among the scores; TPR at FPR α = the largest TPR of a threshold whose true FPR is at
+    most α.
 
     Guarantee: given the model and its training set, each ``[lower, upper]`` contains its quantity
     with probability at least ``confidence``, over the draw of the scored records and the random
     split, and each end fails with at most half the remaining probability.
     Theorem: proofs/audit-intervals.md claims 1 to 4.
     Assumes: the members are the training set or a uniform part of it, the non-members independent
-    fresh records; with ``game=IidGame()`` that every score has a training run of its own, and then
-    the quantities are the learner's.
+    fresh records.
     Numerics: thresholds and counts are exact, bounds are rounded outwards.
     Edge cases: constant scores give AUC ½ and advantage 0; infinite scores are ranked like others;
     where the non-members are too few for an FPR its entry is ``None`` and a note says why.  Running
     several attacks and reporting the best needs ``confidence`` shared among them.
 
     Examples:
-        >>> audit = audit_scores([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30, fpr=[0.2])
+        >>> pair = Scores.of([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30)
+        >>> audit = audit_scores(pair, fpr=[0.2])
         >>> audit.auc.estimate, round(audit.auc.lower, 3), audit.auc.upper
         (1.0, 0.884, 1.0)
         >>> audit.to_dict()["tpr_at_fpr"]["0.2"]["estimate"]
         1.0
     """
-    return audit_pair(
-        Scores.of(scores, member),
-        confidence=confidence,
-        fpr=fpr,
-        prior=prior,
-        game=game,
-        attack=attack,
-        seed=seed,
-    )
-
-
-def audit_pair(
-    pair: Scores,
-    *,
-    confidence: float = 0.95,
-    fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    prior: float = 0.5,
-    game: ModelGame | IidGame | None = None,
-    attack: str = "scores",
-    seed: int = 0,
-) -> ScoreAudit:
-    """Measure an attack from scores that are checked and sorted; see :func:`audit_scores`.
-
-    Examples:
-        >>> audit_pair(Scores.from_samples(range(100), range(100))).auc.estimate
-        0.5
-    """
-    played = ModelGame() if game is None else game
-    if not isinstance(played, (ModelGame, IidGame)):
-        raise InputError(
-            f"game must be ModelGame or IidGame, got {game!r}. Records of a known population "
-            "depend on each other through the model: audit the learner."
-        )
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    odds = fraction("prior", prior, open_left=True, open_right=True)
     side = (1 - sure) / 2
-    split = pair.split(whole_number("seed", seed, at_least=0))
+    split = scores.split(whole_number("seed", seed, at_least=0))
 
     def bound(quantity: str, low: float, estimate: float, high: float) -> AuditBound:
         # A lower bound from a part of the scores may by chance pass the estimate from all of them.
-        return AuditBound(
-            quantity,
-            estimate,
-            min(max(low, 0.0), estimate),
-            max(min(high, 1.0), estimate),
-            sure,
-            played,
-            attack,
-        )
-
-    n1, n0 = pair.members.size, pair.non_members.size
-    area, error = _mann_whitney(pair)
-    low, gap, high = _gap(pair, split, (1.0, 1.0), side)
-    advantage = bound("advantage", low, gap, high)
+        low, high = min(max(low, 0.0), estimate), max(min(high, 1.0), estimate)
+        return AuditBound(quantity, estimate, low, high, sure, ModelGame(), attack)
 
     def accuracy(share: float) -> AuditBound:
         # Right with probability 1 - π + max(π·TPR - (1-π)·FPR); the gap is doubled.
-        ends = _gap(pair, split, (2 * share, 2 * (1 - share)), side)
+        ends = _gap(scores, split, (2 * share, 2 * (1 - share)), side)
         values = ((1 - share) + value / 2 for value in ends)
         return bound(f"accuracy at prior {significant(share, 'given')}", *values)
 
+    n1, n0 = scores.members.size, scores.non_members.size
+    area, error = _mann_whitney(scores)
     curve: dict[str, AuditBound | None] = {}
     notes = []
     for rate in fpr:
@@ -343,12 +306,11 @@ def audit_pair(
             )
         else:
             name = f"TPR at FPR {significant(alpha, 'given')}"
-            curve[repr(alpha)] = bound(name, *_tpr(pair, alpha, side))
+            curve[repr(alpha)] = bound(name, *_tpr(scores, alpha, side))
     return ScoreAudit(
         auc=bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
-        advantage=advantage,
-        accuracy=accuracy(odds),
-        prior=odds,
+        advantage=bound("advantage", *_gap(scores, split, (1.0, 1.0), side)),
+        accuracy=accuracy(0.5),
         accuracy_sample_prior=accuracy(n1 / (n1 + n0)),
         tpr_at_fpr=curve,
         auc_standard_error=Estimate("standard error of the AUC", error, "DeLong"),
@@ -430,6 +392,49 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
     return float(low), estimate, high
 
 
+def permutation_p_value(
+    score: FloatArray, member: BoolArray, rng: np.random.Generator, shuffles: int = 1999
+) -> float:
+    """Return the p-value of the members' rank sum among random rearrangements of membership.
+
+    Guarantee: at most α with probability at most α if membership is exchangeable given the scores.
+    Theorem: proofs/given-models.md claims 3 and 4.
+    """
+    from scipy.stats import rankdata
+
+    ranks = np.rint(2 * rankdata(score)).astype(np.int64)  # ties have half ranks; sums stay exact
+    size, observed = int(member.sum()), int(ranks[member].sum())
+    as_high = sum(
+        int(ranks[rng.permutation(len(ranks))[:size]].sum()) >= observed for _ in range(shuffles)
+    )
+    return (1 + as_high) / (1 + shuffles)
+
+
+class IntervalFields(TypedDict):
+    """A measured bound in the contract; the ends are missing where nothing is proved."""
+
+    estimate: EstimateOf | None
+    lower: Lower | None
+    upper: Upper | None
+
+
+def interval_fields(bound: AuditBound) -> IntervalFields:
+    """Return what a measured bound is in the contract."""
+    return {
+        "estimate": json_number(bound.estimate),
+        "lower": json_number(bound.lower),
+        "upper": json_number(bound.upper),
+    }
+
+
+def interval_text(bound: IntervalFields) -> str:
+    """Return the estimate and the ends, where there are any."""
+    estimate = decimals(bound["estimate"], "estimate", 3)
+    if bound["lower"] is None or bound["upper"] is None:
+        return estimate
+    return f"{estimate} {interval(bound['lower'], bound['upper'], 3)}"
+
+
 def without_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same fields with every interval's ends missing: estimates that prove nothing.
 
@@ -442,14 +447,3 @@ def without_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
     }
     return cut | ({"lower": None, "upper": None} if {"lower", "upper"} <= cut.keys() else {})
-
-
-def interval_fields(bound: AuditBound | None) -> dict[str, float | None] | None:
-    """Return what a measured bound is in the contract; nothing where nothing was measured."""
-    if bound is None:
-        return None
-    return {
-        "estimate": json_number(bound.estimate),
-        "lower": json_number(bound.lower),
-        "upper": json_number(bound.upper),
-    }

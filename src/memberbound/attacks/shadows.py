@@ -161,7 +161,6 @@ def train_shadows(
     backend: str = "processes",
     client: object = None,
     cache: str | os.PathLike[str] | None = None,
-    copies: int = 0,
     records: int | None = None,
     among: BoolArray | None = None,
     progress: Progress | None = None,
@@ -179,7 +178,6 @@ def train_shadows(
         backend: ``"processes"`` (joblib), ``"sequential"``, or ``"dask"``.
         client: a ``distributed.Client`` for dask; made when left out.
         cache: folder in which each finished fit is written at once; none by default.
-        copies: noisy copies of each record for the label-only attack; 0 leaves it out.
         records: how many records are attacked at most: a uniform sample of a larger population,
             whose halves the models are trained on all the same.  All of them unless given.
         among: the rows that may be trained on; all unless given (see :func:`draw_half`).
@@ -201,7 +199,6 @@ def train_shadows(
     """
     total = whole_number("models", models, at_least=2)
     whole_number("seed", seed, at_least=0)
-    whole_number("copies", copies, at_least=0)
     one_of("backend", backend, ("processes", "sequential", "dask"))
     if n_jobs != -1:
         whole_number("workers", n_jobs, remedy="-1 is all cores.")
@@ -216,7 +213,7 @@ def train_shadows(
     attacked = examples if sample is None else examples.taken(sample)
     # A fit needs the numbers alone: the table that they came from would travel with every one.
     lean, asked = (replace(some, population=None, encoder=None) for some in (examples, attacked))
-    work = _Training(lean, learner, seed, copies, asked, among)
+    work = _Training(lean, learner, seed, asked, among)
     store: FitStore[ShadowFit | FailedFit] | None = None
     if cache is not None:
         store = FitStore.at(cache, work.fingerprint(), ShadowFit.arrays, ShadowFit.read)
@@ -296,7 +293,6 @@ class _Training:
     examples: Examples
     learner: Learner
     seed: int
-    copies: int
     attacked: Examples
     among: BoolArray | None = None
 
@@ -305,7 +301,7 @@ class _Training:
 
     def fingerprint(self) -> str:
         """Return what names the run: data, learner, seeds, and the code of halves and signals."""
-        population, settings = self.examples, (self.seed, self.copies, self.among)
+        population, settings = self.examples, (self.seed, self.among)
         numbers = (population.features, population.target, self.attacked.rows, population.task)
         return fingerprint(numbers, self.learner, settings, draw_half, signals_of)
 
@@ -315,7 +311,7 @@ class _Training:
         try:
             fitted = _unfitted(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
-            signals = signals_of(fitted, self.attacked, copies=self.copies, seed=learner_seed)
+            signals = signals_of(fitted, self.attacked)
         except MemoryError:  # which models are missing would depend on the machine
             raise
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.

@@ -1,9 +1,8 @@
 """What one fitted model says about every record of the population.
 
 A signal is a number per record that an attacker can compute from the released model and the record:
-the logit of the true class (regression: the residual), whether the predicted label is right, the
-length of the loss gradient where there is a closed form, and the share of perturbed copies that
-are still labelled rightly.
+the logit of the true class (regression: the residual), whether the predicted label is right, and
+the length of the loss gradient where there is a closed form.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BoolArray",
     "Signals",
+    "class_probabilities",
     "gradient_norms",
     "logits_of",
     "signals_from",
@@ -40,8 +40,6 @@ Kind = Literal["probabilities", "decision values", "labels", "residuals"]
 _SMALLEST = 1e-12
 #: Logits this large stand for a probability of exactly 0 or 1.
 EXACT = 0.999 * float(-np.log(_SMALLEST))
-#: Perturbed copies move by this many standard deviations of each column.
-_NOISE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +54,6 @@ class Signals:
     correct: BoolArray
     kind: Kind
     gradient: FloatArray | None = None
-    agreement: FloatArray | None = None
 
     @property
     def models(self) -> int:
@@ -95,14 +92,13 @@ class Signals:
             return None
         return float(1 - np.square(self.logit[model][where]).sum() / spread)
 
-    def __getitem__(self, models: slice | list[int] | NDArray[np.intp]) -> Signals:
+    def __getitem__(self, models: slice | list[int] | BoolArray) -> Signals:
         """Return the signals of some of the models."""
         return Signals(
             self.logit[models],
             self.correct[models],
             self.kind,
             None if self.gradient is None else self.gradient[models],
-            None if self.agreement is None else self.agreement[models],
         )
 
     @classmethod
@@ -115,20 +111,15 @@ class Signals:
                 "Use a learner whose fits all offer the same methods."
             )
         gradients = [p.gradient for p in parts if p.gradient is not None]
-        agreements = [p.agreement for p in parts if p.agreement is not None]
-        whole = len(parts)
         return cls(
             np.vstack([p.logit for p in parts]),
             np.vstack([p.correct for p in parts]),
             parts[0].kind,
-            np.vstack(gradients) if len(gradients) == whole else None,
-            np.vstack(agreements) if len(agreements) == whole else None,
+            np.vstack(gradients) if len(gradients) == len(parts) else None,
         )
 
 
-def signals_of(
-    model: BaseEstimator, examples: Examples, *, copies: int = 0, seed: int = 0
-) -> Signals:
+def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
     """Return the signals of one fitted model on every record, as (1, N) arrays.
 
     Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (a logistic
@@ -138,17 +129,9 @@ def signals_of(
     logit, correct, kind = logits_of(model, examples.features, examples.target, examples.task)
     if not np.isfinite(logit).all():
         raise InputError("predictions must be finite numbers, got NaN or infinity.")
-    agreement = None
-    if copies and examples.task == "classification":
-        agreement = _agreement(model, examples, copies, seed)[None, :]
     gradient = gradient_norms(model, examples)
-    return Signals(
-        logit[None, :],
-        correct[None, :],
-        kind,
-        None if gradient is None else gradient[None, :],
-        agreement,
-    )
+    gradient = None if gradient is None else gradient[None, :]
+    return Signals(logit[None, :], correct[None, :], kind, gradient)
 
 
 def logits_of(
@@ -160,21 +143,21 @@ def logits_of(
         residual -= np.asarray(target, dtype=np.float64)
         return residual, np.abs(residual) <= np.abs(residual).mean(), "residuals"
     classes = getattr(model, "classes_", None)
-    known = None if classes is None else np.asarray(classes)
+    classes = None if classes is None else np.asarray(classes)
     scores: FloatArray | None = None
     kind: Kind = "labels"
-    if known is not None and callable(getattr(model, "predict_proba", None)):
+    if classes is not None and callable(getattr(model, "predict_proba", None)):
         scores, kind = np.asarray(model.predict_proba(features), dtype=np.float64), "probabilities"
-    elif known is not None and callable(getattr(model, "decision_function", None)):
+    elif classes is not None and callable(getattr(model, "decision_function", None)):
         scores = np.asarray(model.decision_function(features), dtype=np.float64)
         scores, kind = (scores[:, None] if scores.ndim == 1 else scores), "decision values"
         if scores.shape[1] == 1:
             scores = np.hstack([-scores / 2, scores / 2])
-    if scores is None or known is None or scores.shape[1] != len(known):
+    if scores is None or classes is None or scores.shape[1] != len(classes):
         right = np.asarray(model.predict(features)) == target
         return np.where(right, 1.0, -1.0), right, "labels"
-    place = np.searchsorted(known, target)
-    seen = (place < len(known)) & (known[np.minimum(place, len(known) - 1)] == target)
+    place = np.searchsorted(classes, target)
+    seen = (place < len(classes)) & (classes[np.minimum(place, len(classes) - 1)] == target)
     return *_true_class(scores, np.where(seen, place, -1), kind), kind
 
 
@@ -202,6 +185,14 @@ def _true_class(
     return np.asarray(logit), np.asarray(correct)
 
 
+def class_probabilities(answers: Answers) -> FloatArray | None:
+    """Return the probabilities of all classes, (N, K); None where the model does not give them."""
+    if answers.logits is None:
+        return answers.probabilities
+    weights = np.exp(answers.logits - answers.logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
 def signals_from(answers: Answers, truth: Labels) -> Signals:
     """Return the signals of a model that exists, from its answers: (1, N) arrays.
 
@@ -221,17 +212,6 @@ def signals_from(answers: Answers, truth: Labels) -> Signals:
     assert table is not None
     logit, correct = _true_class(table, place, kind)
     return Signals(logit[None, :], correct[None, :], kind)
-
-
-def _agreement(model: BaseEstimator, examples: Examples, copies: int, seed: int) -> FloatArray:
-    """Return the share of noisy copies of each record that keep the true label."""
-    rng = np.random.default_rng(seed)
-    spread = _NOISE * examples.features.std(axis=0)
-    right = np.zeros(examples.rows)
-    for _ in range(copies):
-        moved = examples.features + rng.normal(size=examples.features.shape) * spread
-        right += np.asarray(model.predict(moved)) == examples.target
-    return right / copies
 
 
 def gradient_norms(model: BaseEstimator, examples: Examples) -> FloatArray | None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from memberbound.attacks.evidence import Evidence
-from memberbound.quantities import Sides
 
 __all__ = ["Fact", "structural_facts"]
 
@@ -25,23 +23,11 @@ SMALL = 10
 class Fact:
     """One fact: what was counted, the rule of thumb, whether it passes, and the reason."""
 
-    SIDES: ClassVar[Sides] = {"*": "given"}
-
     name: str
     value: int
     rule: str
     passes: bool
     reason: str
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "rule": self.rule,
-            "passes": self.passes,
-            "reason": self.reason,
-        }
 
     def summary(self) -> str:
         """Return one readable line."""

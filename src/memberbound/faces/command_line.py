@@ -493,9 +493,8 @@ def _choices(verb: Verb) -> str | None:
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
-        learner = verb.name == "audit-learner"
-        listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
-        sentences.append(f"Attacks: {', '.join(listed)}.")
+        listed = attacks_on_learners if verb.name == "audit-learner" else attacks_on_models
+        sentences.append(f"Attacks: {', '.join(listed())}.")
     return "\n\n".join(sentences) or None
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import joblib
 import numpy as np
 
-from memberbound.attacks.model_report import given_model
+from memberbound.attacks.evidence import given_model
 from memberbound.attacks.shadows import attacked_records
 from memberbound.errors import (
     InputError,

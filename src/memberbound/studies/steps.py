@@ -8,21 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
-from memberbound.attacks.attacks import AccessLevel
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.learner_audit import (
-    Exposure,
-    ShadowAudit,
-    read_ceiling,
-)
-from memberbound.attacks.model_report import GivenModel as GivenAudit
+from memberbound.attacks.learner_audit import ShadowAudit
+from memberbound.attacks.model_audit import ModelAudit as GivenAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
+from memberbound.attacks.records import Exposure
+from memberbound.attacks.sandwich import read_ceiling
 from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
@@ -417,7 +414,7 @@ def _audited(
         workers=None if bench.workers < 1 else bench.workers,
     )
     answer = audit_run(run, confidence=sure, ceiling=ceiling, release=release)
-    found, exposure = answer.detail, answer.exposure
+    found, exposure = answer.detail, answer.records
     fpr, tpr = found.curves[found.best_curve]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return Audited(
@@ -504,10 +501,11 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
     )
     progress(1, 1)
     found = answer.detail
-    evidence = found.audit.evidence
+    evidence = found.evidence
     assert evidence is not None
     inside = evidence.member
     law, named = found.law, found.recognised
+    assert named is not None
     described = GivenModel(
         name=model.name,
         members=int(inside.sum()),
@@ -517,19 +515,19 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
         score_nonmembers_estimate=_score_on(evidence, ~inside),
         access=tuple(
             AccessFloor(
-                cast("AccessLevel", level),
+                level,
                 bound.attack,
                 max(0.0, min(1.0, (1 + bound.estimate) / 2)),
                 max(0.5, down((1 + bound.lower) / 2)) if found.comparable else None,
             )
-            for level, bound in found.audit.by_access.items()
+            for level, bound in found.by_access.items()
         ),
         recognised=int(named.named.sum()),
         recognised_among=len(named.rows),
         recognised_wrong_upper=named.rate,
         comparable=found.comparable,
         sides="" if law is None else law.sentence,
-        facts=tuple(typed_as(StructuralFact, fact.to_dict(), "facts") for fact in found.facts),
+        facts=tuple(typed_as(StructuralFact, vars(fact), "facts") for fact in found.facts),
         notes=answer.warnings,
     )
     reached, lower = answer.reached
@@ -539,7 +537,7 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
         floor = max(0.5, down((1 + lower) / 2))
         average = _side(
             0.5,
-            Floor("audit", floor, asked.confidence, found.audit.best),
+            Floor("audit", floor, asked.confidence, found.best),
             (1 + reached) / 2,
             "the best attack tried on this model, one candidate in two being a member",
         )
@@ -565,8 +563,8 @@ def _score_on(evidence: Evidence, where: BoolArray) -> float:
 
 def _given_roc(found: GivenAudit) -> MeanRoc:
     """Return the curve of the best attack, on the records that it was not told about."""
-    score, where = found.audit.scores[found.audit.best]
-    inside = found.audit.member[where]
+    score, where = found.scores[found.best]
+    inside = found.member[where]
     sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
     # At most so many points as a picture shows; each is a threshold.
     levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
@@ -574,7 +572,7 @@ def _given_roc(found: GivenAudit) -> MeanRoc:
         [1 - float(np.searchsorted(side, level, "left")) / side.size for level in levels]
         for side in sides
     )
-    return MeanRoc(found.audit.best, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
+    return MeanRoc(found.best, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
 
 
 def audit_model(bench: Bench, progress: Progress) -> Audited:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
-from memberbound.attacks.given_model import SCORES
-from memberbound.attacks.model_report import (
-    GivenModel,
+from memberbound.answers import Inline
+from memberbound.attacks.evidence import (
     Records,
     ScoreTable,
-    Training,
-    audit_given,
-    audit_scored,
-    check_answers,
-    check_rates,
-    read_answers,
-    read_records,
-    read_scores,
+    check_predictions,
+    read_model,
+    read_predictions,
+    read_table,
 )
+from memberbound.attacks.intervals import non_members_needed
+from memberbound.attacks.model_audit import SCORES, ModelAudit, Training, audit_records
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -42,9 +39,8 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_output
 from memberbound.learners.augmented import Shape, picture_shape
 from memberbound.learners.refits import cache_folder
-from memberbound.quantities import Sides
-from memberbound.tables.in_memory import column_names
-from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns
+from memberbound.quantities import confident
+from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
 
 __all__ = ["Audit", "audit"]
 
@@ -55,7 +51,6 @@ __all__ = ["Audit", "audit"]
 class Audit(AuditAnswer):
     """What attacks reached on one model; ``detail`` has everything that was measured."""
 
-    SIDES: ClassVar[Sides] = {**ATTACK_SIDES, **GivenModel.SIDES}
     VERB: ClassVar = "audit"
     ATTACKED: ClassVar = " on this model"
     CAUTION: ClassVar = (
@@ -63,22 +58,18 @@ class Audit(AuditAnswer):
         "learner may leak more."
     )
 
-    detail: GivenModel
+    detail: Inline[ModelAudit]
 
     @property
     def floor(self) -> float | None:
         """The proved advantage of the best attack; None where the two sides are not comparable."""
-        return self.detail.audit.best_advantage.lower if self.detail.comparable else None
+        return self.detail.best_advantage.lower if self.detail.comparable else None
 
     @property
     def caution(self) -> str:
         """What the numbers do not mean, and why there is no floor."""
         law = None if self.detail.comparable else self.detail.law
         return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        return self.detail.to_dict() | super().to_dict()
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
@@ -187,13 +178,13 @@ def audit(
         )
     shape = None if images is None else picture_shape(images)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
-    known: Records | ScoreTable
+    evidence: Records | ScoreTable
     if model is None:
         needs = {"nonmembers": nonmembers, "target": target, "learner": learner}
         needs |= {"columns": columns, "images": images, "factory": factory}
-        known = _one_table(members, predictions, needs, by, database_table)
+        evidence = _one_table(members, predictions, needs, by, database_table)
     else:
-        known = read_records(
+        evidence = read_model(
             model,
             members,
             nonmembers,
@@ -206,47 +197,55 @@ def audit(
             database_table=database_table,
         )
         if predictions is not None:
-            known = check_answers(known, read_answers(predictions, database_table=database_table))
-    member = known.member if isinstance(known, ScoreTable) else known.evidence.member
+            table = read_predictions(predictions, database_table=database_table)
+            evidence = check_predictions(evidence, table)
     if fpr is not None:
-        check_rates(rates, int((~member).sum()), sure)
-    if isinstance(known, ScoreTable):
-        if attacks is not None and set(attacks) != {SCORES}:
-            raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
-        found = audit_scored(known, confidence=sure, fpr=rates, by=by, seed=start)
-    else:
-        models, stored = whole_number("shadows", shadows, at_least=2), cache_folder(cache)
-        training = None
-        if learner is not None:
-            training = Training(learner, models, workers, stored, progress, shape)
-        found = audit_given(
-            known,
-            attacks=attacks,
-            training=training,
-            confidence=sure,
-            fpr=rates,
-            by=by,
-            seed=start,
-        )
-    answer = Audit(
-        game=found.audit.best_advantage.game,
-        attacks=found.attack_fields(),
-        best=found.audit.best,
-        confidence=found.audit.confidence,
-        assumptions=found.audit.assumptions,
-        warnings=found.notes,
-        detail=found,
+        _check_rates(rates, int((~evidence.member).sum()), sure)
+    if isinstance(evidence, ScoreTable) and attacks is not None and set(attacks) != {SCORES}:
+        raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
+    models, stored = whole_number("shadows", shadows, at_least=2), cache_folder(cache)
+    training = None
+    if learner is not None:
+        folder = None if stored is None else str(stored)
+        training = Training(learner, models, workers, folder, progress, shape)
+    detail = audit_records(
+        evidence,
+        attacks=attacks,
+        training=training,
+        confidence=sure,
+        fpr=rates,
+        by=by,
+        seed=start,
     )
-    if out is None:
-        return answer
-    named = found.recognised
-    listed = {
-        "record": np.array(named.rows),
-        "p_value": named.p_values,
-        "recognised": named.named.astype(int),
-    }
-    write_columns(listed, out, force=force)
-    return replace(answer, records_out=str(out))
+    if out is not None and detail.recognised is not None:
+        recognised = detail.recognised
+        columns_out = {
+            "record": np.array(recognised.rows),
+            "p_value": recognised.p_values,
+            "recognised": recognised.named.astype(int),
+        }
+        write_columns(columns_out, out, force=force)
+    return Audit(
+        game=detail.best_advantage.game,
+        attacks=cast("dict[str, AttackFields]", detail.attack_fields()),
+        best=detail.best,
+        confidence=detail.confidence,
+        assumptions=detail.assumptions,
+        warnings=detail.warnings,
+        records_out=None if out is None else str(out),
+        detail=detail,
+    )
+
+
+def _check_rates(rates: Iterable[float], non_members: int, confidence: float) -> None:
+    """Refuse false-positive rates for which there are too few non-members."""
+    for rate in rates:
+        needed = non_members_needed(rate, (1 - confidence) / 4)
+        if non_members < needed:
+            raise InputError(
+                f"fpr must be a rate that the non-members allow, got {rate!r} with {non_members} "
+                f"of them. At confidence {confident(confidence)} it needs at least {needed}."
+            )
 
 
 def _one_table(
@@ -257,10 +256,10 @@ def _one_table(
     database_table: str | None,
 ) -> Records | ScoreTable:
     """Read the table of predictions or scores that stands for a model; ``needs`` need the model."""
-    asked = [name for name, value in needs.items() if value is not None]
-    if asked:
+    idle = [name for name, value in needs.items() if value is not None]
+    if idle:
         raise InputError(
-            f"model must be given with {' and '.join(asked)}, got none. A table of scores or "
+            f"model must be given with {' and '.join(idle)}, got none. A table of scores or "
             "predictions stands alone; a learner is audited on its table by audit-learner."
         )
     table = members if predictions is None else predictions
@@ -269,13 +268,5 @@ def _one_table(
             "members must be one table of scores or predictions where there is no model, got "
             f"{'none' if table is None else 'two'}."
         )
-    columns, name = column_names(table, database_table)
-    if predictions is not None or ("score" not in columns and {"label", "member"} <= {*columns}):
-        return read_answers(table, by=by, database_table=database_table)
-    for column in ("score", "member"):
-        if column not in columns:
-            raise InputError(
-                f"{name} must have the columns score and member, {column!r} is missing. A learner "
-                "is audited on its table by audit-learner, a model with --model."
-            )
-    return read_scores(table, by=by, database_table=database_table)
+    read = read_table if predictions is None else read_predictions
+    return read(table, by=by, database_table=database_table)

@@ -6,54 +6,48 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.answers import Answer, EstimateOf, Given, Lower, Sided, Upper, computed
+from memberbound.attacks.scores import IntervalFields, interval_text
 from memberbound.files import written_whole
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
-from memberbound.quantities import (
-    INTERVAL,
-    ONLY_BLIND,
-    Readable,
-    Sides,
-    common_fields,
-    confident,
-    decimals,
-    interval,
-)
+from memberbound.quantities import ONLY_BLIND, confident, decimals
 
-__all__ = ["ATTACK_SIDES", "NOT_COMPARABLE", "RATES", "AuditAnswer", "write_columns"]
+__all__ = ["NOT_COMPARABLE", "RATES", "AttackFields", "AuditAnswer", "write_columns"]
 
 #: Rates for which a TPR is given where the non-members allow it.
 RATES = (0.1, 0.01, 0.001)
 #: Why there is no number to hold to a limit, after who is right about whom.
 NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
-#: On which side the numbers of every audit are.
-ATTACK_SIDES: Sides = {
-    "attack_seconds": "estimate",
-    "attacks": {
-        "*": {
-            "*": INTERVAL,
-            "auc_standard_error_estimate": "estimate",
-            "confidence": "lower",
-            "no_leak_p_value": "upper",
-            "prior": "given",
-            "settings": "given",
-            "tpr_at_fpr": {"*": INTERVAL},
-        }
-    },
-    "best_advantage": INTERVAL,
-    "confidence": "lower",
-    "training_seconds": "estimate",
-}
+
+
+class AttackFields(TypedDict, total=False):
+    """What one attack reached; which keys there are depends on what was attacked."""
+
+    auc: IntervalFields | None
+    advantage: IntervalFields
+    accuracy: IntervalFields | None
+    accuracy_sample_prior: IntervalFields
+    tpr_at_fpr: dict[str, IntervalFields | None]
+    prior: Given
+    auc_standard_error_estimate: EstimateOf
+    members: int
+    non_members: int
+    confidence: Lower | None
+    notes: list[str]
+    access: str
+    no_leak_p_value: Upper | None
+    settings: Annotated[dict[str, Any], Sided("given")]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AuditAnswer(Readable, Limited):
+class AuditAnswer(Answer, Limited):
     """What attacks reached, with intervals; never a guarantee.
 
     ``attacks`` has the contract's fields per attack, ``best`` the one with the highest floor.
@@ -67,10 +61,11 @@ class AuditAnswer(Readable, Limited):
     CAUTION: ClassVar[str] = "This is no guarantee: other attacks may achieve more."
 
     game: Game
-    attacks: dict[str, dict[str, Any]]
+    attacks: Mapping[str, AttackFields]
     best: str
-    confidence: float
+    confidence: Lower
     assumptions: tuple[str, ...]
+    theorems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
 
@@ -82,19 +77,11 @@ class AuditAnswer(Readable, Limited):
     @property
     def reached(self) -> tuple[float, float | None]:
         """Advantage of the best attack: the estimate, and the floor."""
-        return float(self.attacks[self.best]["advantage"]["estimate"]), self.floor
+        return float(self.attacks[self.best]["advantage"]["estimate"] or 0.0), self.floor
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
-        return common_fields(self.VERB, self.game, (), self.assumptions) | {
-            "protects": "average record",
-            "sentence": self.sentence,
-            "attacks": self.attacks,
-            "best": self.best,
-            "confidence": self.confidence,
-            "records_out": self.records_out,
-            "warnings": list(self.warnings),
-        }
+        return super().to_dict() | {"protects": "average record"}
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the best attack's success where half of all are members.
@@ -105,17 +92,16 @@ class AuditAnswer(Readable, Limited):
         best = self.best
         if on == "estimate":
             # Attacks without an interval count here too.
-            gaps = {name: float(a["advantage"]["estimate"]) for name, a in self.attacks.items()}
+            gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
             best = max(gaps, key=gaps.__getitem__)
             estimate = gaps[best]
         what = f"best attack tried ({best}), average record"
         if lower is None:
             # Not called a leak; but nothing speaks for the model either, so the limit stands.
             return (Success(f"{what}{NOT_COMPARABLE}"),)
-        half = (1 + estimate) / 2, down((1 + lower) / 2)
-        return (Success(what, estimate=half[0], floor=half[1]),)
+        return (Success(what, estimate=(1 + estimate) / 2, floor=down((1 + lower) / 2)),)
 
-    @property
+    @computed
     def sentence(self) -> str:
         """What was reached, and what that does not mean."""
         estimate, lower = self.reached
@@ -143,31 +129,19 @@ class AuditAnswer(Readable, Limited):
     def summary(self) -> str:
         """Return the short readable table of the command line."""
         rates = sorted({r for a in self.attacks.values() for r in a["tpr_at_fpr"]}, reverse=True)
-        head = ["attack", "AUC", "advantage", "accuracy", *(f"TPR at FPR {r}" for r in rates)]
-        body = [
-            [
-                name,
-                *(_cell(a[q]) for q in ("auc", "advantage", "accuracy")),
-                *(_cell(a["tpr_at_fpr"].get(r)) for r in rates),
-            ]
-            for name, a in self.attacks.items()
-        ]
-        widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+        rows = [["attack", "AUC", "advantage", "accuracy", *(f"TPR at FPR {r}" for r in rates)]]
+        for name, a in self.attacks.items():
+            quantities = (a["auc"], a["advantage"], a["accuracy"])
+            tprs = (a["tpr_at_fpr"].get(r) for r in rates)
+            cells = ("–" if c is None else interval_text(c) for c in (*quantities, *tprs))
+            rows.append([name, *cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in [head, *body]
+            for row in rows
         ]
         text = f"{self.sentence}\n\n" + "\n".join(lines) + self.details()
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
-
-
-def _cell(bound: dict[str, float | None] | None) -> str:
-    if bound is None:
-        return "–"
-    estimate = decimals(bound["estimate"], "estimate", 3)
-    if bound["lower"] is None or bound["upper"] is None:
-        return estimate
-    return f"{estimate} {interval(bound['lower'], bound['upper'], 3)}"
 
 
 def write_columns(columns: Mapping[str, NDArray[np.generic]], path: Path, *, force: bool) -> None:

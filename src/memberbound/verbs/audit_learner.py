@@ -6,28 +6,26 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from memberbound.answers import Inline
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
-from memberbound.attacks.learned import LearnedAttack, Targets, learned_attack
-from memberbound.attacks.learner_audit import (
-    Ceiling,
-    Exposure,
-    Sandwich,
-    ShadowAudit,
-    audit_shadows,
-    compare_exposure,
-    read_ceiling,
-    record_exposure,
-    sandwiched,
-)
+from memberbound.attacks.learner_audit import ShadowAudit, audit_shadows
 from memberbound.attacks.noisy_releases import (
     MOST_RECORDS,
     ReleaseFloor,
     audit_release,
     has_normal_noise,
+)
+from memberbound.attacks.records import Exposure, record_exposure
+from memberbound.attacks.sandwich import (
+    Ceiling,
+    Sandwich,
+    compare_exposure,
+    read_ceiling,
+    sandwiched,
 )
 from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.declarations import (
@@ -52,24 +50,20 @@ from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shap
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.numerics.rounding import shared_confidence
 from memberbound.quantities import (
-    INTERVAL,
     ONLY_BLIND,
-    AuditBound,
     Certificate,
-    Sides,
     confident,
     marked,
     significant,
 )
 from memberbound.release.half.half_estimator import ReleasedLearner
 from memberbound.release.half.methods import quick_to_fit
-from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns
+from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
 
 __all__ = ["LearnerAudit", "audit_learner", "audit_run", "release_floor"]
 
-#: Attacks without a score per record: one is trained on targets and bounds Δ by itself, the other
-#: reads what is released (X24).
-LEARNED, RELEASED = "learned", "released-vector"
+#: The attack on what is released (X24), which has no score per record.
+RELEASED = "released-vector"
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,33 +72,13 @@ LEARNED, RELEASED = "learned", "released-vector"
 class LearnerAudit(AuditAnswer):
     """What attacks reached on models of a learner; ``exposure`` says it of every record."""
 
-    SIDES: ClassVar[Sides] = {
-        **ATTACK_SIDES,
-        **Sandwich.SIDES,
-        "learned": {
-            "advantage": {**INTERVAL, "confidence": "lower"},
-            "cross_fitted": "estimate",
-            "security_upper": "upper",
-        },
-        "records": {
-            "accuracy_estimate": "estimate",
-            "blind_accuracy": "upper",
-            "confidence": "lower",
-            "exposed_above": "lower",
-            "exposed_share": "lower",
-            "most_exposed": {**INTERVAL, "family_lower": "lower"},
-            "worst_record_estimate": "estimate",
-        },
-        "release": ReleaseFloor.SIDES,
-    }
     VERB: ClassVar = "audit-learner"
     ABOUT: ClassVar = " on the average record"
 
-    detail: ShadowAudit
-    exposure: Exposure
-    sandwich: Sandwich | None = None
+    detail: Inline[ShadowAudit]
+    records: Exposure
     release: ReleaseFloor | None = None
-    learned: LearnedAttack | None = None
+    sandwich: Inline[Sandwich | None] = None
     roles: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -112,20 +86,9 @@ class LearnerAudit(AuditAnswer):
         """The proved advantage of the best attack, which pays for choosing it."""
         return self.detail.best_advantage.lower
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        result = self.detail.to_dict() | super().to_dict()
-        result |= {
-            "records": self.exposure.to_dict(),
-            "learned": None if self.learned is None else self.learned.to_dict(),
-            "release": None if self.release is None else self.release.to_dict(),
-            "roles": dict(self.roles),
-        }
-        return result | ({} if self.sandwich is None else self.sandwich.to_dict())
-
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        exposure = self.exposure
+        exposure = self.records
         fields = exposure.to_dict(5)
         text = (
             f"\n\nrecords provably guessed better than blindly: {fields['exposed_records']} "
@@ -137,16 +100,14 @@ class LearnerAudit(AuditAnswer):
             f"\n  (floors hold for all {exposure.estimate.size} records at once, "
             f"confidence {confident(exposure.confidence)})"
         )
-        if self.learned is not None:
-            text += f"\n\n{self.learned.summary()}"
         if self.release is not None:
             text += f"\n\n{self.release.summary()}"
         if self.sandwich is not None:
-            gap, ceiling = self.sandwich.gap, self.sandwich.ceiling.advantage
+            gap, ceiling = self.sandwich.sandwich_gap, self.sandwich.certified_advantage_upper
             text += f"\n\ncertified advantage {marked(ceiling, 'certificate', 'advantage', 4)}, "
             if gap is None:
                 return text + ONLY_BLIND
-            least = significant(self.sandwich.floor, "lower", 4)
+            least = significant(self.sandwich.audited_advantage_lower, "lower", 4)
             text += f"audited ≥ {least}, ratio ≈ {significant(gap, 'estimate', 2)}"
         return text
 
@@ -217,7 +178,7 @@ def audit_learner(
             colours): every model is also queried with four copies shifted by a pixel, which can
             find more members.
         shadows: number of shadow models to train.
-        attacks: attacks to run; ``learned`` adds the attack classifier of A25 §7, trained on some
+        attacks: attacks to run; ``learned`` is the attack classifier of A25 §7, trained on some
             models and scored on others.
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated.
@@ -228,7 +189,7 @@ def audit_learner(
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to check the audit against: an audit
-            above it raises :class:`memberbound.attacks.learner_audit.ContradictionError`. If fits
+            above it raises :class:`memberbound.attacks.sandwich.ContradictionError`. If fits
             failed the two are not compared, and a warning says so.
         records: write every record's exposure to this CSV file; its limits hold for all records
             simultaneously.
@@ -288,44 +249,30 @@ def audit_learner(
         cache=cache_folder(cache),
         progress=progress,
     )
-    names = tuple(attacks)
-    answer = audit_run(
+    release = release_floor(
+        estimator,
         run,
-        attacks=names,
         confidence=confidence,
-        fpr=rates,
-        ceiling=ceiling,
-        learned=_learned(run, confidence, start) if LEARNED in names else None,
-        release=release_floor(
-            estimator,
-            run,
-            confidence=confidence,
-            seed=start,
-            workers=None if workers < 1 else workers,
-        ),
+        seed=start,
+        workers=None if workers < 1 else workers,
     )
-    notes = (*answer.warnings, *examples.notes)
-    answer = replace(answer, warnings=notes, roles=examples.roles)
+    answer = audit_run(
+        run, attacks=attacks, confidence=confidence, fpr=rates, ceiling=ceiling, release=release
+    )
+    answer = replace(answer, warnings=(*answer.warnings, *examples.notes), roles=examples.roles)
     if out is None:
         return answer
-    exposure = answer.exposure
+    exposure = answer.records
     places = np.arange(exposure.estimate.size)
-    listed = {
+    columns_out = {
         "record": places if exposure.rows is None else exposure.rows,
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
         "exposed": np.isin(places, exposure.exposed).astype(int),
     }
-    write_columns(listed, out, force=force)
+    write_columns(columns_out, out, force=force)
     return replace(answer, records_out=str(out))
-
-
-def _learned(run: ShadowRun, confidence: float, seed: int) -> LearnedAttack:
-    """Attack the models with a classifier that is trained on some of them."""
-    shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
-    targets = Targets(run.membership, signals=shown, features=run.examples.features)
-    return learned_attack(targets, confidence=confidence, seed=seed)
 
 
 def audit_run(
@@ -335,31 +282,23 @@ def audit_run(
     confidence: float = 0.95,
     fpr: Iterable[float] = RATES,
     ceiling: Ceiling | None = None,
-    learned: LearnedAttack | None = None,
     release: ReleaseFloor | None = None,
 ) -> LearnerAudit:
     """Audit models that are trained already; see :func:`audit_learner`.
 
-    With a ``ceiling`` an audit above it raises a ContradictionError.  ``learned`` is the attacker
-    of A25 §7 on the same models, ``release`` that on what is released (X24).  They are attacks like
-    the others: best attack, floor and the comparison with the ceiling read one list that shares the
-    error.  So do the floors about one record, those of ``exposure`` and of ``release``
-    (proofs/audit-subset-game.md claim 6).
+    With a ``ceiling`` an audit above it raises a ContradictionError.  ``release`` is the attack on
+    what is released (X24), an attack like the others: best attack, floor and the comparison with
+    the ceiling read one list that shares the error.  So do the floors about one record, those of
+    ``records`` and of ``release`` (proofs/audit-subset-game.md claim 6).
     """
-    plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
-    others: dict[str, Callable[[float], AuditBound]] = {}
-    if learned is not None:
-        others[LEARNED] = _floorless(learned.bounded) if run.failures else learned.bounded
+    others = {} if release is None else {RELEASED: release.on_average.bounded}
+    audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr, others=others)
+    record_confidence = audit.confidence
     if release is not None:
-        others[RELEASED] = release.on_average.bounded
-    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr, others=others)
-    if learned is not None:
-        learned = replace(learned, confidence=found.each_confidence)
-    both = found.confidence
-    if release is not None:
-        release = replace(release, confidence=found.each_confidence)
-        both = shared_confidence(both, 2)
-    sandwich, warnings, exposure = None, found.warnings, record_exposure(found, confidence=both)
+        release = replace(release, confidence=audit.each_confidence)
+        record_confidence = shared_confidence(record_confidence, 2)
+    exposure = record_exposure(audit, confidence=record_confidence)
+    sandwich, warnings = None, audit.warnings
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
@@ -373,38 +312,25 @@ def audit_run(
             "audit of a sample of them.",
         )
     elif ceiling is not None:
-        sandwich = sandwiched(ceiling, found.best_advantage)
+        sandwich = sandwiched(ceiling, audit.best_advantage)
         compare_exposure(ceiling, exposure)
         if release is not None and ceiling.record == "every":
             about_one = sandwiched(ceiling, release.worst)
-            sandwich = max(sandwich, about_one, key=lambda side: side.floor)
+            sandwich = max(sandwich, about_one, key=lambda side: side.audited_advantage_lower)
     return LearnerAudit(
-        game=found.game,
-        attacks={name: a.to_dict() for name, a in found.attacks.items()},
-        best=found.best,
-        confidence=found.confidence,
-        assumptions=found.assumptions,
+        game=audit.game,
+        attacks={
+            name: cast("AttackFields", attack.to_dict()) for name, attack in audit.attacks.items()
+        },
+        best=audit.best,
+        confidence=audit.confidence,
+        assumptions=audit.assumptions,
         warnings=warnings,
-        detail=found,
-        exposure=exposure,
+        detail=audit,
+        records=exposure,
         sandwich=sandwich,
         release=release,
-        learned=learned,
     )
-
-
-def _floorless(bounded: Callable[[float], AuditBound]) -> Callable[[float], AuditBound]:
-    """Return the same intervals without a floor, for halves that were not uniform."""
-
-    def cut(confidence: float) -> AuditBound:
-        bound = bounded(confidence)
-        return replace(bound, lower=min(bound.lower, 0.0))
-
-    return cut
-
-
-#: Targets and training models of the attack on what is released, per shadow model.
-_TARGETS, _TRAINING = 8, 2
 
 
 def release_floor(
@@ -422,8 +348,8 @@ def release_floor(
         plan.statistic,
         law,
         run.game,
-        targets=_TARGETS * models,
-        training=_TRAINING * models,
+        targets=8 * models,
+        training=2 * models,
         confidence=confidence,
         seed=seed,
         workers=workers,

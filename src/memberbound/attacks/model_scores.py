@@ -9,38 +9,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from memberbound.attacks.duels import OFFLINE_A, Duel, clip_of, statistic
-from memberbound.attacks.evidence import Evidence, References
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.references import References
+from memberbound.attacks.shadow_scores import OFFLINE_A, Targets, clip_of, clipped_logit
 from memberbound.attacks.shadows import ShadowRun
-from memberbound.attacks.signals import BoolArray, Signals, gradient_norms
+from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, gradient_norms
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples
 from memberbound.numerics.rounding import FloatArray
 from memberbound.numerics.threads import one_thread
 
 __all__ = [
+    "Spread",
     "Target",
-    "above_reference",
-    "above_reference_by_own_spread",
-    "above_reference_by_shrunk_spread",
+    "above_references",
     "balancing_weights",
-    "certainty",
+    "classifier_of_known_half",
     "low_entropy",
-    "low_loss",
     "low_modified_entropy",
     "relative_likelihood",
     "right_label",
     "short_gradient",
-    "told_classifier",
 ]
+
+Spread = Literal["one", "own", "shrunk"]
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One model that exists, as an attack sees it; ``known`` are records whose truth it is told."""
+    """One given model under attack; of the ``known`` records the attacker knows the membership."""
 
     evidence: Evidence
     known: BoolArray
@@ -52,15 +53,15 @@ class Target:
         return self.evidence.signals
 
     def has(self, need: str) -> bool:
-        """Tell whether there is a gradient, or reference models of a kind; the truth there is."""
+        """Tell whether an attack's need is met."""
         refs = self.references
         match need:
             case "gradient":
                 return self.gradient is not None
             case "models without":
-                return refs is not None and refs.run is not None
+                return refs is not None and refs.without is not None
             case "models with":
-                return refs is not None and refs.pool is not None
+                return refs is not None and refs.with_and_without is not None
         return need == "truth"
 
     @cached_property
@@ -80,56 +81,60 @@ class Target:
             return None
         return norms if norms is not None and np.isfinite(norms).all() else None
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model answers with probabilities or logits."""
+        return class_probabilities(self.evidence.answers) is not None
+
     @cached_property
-    def chances(self) -> FloatArray | None:
-        """Probabilities of all classes, (N, K); None where the model does not give them."""
-        answers = self.evidence.answers
-        if answers.probabilities is not None:
-            total = answers.probabilities.sum(axis=1, keepdims=True)
-            return np.asarray(answers.probabilities / np.where(total > 0, total, 1.0))
-        if answers.logits is None:
-            return None
-        moved = np.exp(answers.logits - answers.logits.max(axis=1, keepdims=True))
-        return np.asarray(moved / moved.sum(axis=1, keepdims=True))
+    def probabilities(self) -> FloatArray:
+        """Probabilities of all classes, (N, K)."""
+        p = class_probabilities(self.evidence.answers)
+        assert p is not None
+        total = p.sum(axis=1, keepdims=True)
+        return np.asarray(p / np.where(total > 0, total, 1.0))
 
     @property
-    def apart(self) -> ShadowRun:
+    def references_without(self) -> ShadowRun:
         """Reference models that no evaluated record is in."""
         assert self.references is not None
-        assert self.references.run is not None
-        return self.references.run
+        assert self.references.without is not None
+        return self.references.without
 
-    def pooled(self) -> Duel:
-        """The model against reference models with and without each record."""
+    def against(self, run: ShadowRun) -> Targets:
+        """Return this model as the one target of reference models."""
+        shadows = _in_kind_of(self.signals, run.signals)
+        return Targets(self.signals, shadows, run.membership, run.examples, leave_one_out=False)
+
+    def against_both(self) -> Targets:
+        """Return this model against reference models with and without each record."""
         assert self.references is not None
-        run = self.references.pool
-        assert run is not None
-        shadow = _comparable(run.signals, self.signals)
-        return Duel(self.signals, shadow, run.membership, run.examples, own=False)
+        assert self.references.with_and_without is not None
+        return self.against(self.references.with_and_without)
 
     @cached_property
-    def outside(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def without_record(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Value, mean, own and shrunk spread of the statistic in models without the record.
 
         What is pooled comes from the known records alone: the rule must not look at the others.
         """
-        run, known = self.apart, self.known
-        shadow = _comparable(run.signals, self.signals)
-        duel = Duel(self.signals, shadow, run.membership, run.examples, own=False)
+        targets, known = self.against(self.references_without), self.known
+        shadows = targets.shadows
         if self.signals.regression:
-            floor = 1e-6 * float(shadow.loss[:, known].mean()) + 1e-300
-            value, others = (-np.log(s.loss + floor) for s in (self.signals, shadow))
+            floor = 1e-6 * float(shadows.loss[:, known].mean()) + 1e-300
+            value, others = (-np.log(s.loss + floor) for s in (self.signals, shadows))
         else:
-            clip = clip_of(_columns(shadow, known))
-            value, others = statistic(self.signals, clip), statistic(shadow, clip)
-        _, outs = duel.moments(others)
+            seen = Signals(shadows.logit[:, known], shadows.correct[:, known], shadows.kind)
+            clip = clip_of(seen)
+            value, others = clipped_logit(self.signals, clip), clipped_logit(shadows, clip)
+        _, outs = targets.moments(others)
         own, shrunk = (
             np.sqrt(outs.variance(kind, among=known))[0] for kind in ("record", "shrunk")
         )
         return value[0], outs.mean[0], own, shrunk
 
 
-def _comparable(shadow: Signals, target: Signals) -> Signals:
+def _in_kind_of(target: Signals, shadow: Signals) -> Signals:
     """Return the references' signals in the kind of the target's."""
     if shadow.kind == target.kind:
         return shadow
@@ -144,32 +149,16 @@ def _comparable(shadow: Signals, target: Signals) -> Signals:
     )
 
 
-def _columns(signals: Signals, kept: BoolArray) -> Signals:
-    return Signals(signals.logit[:, kept], signals.correct[:, kept], signals.kind)
-
-
-def low_loss(target: Target) -> FloatArray:
-    """Return minus the loss."""
-    return np.asarray(-target.signals.loss[0])
-
-
-def certainty(target: Target) -> FloatArray:
-    """Return the largest probability."""
-    assert target.chances is not None
-    return np.asarray(target.chances.max(axis=1))
-
-
 def low_entropy(target: Target) -> FloatArray:
     """Return minus the entropy of the probabilities."""
-    assert target.chances is not None
-    return np.asarray((target.chances * np.log(np.maximum(target.chances, 1e-300))).sum(axis=1))
+    p = target.probabilities
+    return np.asarray((p * np.log(np.maximum(p, 1e-300))).sum(axis=1))
 
 
 def low_modified_entropy(target: Target) -> FloatArray:
     """Return minus the modified entropy (Song and Mittal 2021), low if the model is also right."""
-    assert target.chances is not None
-    p, rows = target.chances, np.arange(len(target.chances))
-    truth = np.asarray(target.evidence.truth)
+    p = target.probabilities
+    rows, truth = np.arange(len(p)), np.asarray(target.evidence.truth)
     own = p[rows, truth]
     against = p * np.log(np.maximum(1 - p, 1e-12))
     total = against.sum(axis=1) - against[rows, truth]
@@ -187,27 +176,21 @@ def short_gradient(target: Target) -> FloatArray:
     return np.asarray(-target.gradient)
 
 
-def above_reference(target: Target) -> FloatArray:
-    """Return how far the statistic is above its mean in models without the record."""
-    value, mean, _, _ = target.outside
-    return np.asarray(value - mean)
+def above_references(target: Target, spread: Spread = "one") -> FloatArray:
+    """Return how far the statistic is above its mean in models without the record.
 
-
-def above_reference_by_own_spread(target: Target) -> FloatArray:
-    """Return the same in standard deviations of the record."""
-    value, mean, own, _ = target.outside
-    return np.asarray((value - mean) / own)
-
-
-def above_reference_by_shrunk_spread(target: Target) -> FloatArray:
-    """Return the same in deviations shrunk to the pooled one."""
-    value, mean, _, shrunk = target.outside
-    return np.asarray((value - mean) / shrunk)
+    In units of the statistic, of the record's own standard deviation over these models, or of
+    that shrunk to the pooled one.
+    """
+    value, mean, own, shrunk = target.without_record
+    unit = {"one": np.ones_like(own), "own": own, "shrunk": shrunk}[spread]
+    return np.asarray((value - mean) / unit)
 
 
 def relative_likelihood(target: Target) -> FloatArray:
     """Return ln of P(x|θ)/P(x); the share of records below it, RMIA's score, has its order."""
-    shadow, out = _comparable(target.apart.signals, target.signals), ~target.apart.membership
+    run = target.references_without
+    shadows, outside = _in_kind_of(target.signals, run.signals), ~run.membership
 
     def confidence(signals: Signals) -> FloatArray:
         if not signals.regression:
@@ -215,40 +198,37 @@ def relative_likelihood(target: Target) -> FloatArray:
         scale = np.maximum(signals.loss[:, target.known].mean(axis=1, keepdims=True), 1e-300)
         return np.asarray(np.exp(-signals.loss / (2 * scale)))
 
-    known = confidence(shadow)
-    mean = (known * out).sum(axis=0) / np.maximum(out.sum(axis=0), 1)
+    mean = (confidence(shadows) * outside).sum(axis=0) / np.maximum(outside.sum(axis=0), 1)
     prior = ((1 + OFFLINE_A) * mean + (1 - OFFLINE_A)) / 2
     return np.asarray(np.log(np.maximum(confidence(target.signals)[0], 1e-6) / prior))
 
 
-def told_classifier(target: Target) -> FloatArray:
-    """Return the log-odds of membership from a classifier that was told about the known half."""
+def classifier_of_known_half(target: Target) -> FloatArray:
+    """Return the log-odds of membership from classifiers trained on the known half."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     table = _features(target)
-    told = target.evidence.member[target.known]
-    weight = balancing_weights(told)
-    straight = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    straight.fit(table[target.known], told, logisticregression__sample_weight=weight)
-    score = straight.decision_function(table)
-    bent = HistGradientBoostingClassifier(
+    member = target.evidence.member[target.known]
+    weight = balancing_weights(member)
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    linear.fit(table[target.known], member, logisticregression__sample_weight=weight)
+    boosted = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, learning_rate=0.1, min_samples_leaf=30, random_state=0
     )
-    # Threads that wait for each other on a busy machine cost more than they save.
+    # On a busy machine several threads are slower than one for so small a fit.
     with one_thread():
-        bent.fit(table[target.known], told, sample_weight=weight)
-        score = score + bent.decision_function(table)
+        boosted.fit(table[target.known], member, sample_weight=weight)
+        score = linear.decision_function(table) + boosted.decision_function(table)
     return np.asarray(score, dtype=np.float64)
 
 
 def balancing_weights(member: BoolArray) -> FloatArray | None:
     """Return weights with which members and others weigh the same; None where they do already.
 
-    With weights that are all one a boosted classifier is the same, but scikit-learn looks for the
-    quantiles of every column one after the other.
+    Without weights scikit-learn finds the quantiles of all columns at once, which is quicker.
     """
     share = min(max(float(member.mean()), 1e-9), 1 - 1e-9)
     if share == 0.5:
@@ -258,29 +238,21 @@ def balancing_weights(member: BoolArray) -> FloatArray | None:
 
 def _features(target: Target) -> FloatArray:
     """Return (N, F) what the classifier sees of a record: answers, and how unusual they are."""
-    logit = target.signals.logit[0]
-    columns = [np.arcsinh(logit), np.log(target.signals.loss[0] + 1e-9)]
-    if not target.signals.regression:  # "right" is relative to all residuals there
+    signals, truth = target.signals, np.asarray(target.evidence.truth)
+    columns = [np.arcsinh(signals.logit[0]), np.log(signals.loss[0] + 1e-9)]
+    if not signals.regression:  # "right" is relative to all residuals there
         columns.append(right_label(target))
-    chances = target.chances
-    if chances is not None:
-        top = np.sort(chances, axis=1)[:, ::-1][:, :3]
+    if target.has_probabilities:
+        p = target.probabilities
+        top = np.sort(p, axis=1)[:, ::-1][:, :3]
         columns += [low_entropy(target), low_modified_entropy(target), *np.log(top + 1e-9).T]
-        if chances.shape[1] <= 30:
-            columns += list(
-                (np.asarray(target.evidence.truth)[:, None] == np.arange(chances.shape[1])).T
-            )
-    if target.signals.regression:
-        columns.append(np.asarray(target.evidence.truth, dtype=np.float64))
-    if target.references is not None and target.references.run is not None:
-        value, mean, own, shrunk = target.outside
+        if p.shape[1] <= 30:
+            columns += list((truth[:, None] == np.arange(p.shape[1])).T)
+    if signals.regression:
+        columns.append(truth)
+    if target.has("models without"):
+        value, mean, own, shrunk = target.without_record
         z = (value - mean) / shrunk
-        columns += [
-            np.arcsinh(z),
-            np.arcsinh((value - mean) / own),
-            mean,
-            np.log(shrunk),
-            relative_likelihood(target),
-        ]
-        columns += [z * np.abs(np.tanh(z)), value - mean]
+        columns += [np.arcsinh(z), np.arcsinh((value - mean) / own), mean, np.log(shrunk)]
+        columns += [relative_likelihood(target), z * np.abs(np.tanh(z)), value - mean]
     return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])

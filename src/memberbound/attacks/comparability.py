@@ -1,27 +1,33 @@
-"""Do members and non-members come from one law, and is any record on both sides?
+"""Are members and non-members comparable: draws from one law, and no record on both sides?
 
 An audit compares members with fresh records *of the same law*.  If last year's customers trained
-the model and this year's are the non-members, every attack "finds" members by the year, and the
-model is innocent.  So a classifier that never sees the model tries the same with the columns alone.
+the model and this year's are the non-members, every attack separates them by the year, whatever the
+model gives away.  So a classifier that never sees the model tries the same with the columns alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memberbound.answers import Given, Upper, computed
 from memberbound.attacks.evidence import Evidence, framed
-from memberbound.attacks.given_model import shuffled_p_value
-from memberbound.attacks.scores import Scores, audit_pair, interval_fields
+from memberbound.attacks.model_scores import balancing_weights
+from memberbound.attacks.scores import (
+    IntervalFields,
+    Scores,
+    audit_scores,
+    content_generator,
+    interval_fields,
+    permutation_p_value,
+)
 from memberbound.attacks.signals import BoolArray
-from memberbound.attacks.splits import content_generator
-from memberbound.attacks.target import balancing_weights
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.numerics.threads import one_thread
-from memberbound.quantities import INTERVAL, AuditBound, Sides, decimals, significant
+from memberbound.quantities import decimals, significant
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,59 +36,47 @@ __all__ = ["Duplicates", "LawTest", "find_duplicates", "one_law_test"]
 
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
-#: Rows that the classifier is trained on at most; more change nothing here.
-_ROWS = 20_000
-#: Rows that are named before "and … more".
-_NAMED = 5
 
 
 # ── Records on both sides ─────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Duplicates:
     """Rows that are alike in every column and the target.
 
     Attributes:
-        members: rows of the members (from 1) that a non-member equals.
-        non_members: rows of the non-members that a member equals.
-        repeated: members that another member equals.
+        members: how many members a non-member equals; ``member_rows`` are the first of them.
+        non_members: how many non-members a member equals; ``non_member_rows`` likewise, from 1.
+        repeated_members: members that another member equals.
     """
 
-    members: tuple[int, ...]
-    non_members: tuple[int, ...]
-    repeated: int
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "members": len(self.members),
-            "non_members": len(self.non_members),
-            "member_rows": list(self.members[:20]),
-            "non_member_rows": list(self.non_members[:20]),
-            "repeated_members": self.repeated,
-        }
+    members: int
+    non_members: int
+    member_rows: tuple[int, ...]
+    non_member_rows: tuple[int, ...]
+    repeated_members: int
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is said to a reader."""
-        said = []
+        """What a reader has to know."""
+        notes = []
         if self.members:
-            first = ", ".join(map(str, self.non_members[:_NAMED]))
-            more = len(self.non_members) - _NAMED
-            said.append(
-                f"{len(self.non_members)} non-members equal a member in every column and the "
+            first = ", ".join(map(str, self.non_member_rows[:5]))
+            more = self.non_members - 5
+            notes.append(
+                f"{self.non_members} non-members equal a member in every column and the "
                 f"target (rows {first}{f' and {more} more' if more > 0 else ''}). No attack can "
                 "tell such rows apart, so every number is drawn towards blind guessing: give "
                 "non-members that the model was not trained on. They are not left out, because "
                 "that would make two samples of one law differ"
             )
-        if self.repeated:
-            said.append(
-                f"{self.repeated} member rows equal another member; each counts as a record of its "
-                "own, as it did in training"
+        if self.repeated_members:
+            notes.append(
+                f"{self.repeated_members} member rows equal another member; each counts as a "
+                "record of its own, as it did in training"
             )
-        return tuple(said)
+        return tuple(notes)
 
 
 def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) -> Duplicates:
@@ -98,41 +92,37 @@ def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) ->
     member = evidence.member
     frame = framed(evidence.rows).assign(**{" target": np.asarray(evidence.truth)})
     codes = np.asarray(pd.util.hash_pandas_object(frame, index=False))
-    inside, outside = np.unique(codes[member], return_counts=True), set(codes[~member].tolist())
-    repeats = int(inside[1][inside[1] > 1].sum())
-    if member.any() and bool((inside[1] > 1).all()):
+    inside, outside = codes[member], codes[~member]
+    _, counts = np.unique(inside, return_counts=True)
+    repeated = int(counts[counts > 1].sum())
+    if member.any() and bool((counts > 1).all()):
         raise InputError(
-            f"members must be given once, got every one of {int(member.sum())} rows at least "
+            f"members must be given once, got every one of {len(inside)} rows at least "
             "twice. Drop the repeated rows."
         )
-    if identifiers is not None and identifiers.shape[1] and repeats:
-        whole = identifiers.assign(**{" row": codes})[member]
-        twice = np.flatnonzero(whole.duplicated().to_numpy())
+    if identifiers is not None and identifiers.shape[1] and repeated:
+        twice = np.flatnonzero(identifiers.assign(**{" row": codes})[member].duplicated())
         if twice.size:
             raise InputError(
                 f"members must be given once, got row {int(twice[0]) + 1} again, with the same "
                 f"{', '.join(map(str, identifiers.columns[:3]))}. Drop the repeated rows."
             )
-    both = np.array([c in outside for c in codes[member].tolist()], dtype=np.bool_)
-    known = set(codes[member].tolist())
-    shared = np.array([c in known for c in codes[~member].tolist()], dtype=np.bool_)
-    if 2 * int(shared.sum()) > len(shared):
+    shared = np.flatnonzero(np.isin(outside, inside))
+    if 2 * shared.size > outside.size:
         raise InputError(
-            f"non-members must not be members, got {int(shared.sum())} of {len(shared)} that equal "
+            f"non-members must not be members, got {shared.size} of {outside.size} that equal "
             "a member in every column and the target. Give records that the model was not trained "
             "on."
         )
-    return Duplicates(
-        tuple((np.flatnonzero(both) + 1).tolist()),
-        tuple((np.flatnonzero(shared) + 1).tolist()),
-        repeats,
-    )
+    both = np.flatnonzero(np.isin(inside, outside))
+    member_rows, non_member_rows = (tuple((rows[:20] + 1).tolist()) for rows in (both, shared))
+    return Duplicates(both.size, shared.size, member_rows, non_member_rows, repeated)
 
 
 # ── One law? ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class LawTest:
     """What a classifier reaches that sees columns and target but not the model.
 
@@ -141,21 +131,20 @@ class LawTest:
     which it did better, at an error shared between both).
     """
 
-    SIDES: ClassVar[Sides] = {"p_value": "upper", "auc": INTERVAL, "level": "given"}
+    p_value: Upper
+    auc: IntervalFields
+    level: Given = LEVEL
 
-    p_value: float
-    auc: AuditBound
-
-    @property
+    @computed
     def differs(self) -> bool:
         """Whether the two provably differ."""
-        return self.p_value <= LEVEL
+        return self.p_value <= self.level
 
-    @property
+    @computed
     def sentence(self) -> str:
         """What it means for the audit."""
         if self.differs:
-            reached = decimals(self.auc.estimate, "estimate", 3)
+            reached = decimals(self.auc["estimate"], "estimate", 3)
             return (
                 "Members and non-members differ already in their columns: a classifier that never "
                 f"saw the model tells them apart with AUC {reached} "
@@ -167,16 +156,6 @@ class LawTest:
             "A classifier on the columns alone does not tell members from non-members "
             f"(p = {significant(self.p_value, 'upper', 2)}); a small difference may go unnoticed."
         )
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "p_value": self.p_value,
-            "level": LEVEL,
-            "differs": self.differs,
-            "auc": interval_fields(self.auc),
-            "sentence": self.sentence,
-        }
 
 
 def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0) -> LawTest:
@@ -196,23 +175,20 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
     for side in (member, ~member):
         places = rng.permutation(np.flatnonzero(side))
         half[places[: len(places) // 2]] = True
-    values, bounds = [], []
+    p_values, bounds = [], []
     for train in (half, ~half):
         score = _blind_scores(table[train], member[train], table[~train], rng)
         truth = member[~train]
-        values.append(shuffled_p_value(score, truth, rng))
-        found = audit_pair(
+        p_values.append(permutation_p_value(score, truth, rng))
+        audit = audit_scores(
             Scores.from_samples(score[truth], score[~truth]),
             confidence=shared_confidence(confidence, 2),
             fpr=(),
             attack="blind",
         )
-        bounds.append(found.auc)
+        bounds.append(audit.auc)
     best = max(bounds, key=lambda b: (b.lower, b.estimate))
-    paid = AuditBound(
-        best.quantity, best.estimate, best.lower, best.upper, confidence, best.game, best.attack
-    )
-    return LawTest(min(1.0, 2 * min(values)), paid)
+    return LawTest(min(1.0, 2 * min(p_values)), interval_fields(best))
 
 
 def _numeric(evidence: Evidence) -> FloatArray:
@@ -238,8 +214,9 @@ def _blind_scores(
 ) -> FloatArray:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    if len(rows) > _ROWS:
-        kept = rng.permutation(len(rows))[:_ROWS]
+    most = 20_000  # more rows change nothing here
+    if len(rows) > most:
+        kept = rng.permutation(len(rows))[:most]
         rows, member = rows[kept], member[kept]
     blind = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
