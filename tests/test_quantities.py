@@ -351,7 +351,7 @@ def test_audit(v: list[float]) -> None:
         changed = {"attacks": {base.best: attack}, "confidence": v[12], "warnings": ()}
         names = ["attacks", "confidence"]
         if isinstance(base, LearnerAudit):
-            changed["sandwich"] = Sandwich(Ceiling(v[14], 0.95, "average"), v[13])
+            changed["sandwich"] = Sandwich(v[14], 0.95, "average record", v[13])
             names.append("audited_advantage_lower")
         answer = dataclasses.replace(base, **changed)
         fields = {name: answer.to_dict()[name] for name in names}

@@ -191,7 +191,7 @@ def test_regression_targets_are_attacked_too():
 
 def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
     audit = audit_shadows(overfit, attacks=["rmia-offline", "lira"])
-    fields = audit.to_dict()["attacks"]
+    fields = {name: attack.to_dict() for name, attack in audit.attacks.items()}
     assert fields["rmia-offline"]["settings"]["gamma"] == 1.0
     assert fields["rmia-offline"]["settings"]["a"] == 0.3
     assert set(fields["lira"]["auc"]) == {"estimate", "lower", "upper"}

@@ -331,7 +331,7 @@ def uncovered(leak: float, sizes: tuple[int, int], runs: int, *, ties: bool = Fa
         rule = score["combined"][0]
         here, fresh = sample & ~told, ~sample
         found = audit_scores(Scores.of(rule[here], member[here]), fpr=[0.1])
-        exact = audit_scores(rule[fresh], member[fresh], fpr=[0.1])
+        exact = audit_scores(Scores.of(rule[fresh], member[fresh]), fpr=[0.1])
         for row, pick in enumerate(
             (
                 lambda a: a.auc,

@@ -335,10 +335,8 @@ class ShadowAudit:
         return self.run.game
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
+        """Return JSON-ready fields, beside those of the attacks."""
         return {
-            "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
-            "best": self.best,
             "best_advantage": interval_fields(self.best_advantage),
             "models": self.run.signals.models,
             "targets_of_intervals": sum(b.last - b.first for b in self.blocks),

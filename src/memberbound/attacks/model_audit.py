@@ -213,7 +213,7 @@ class ModelAudit:
         return fields if self.comparable else without_ends(fields)
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
+        """Return JSON-ready fields, beside those of the attacks."""
         refs = self.references
         groups = plain(self.groups)
         measured = {
@@ -228,8 +228,6 @@ class ModelAudit:
             if groups is not None:
                 groups["groups"] = [without_ends(group) for group in groups["groups"]]
         return {
-            "attacks": self.attack_fields(),
-            "best": self.best,
             **measured,
             "members": int(self.member.sum()),
             "non_members": int((~self.member).sum()),

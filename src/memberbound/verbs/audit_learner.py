@@ -333,6 +333,10 @@ def audit_run(
     )
 
 
+#: Targets and training models of the attack on what is released, per shadow model.
+_TARGETS, _TRAINING = 8, 2
+
+
 def release_floor(
     learner: object, run: ShadowRun, *, confidence: float, seed: int, workers: int | None
 ) -> ReleaseFloor | None:
@@ -348,8 +352,8 @@ def release_floor(
         plan.statistic,
         law,
         run.game,
-        targets=8 * models,
-        training=2 * models,
+        targets=_TARGETS * models,
+        training=_TRAINING * models,
         confidence=confidence,
         seed=seed,
         workers=workers,
