@@ -10,10 +10,11 @@ from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.metaestimators import available_if as sklearn_available_if
 
 from memberbound.errors import InputError
 from memberbound.learners.model_files import load_model, skops_io
-from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
+from memberbound.learners.trained import Answers, TrainedModel, available_if, rows_as_trained
 
 
 @pytest.fixture
@@ -98,3 +99,34 @@ def test_csv_files_are_read_as_training_scripts_read_them(tmp_path: Path, people
     pd.testing.assert_frame_equal(frame, pd.read_csv(path, sep=";"))
     with pytest.raises(InputError, match="does not exist"):
         rows_as_trained(tmp_path / "no.csv")
+
+
+# ── Methods that some models of a class have ──────────────────────────────────────────────────────
+
+
+def model_with(decorator, check):
+    class Model:
+        @decorator(check)
+        def classes(self):
+            """Say which."""
+            return [0, 1]
+
+    return Model()
+
+
+def out_of_memory(self):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("decorator", [available_if, sklearn_available_if])
+def test_a_method_is_available_as_in_scikit_learn(decorator):
+    assert model_with(decorator, lambda self: True).classes() == [0, 1]
+    assert not hasattr(model_with(decorator, lambda self: False), "classes")
+    assert not hasattr(model_with(decorator, lambda self: self.missing), "classes")
+    assert type(model_with(decorator, out_of_memory)).classes.__doc__ == "Say which."
+
+
+def test_a_lack_of_memory_is_no_lack_of_the_method():
+    with pytest.raises(MemoryError):
+        hasattr(model_with(available_if, out_of_memory), "classes")
+    assert not hasattr(model_with(sklearn_available_if, out_of_memory), "classes")

@@ -13,8 +13,8 @@ from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, whole_number
 from memberbound.learners.augmented import AugmentedQueries, Shape
-from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import Examples, Labels, Learner
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 
 if TYPE_CHECKING:

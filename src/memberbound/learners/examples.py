@@ -22,7 +22,6 @@ from memberbound.tables.table import Columns, opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-    from sklearn.base import BaseEstimator
     from sklearn.compose import ColumnTransformer
     from torch.nn import Module
 
@@ -66,130 +65,29 @@ class Learner(Protocol):
         """Return the prediction of each row."""
 
 
-def _logistic(seed: int) -> BaseEstimator:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=2000, random_state=seed)
-
-
-def _ridge_classifier(seed: int) -> BaseEstimator:
-    from sklearn.linear_model import RidgeClassifier
-
-    return RidgeClassifier(random_state=seed)
-
-
-def _ridge(seed: int) -> BaseEstimator:
-    from sklearn.linear_model import Ridge
-
-    return Ridge(random_state=seed)
-
-
-def _linear(seed: int) -> BaseEstimator:
-    from sklearn.linear_model import LinearRegression
-
-    del seed
-    return LinearRegression()
-
-
-def _svm(seed: int) -> BaseEstimator:
-    from sklearn.svm import LinearSVC
-
-    return LinearSVC(random_state=seed, max_iter=5000)
-
-
-def _bayes(seed: int) -> BaseEstimator:
-    from sklearn.naive_bayes import GaussianNB
-
-    del seed
-    return GaussianNB()
-
-
-def _tree(seed: int) -> BaseEstimator:
-    from sklearn.tree import DecisionTreeClassifier
-
-    return DecisionTreeClassifier(random_state=seed)
-
-
-def _tree_regressor(seed: int) -> BaseEstimator:
-    from sklearn.tree import DecisionTreeRegressor
-
-    return DecisionTreeRegressor(random_state=seed)
-
-
-def _forest(seed: int) -> BaseEstimator:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(n_estimators=100, random_state=seed)
-
-
-def _forest_regressor(seed: int) -> BaseEstimator:
-    from sklearn.ensemble import RandomForestRegressor
-
-    return RandomForestRegressor(n_estimators=100, random_state=seed)
-
-
-def _boosting(seed: int) -> BaseEstimator:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed)
-
-
-def _boosting_regressor(seed: int) -> BaseEstimator:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(random_state=seed)
-
-
-def _mlp(seed: int) -> BaseEstimator:
-    from sklearn.neural_network import MLPClassifier
-
-    return MLPClassifier(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
-
-
-def _mlp_regressor(seed: int) -> BaseEstimator:
-    from sklearn.neural_network import MLPRegressor
-
-    return MLPRegressor(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
-
-
-def _knn(seed: int) -> BaseEstimator:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    del seed
-    return KNeighborsClassifier()
-
-
-def _knn_regressor(seed: int) -> BaseEstimator:
-    from sklearn.neighbors import KNeighborsRegressor
-
-    del seed
-    return KNeighborsRegressor()
-
-
-_MAKERS: dict[str, dict[str, Callable[[int], Learner]]] = {
-    "classification": {
-        "boosting": _boosting,
-        "knn": _knn,
-        "logistic": _logistic,
-        "mlp": _mlp,
-        "naive-bayes": _bayes,
-        "random-forest": _forest,
-        "ridge": _ridge_classifier,
-        "svm": _svm,
-        "tree": _tree,
-    },
-    "regression": {
-        "boosting": _boosting_regressor,
-        "knn": _knn_regressor,
-        "linear": _linear,
-        "mlp": _mlp_regressor,
-        "random-forest": _forest_regressor,
-        "ridge": _ridge,
-        "tree": _tree_regressor,
-    },
+#: Short name → class of scikit-learn and its settings.  Imported when asked for.
+_CLASSIFIERS: dict[str, tuple[str, dict[str, object]]] = {
+    "boosting": ("ensemble.HistGradientBoostingClassifier", {}),
+    "knn": ("neighbors.KNeighborsClassifier", {}),
+    "logistic": ("linear_model.LogisticRegression", {"max_iter": 2000}),
+    "mlp": ("neural_network.MLPClassifier", {"hidden_layer_sizes": (64,), "max_iter": 500}),
+    "naive-bayes": ("naive_bayes.GaussianNB", {}),
+    "random-forest": ("ensemble.RandomForestClassifier", {}),
+    "ridge": ("linear_model.RidgeClassifier", {}),
+    "svm": ("svm.LinearSVC", {"max_iter": 5000}),
+    "tree": ("tree.DecisionTreeClassifier", {}),
+}
+_REGRESSORS: dict[str, tuple[str, dict[str, object]]] = {
+    "boosting": ("ensemble.HistGradientBoostingRegressor", {}),
+    "knn": ("neighbors.KNeighborsRegressor", {}),
+    "linear": ("linear_model.LinearRegression", {}),
+    "mlp": ("neural_network.MLPRegressor", {"hidden_layer_sizes": (64,), "max_iter": 500}),
+    "random-forest": ("ensemble.RandomForestRegressor", {}),
+    "ridge": ("linear_model.Ridge", {}),
+    "tree": ("tree.DecisionTreeRegressor", {}),
 }
 #: Every short name.
-LEARNERS = tuple(sorted({name for makers in _MAKERS.values() for name in makers}))
+LEARNERS = tuple(sorted({*_CLASSIFIERS, *_REGRESSORS}))
 
 
 def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Learner:
@@ -205,13 +103,18 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     """
     if ":" in name:
         return _imported(name)
-    makers = _MAKERS[task]
-    if name not in makers:
+    listed = _CLASSIFIERS if task == "classification" else _REGRESSORS
+    if name not in listed:
         raise InputError(
-            f"learner must be one of {', '.join(makers)} for {task}, or package.module:factory, "
+            f"learner must be one of {', '.join(listed)} for {task}, or package.module:factory, "
             f"got {name!r}."
         )
-    return makers[name](seed)
+    place, settings = listed[name]
+    module, _, kind = place.partition(".")
+    learner = getattr(importlib.import_module(f"sklearn.{module}"), kind)(**settings)
+    if "random_state" in learner.get_params():
+        learner.set_params(random_state=seed)
+    return cast("Learner", learner)
 
 
 def takes_sizes(factory: Callable[..., object]) -> bool:

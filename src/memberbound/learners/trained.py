@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,46 @@ __all__ = [
     "Answers",
     "TrainedModel",
     "as_floats",
+    "available_if",
     "rows_as_trained",
 ]
+
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+class _AvailableIf:
+    """A method that is an attribute of a model only if a check of the model succeeds."""
+
+    def __init__(self, check: Callable[[Any], object], method: Callable[..., object]) -> None:
+        self.check, self.method = check, method
+
+    def __get__(self, model: object, kind: type) -> Callable[..., object]:
+        if model is None:
+            return self.method
+        reason: Exception | None = None
+        try:
+            if self.check(model):
+                return MethodType(self.method, model)
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = error
+        absent = f"This {kind.__name__!r} has no attribute {self.method.__name__!r}"
+        raise AttributeError(absent) from reason
+
+
+def available_if(check: Callable[[Any], object]) -> Callable[[Method], Method]:
+    """Return a decorator for methods that a model has if ``check`` says so.
+
+    As scikit-learn's, which a released model does not import, except that a lack of memory while
+    checking is raised: an answer would silently go without its probabilities.
+    """
+
+    def decorated(method: Method) -> Method:
+        return cast("Method", _AvailableIf(check, method))
+
+    return decorated
+
 
 #: What a model hands out, from most to least.
 Access = Literal["probabilities", "logits", "labels", "values"]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from memberbound.learners.capabilities import available_if
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = ["PrivateEstimator", "released_can"]

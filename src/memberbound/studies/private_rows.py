@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import Labels
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import Bounds
 from memberbound.release.all_rows.models import fit_private, private_form

@@ -46,8 +46,6 @@ _MEMORY_SHARE = 0.5
 #: Seconds before a progress bar appears, and between its updates.
 _PATIENCE, _TICK = 1.0, 0.2
 _NO_SPACE = os.strerror(ENOSPC)
-#: The settings that this version of DuckDB has, once an engine was asked.
-_KNOWN: set[str] = set()
 #: Rows per batch of a stream.
 BATCH_ROWS = 65_536
 
@@ -66,12 +64,12 @@ def one_sentence(error: BaseException) -> str:
     """Return what an engine's message says first, without its class, its SQL and the data."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     # The offending line of a file is somebody's record: its number is enough.
-    told = [line for line in lines if not line.startswith(("Original Line", "LINE 1:", "Possible"))]
-    if not told:
+    shown = [x for x in lines if not x.startswith(("Original Line", "LINE 1:", "Possible"))]
+    if not shown:
         return type(error).__name__
-    head, found, tail = told[0].partition("Error: ")
-    first = tail if found and len(head) < 30 else told[0]
-    return f"{first}, {told[1]}" if first.startswith("CSV Error on") and told[1:] else first
+    head, mark, tail = shown[0].partition("Error: ")
+    first = tail if mark and len(head) < 30 else shown[0]
+    return f"{first}, {shown[1]}" if first.startswith("CSV Error on") and shown[1:] else first
 
 
 def _ibis_errors() -> tuple[type[Exception], ...]:
@@ -122,10 +120,7 @@ def streamed(
     connection: DuckDBPyConnection, query: str, rows: int = BATCH_ROWS
 ) -> pa.RecordBatchReader:
     """Return the rows of a query as a stream."""
-    relation = connection.sql(query)
-    # DuckDB renamed the method; ibis 12 still calls the old name.
-    stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
-    return stream(rows)
+    return connection.sql(query).to_arrow_reader(rows)
 
 
 class Engine:
@@ -157,16 +152,18 @@ class Engine:
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
-        self._settings(
+        settings = {
             # The bar is drawn by `watched`, never by the engine, which would print on stdout.
-            enable_progress_bar="true",
-            enable_progress_bar_print="false",
+            "enable_progress_bar": "true",
+            "enable_progress_bar_print": "false",
             # Every file is scanned once or twice; keeping it would only fill the memory.
-            enable_external_file_cache="false",
+            "enable_external_file_cache": "false",
             # As ibis sets them for its connections.
-            TimeZone="'UTC'",
-            python_enable_replacements="false",
-        )
+            "TimeZone": "'UTC'",
+            "python_enable_replacements": "false",
+        }
+        for name, value in settings.items():
+            self.sql(f"SET {name} = {value}")
 
     @cached_property
     def backend(self) -> Backend:
@@ -174,14 +171,6 @@ class Engine:
         import ibis
 
         return ibis.duckdb.from_connection(self.connection)
-
-    def _settings(self, **values: str) -> None:
-        if not _KNOWN:  # to list them takes longer than to set them
-            rows = self.sql("SELECT name FROM duckdb_settings()").fetchall()
-            _KNOWN.update(row[0] for row in rows)
-        for name, value in values.items():
-            if name in _KNOWN:
-                self.sql(f"SET {name} = {value}")
 
     def close(self) -> None:
         """Drop everything and delete the private folder; calling twice does no harm."""

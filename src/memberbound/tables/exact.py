@@ -381,7 +381,7 @@ def from_pandas(frame: DataFrame) -> pa.Table:
     Whole numbers beyond 64 bits, decimals with different numbers of digits and signed decimal zeros
     become text.  Every missing value (None, NaN, NaT, NA) is null, as pandas means it.
     Edge cases: a column that mixes types (``True`` and ``1``, text and bytes, two time zones) or
-    holds objects of an unknown type is refused.
+    holds objects of an unknown type, such as lists, is refused.
     """
     import pandas as pd
     import pyarrow as pa
@@ -405,88 +405,53 @@ def from_pandas(frame: DataFrame) -> pa.Table:
 
 def _one_type(series: Series, name: Hashable) -> Series:
     """Return a column of objects whose values Arrow will not merge."""
-    known = series[series.notna().to_numpy()]
-    if set(map(type, known)) <= {str}:
-        return series
-    seen: dict[str, set[str]] = {}
-    for value in known:
-        _note(value, seen)
-    for place, kinds in seen.items():
-        found = " and ".join(sorted(kinds)[:2])
-        if len(kinds) > 1:
-            raise InputError(
-                f"column {name!r} must hold values of one type{place}, got {found}. Convert it "
-                "first, for example to text."
-            )
-        if found.startswith("unknown") or (place and found.startswith("Time")):
-            raise InputError(
-                f"column {name!r} must hold text, numbers, times, lists or dictionaries{place}, "
-                f"got {found}. Convert it first, for example to text."
-            )
-    (kind,) = seen[""]
+    present = series[series.notna().to_numpy()]
+    kinds = sorted({_type_label(value) for value in present})
+    if len(kinds) > 1:
+        raise InputError(
+            f"column {name!r} must hold values of one type, got {kinds[0]} and {kinds[1]}. Convert "
+            "it first, for example to text."
+        )
+    kind = kinds[0] if kinds else "str"
+    if kind.startswith("unknown"):
+        raise InputError(
+            f"column {name!r} must hold text, numbers or times, got {kind}. Convert it first, for "
+            "example to text."
+        )
     if kind.startswith("Time"):  # pandas' own: Arrow would cut their nanoseconds
         return series.infer_objects()
     whole = kind == "int" or kind.startswith(("numpy.int", "numpy.uint"))
-    if (kind == "Decimal" and len({_digits(v) for v in known}) > 1) or (
-        whole and any(not -(2**63) <= int(v) < 2**63 for v in known)
+    if (kind == "Decimal" and len({_digits(v) for v in present}) > 1) or (
+        whole and any(not -(2**63) <= int(v) < 2**63 for v in present)
     ):
         return series.map(str, na_action="ignore").astype("string")
     return series
 
 
-def _note(value: object, seen: dict[str, set[str]], place: str = "") -> None:
-    """Add the type of a value, and of what is inside, to those seen in the same place."""
-    import numpy as np
-    import pandas as pd
-
-    kind = _label(value)
-    seen.setdefault(place, set()).add(
-        f"{kind} of {_digits(value)}" if place and isinstance(value, Decimal) else kind
-    )
-    inside: Mapping[Hashable, object] = {}
-    if isinstance(value, dict):
-        inside = {f"{place} under {key!r}": item for key, item in value.items()}
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == "O"):
-        inside = dict(enumerate(value))
-    for where, item in inside.items():
-        if isinstance(item, (list, tuple, dict, np.ndarray)) or not pd.isna(item):
-            _note(item, seen, where if isinstance(where, str) else f"{place} in its lists")
-
-
-def _label(value: object) -> str:
-    """Return what a learner could tell from a value's type: zone, unit and keys included."""
+def _type_label(value: object) -> str:
+    """Return what a learner could tell from a value's type, zone and unit included."""
     import datetime
     import uuid
 
     import numpy as np
     import pandas as pd
 
-    kind, clocks = type(value), {datetime.datetime, datetime.time}
-    if isinstance(value, (datetime.datetime, datetime.time)) and kind in clocks:
-        return f"{kind.__name__} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
-    if isinstance(value, pd.Timestamp):
-        return f"Timestamp[{value.unit}] in {value.tz or 'no zone'}{' (second)' * value.fold}"
+    kind = type(value)
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        unit = f"[{value.unit}]" if isinstance(value, pd.Timestamp) else ""
+        known = kind in (datetime.datetime, datetime.time, pd.Timestamp)
+        label = f"{kind.__name__}{unit} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
+        return label if known else f"unknown {label}"
     if isinstance(value, pd.Timedelta):
         return f"Timedelta[{value.unit}]"
-    if (
-        isinstance(value, np.ndarray)
-        and kind is np.ndarray
-        and value.dtype.kind in "biufUSMmO"
-        and value.dtype != np.longdouble
-    ):
-        return f"array of {value.dtype.kind if value.dtype.kind in 'US' else value.dtype}"
     if (
         isinstance(value, np.generic)
         and kind is not np.longdouble
         and value.dtype.kind in "biufUSMm"
     ):
         return f"numpy.{value.dtype if value.dtype.kind in 'Mm' else kind.__name__}"
-    if isinstance(value, dict) and kind is dict:
-        return f"dict of {', '.join(map(repr, value))}"
-    plain = {str, bytes, bool, int, float, list, tuple, Decimal, uuid.UUID}
-    if kind in plain | {datetime.date, datetime.timedelta}:
-        return kind.__name__
-    return f"unknown {kind.__name__}"
+    plain = {str, bytes, bool, int, float, Decimal, uuid.UUID, datetime.date, datetime.timedelta}
+    return kind.__name__ if kind in plain else f"unknown {kind.__name__}"
 
 
 def _digits(value: Decimal) -> str:

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from memberbound.errors import InputError, whole_number
-from memberbound.learners.capabilities import available_if
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.models import checked_form, fit_private, replaces_preprocessing

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, one_of
 from memberbound.learners import network_factory, raw_records
-from memberbound.learners.capabilities import available_if
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.boosting import BoostedModel, boost, most_boosting_draws

@@ -22,8 +22,8 @@ from sklearn.utils.validation import validate_data
 from memberbound.errors import InputError, fraction, one_of, positive
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
-from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import as_numbers, as_texts
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration
