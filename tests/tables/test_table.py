@@ -1,0 +1,168 @@
+"""A table is opened once: engine, roles, rows and examples are made once and kept."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.learners import read_examples
+from memberbound.tables import table as tables
+from memberbound.tables.engine import Engine
+from memberbound.tables.in_memory import read_population, read_records
+from memberbound.tables.table import open_table
+
+RNG = np.random.default_rng(0)
+PEOPLE = pd.DataFrame(
+    {
+        "id": range(400),
+        "age": RNG.integers(20, 60, 400),
+        "sex": RNG.choice(["f", "m"], 400),
+        "ill": RNG.choice(["no", "yes"], 400),
+    }
+)
+BOUNDS = {"age": [0, 100], "sex": ["f", "m"], "ill": ["no", "yes"]}
+FEATURES = ["age", "sex"]
+HALF = {"eta": 0.2, "record": "average", "insecure_seed": 1, "pairs": 32, "tune": False}
+AUDIT = {"learner": "naive-bayes", "shadows": 8, "workers": 1, "cache": False}
+VERBS = {
+    "certify": memberbound.certify,
+    "plan": lambda t: memberbound.plan(t, security=0.5),
+    "harden": lambda t: memberbound.harden(t, security=0.3, target="ill", learners=False),
+    "population": lambda t: memberbound.population(t, columns="age", epsilon=1.0),
+    "bounds": memberbound.bounds,
+    "audit_learner": lambda t: memberbound.audit_learner(t, target="ill", **AUDIT),
+    "protect_half": lambda t: memberbound.protect_half(t, target="ill", **HALF),
+    "protect": lambda t: memberbound.protect(
+        t, target="ill", columns=FEATURES, bounds=BOUNDS, eta=0.2, insecure_seed=1
+    ),
+    "summarize": lambda t: memberbound.summarize(
+        t, statistic="mean", columns="age", bounds={"age": [0, 100]}, eta=0.2, insecure_seed=1
+    ),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    PEOPLE.to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path / "people.csv"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often engines are started, tables opened and roles inferred."""
+    counts = {"engines": 0, "opened": 0, "inferred": 0}
+
+    def counted(name, function):
+        def call(*args, **options):
+            counts[name] += 1
+            return function(*args, **options)
+
+        return call
+
+    monkeypatch.setattr(Engine, "__init__", counted("engines", Engine.__init__))
+    monkeypatch.setattr(tables, "_fill", counted("opened", tables._fill))
+    monkeypatch.setattr(tables, "inferred_roles", counted("inferred", tables.inferred_roles))
+    return counts
+
+
+def without_coins(answer):
+    fields = answer.to_dict()
+    return {k: fields.get(k) for k in ("rows", "columns", "roles", "delta_upper", "eta", "persons")}
+
+
+def test_every_verb_takes_an_open_table_and_opens_nothing(path, calls):
+    expected = {verb: without_coins(ask(path)) for verb, ask in VERBS.items()}
+    assert calls["engines"] == calls["opened"] == len(VERBS)  # each by itself
+    calls.update(engines=0, opened=0, inferred=0)
+    with open_table(path) as table:
+        for verb, ask in VERBS.items():
+            assert without_coins(ask(table)) == expected[verb], verb
+    # Roles once for all, and once for the fitting rows of harden (X18).  A file that was opened as
+    # a public one is opened again for secret reading, on the same engine.
+    assert calls == {"engines": 1, "opened": 2, "inferred": 2}
+
+
+def test_a_parsed_table_shares_the_engine_and_knows_its_roles(path, calls):
+    with open_table(path) as table:
+        population = read_population(table, target="ill")
+        parsed = population.parsed_table()
+        examples = read_examples(parsed, "ill", columns=["age", "sex"])
+        assert read_examples(parsed, "ill", columns=["age", "sex"]) is examples
+        assert read_examples(parsed, "ill", columns=["age"]) is not examples
+        atoms = memberbound.certify(parsed, columns=FEATURES).atoms
+        sample = parsed.with_frame(parsed.frame.head(50), parsed.readings())
+        assert len(read_population(sample, target="ill").frame) == 50
+    assert calls == {"engines": 1, "opened": 1, "inferred": 1}
+    assert atoms == len(PEOPLE[FEATURES].drop_duplicates())
+
+
+def test_a_table_of_the_caller_stays_open(path):
+    with open_table(path) as table:
+        memberbound.certify(table)
+        read_records(table)
+        assert table.rows().num_rows == len(PEOPLE)
+
+
+def test_rows_of_a_public_table_are_read_again_where_they_are_secret(tmp_path):
+    """One value that is no number makes a whole column of SQLite text, in a public table only."""
+    path = tmp_path / "t.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.executemany("INSERT INTO t VALUES (?)", [("1",), (2,), ("'x",)])
+    connection.close()
+    direct = read_records(path).columns["x"]
+    with open_table(path) as table:
+        table.readings()
+        assert not table.reads_row_by_row
+        again = read_records(table).columns["x"]
+    for row in range(3):
+        assert direct.label(row) == again.label(row)
+    with open_table(pa.table({"x": [1, 2]})) as table, pytest.raises(InputError, match="secret"):
+        read_records(table)
+    with open_table(pa.table({"x": [1, 2]}), secret=True) as table:
+        assert read_records(table).rows == 2
+
+
+# ── Start-up: modules are counted, not seconds ────────────────────────────────────────────────────
+
+
+def loaded(folder, *arguments) -> set[str]:
+    """Return the packages that a command imports."""
+    code = (
+        "import atexit, sys\n"
+        "names = lambda: sorted({name.split('.')[0] for name in sys.modules})\n"
+        "atexit.register(lambda: print('modules', *names(), file=sys.stderr))\n"
+        "from memberbound.faces.command_line import main\n"
+        f"sys.argv = ['memberbound', *{arguments!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.rpartition("modules")[2].split())
+
+
+HEAVY = {"ibis", "sklearn", "joblib", "torch", "matplotlib", "fastapi"}
+
+
+def test_quick_commands_load_little(path):
+    options = {"columns": FEATURES, "bounds": BOUNDS, "eta": 0.2}
+    memberbound.protect(path, target="ill", **options, out=path.parent / "model.json")
+    assert not loaded(path.parent, "predict", "model.json", path.name) & HEAVY
+    assert not loaded(path.parent, "certify", path.name) & HEAVY
+    explained = loaded(path.parent, "explain", "--epsilon", "8", "--json")
+    assert not explained & (HEAVY | {"pandas", "duckdb", "pyarrow"})
