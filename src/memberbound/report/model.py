@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.files import read_document
@@ -37,7 +37,6 @@ __all__ = [
     "Histogram",
     "LedgerEntry",
     "ListedRecord",
-    "ModelScore",
     "PopulationTranslation",
     "Price",
     "Question",
@@ -65,7 +64,7 @@ __all__ = [
 # ── What a field may hold ─────────────────────────────────────────────────────────────────────────
 
 #: Name and version of the format; a report says it under ``schema``.
-SCHEMA_ID: Final = "memberbound-report/1"
+SCHEMA_ID: Final = "memberbound-report/2"
 #: A row's record, for a reader.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
 _CoreSchema = dict[str, object]
@@ -90,7 +89,7 @@ class Rule:
 
 
 class _VerbsOwn:
-    """Marks a verb's own dictionary: open, but with the keys that every result carries."""
+    """A verb's own dictionary: open, but with the keys that every result carries."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: _Handler) -> _CoreSchema:
         keys = {
@@ -101,11 +100,11 @@ class _VerbsOwn:
             "theorems": list[Theorem],
             "assumptions": list[str],
         }
-        known = {
+        fields = {
             key: {"type": "typed-dict-field", "schema": handler.generate_schema(hint)}
             for key, hint in keys.items()
         }
-        return {"type": "typed-dict", "fields": known, "extra_behavior": "allow"}
+        return {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
 
 
 Name = Annotated[str, Rule(min_length=1)]
@@ -128,7 +127,7 @@ Score = Annotated[float, Rule(ge=-1e300, le=1)]
 Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
 Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 #: A verb's own dictionary, as its command prints it with ``--json``.
-Result = Annotated[Mapping[str, object], _VerbsOwn()]
+Result = Annotated[Mapping[str, Any], _VerbsOwn()]
 Role = Literal["number", "category", "date", "identifier", "text"]
 #: Subjects that are models, and all of them.
 Learned = Literal["given", "model", "noise-average", "noise-every"]
@@ -149,8 +148,6 @@ def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> No
 
 
 # ── What a report holds ───────────────────────────────────────────────────────────────────────────
-#
-# Keys that reports of older versions lack have a default; all others are required.
 
 
 @dataclass(frozen=True)
@@ -162,29 +159,33 @@ class Verdict:
     advice: Name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Question:
-    """Everything that the answer depends on, beside the data."""
+    """Everything that the answer depends on, beside the data; ``study`` describes the options."""
 
     target: Name
-    learner: Name
-    eta: Eta
-    record: Literal["every", "average"]
-    epsilon: Positive
-    delta: Delta
-    confidence: Annotated[float, Rule(gt=0, lt=1)]
-    shadows: Annotated[int, Rule(ge=8, le=10**9)]
-    extra_rows: Count
-    columns: tuple[str, ...] | None
+    learner: Name = "logistic"
+    eta: Eta = 0.05
+    record: Literal["every", "average"] = "every"
+    epsilon: Positive = 8.0
+    delta: Delta = 1e-5
+    confidence: Annotated[float, Rule(gt=0, lt=1)] = 0.95
+    shadows: Annotated[int, Rule(ge=8, le=10**9)] = 64
+    columns: tuple[str, ...] | None = None
     roles: Mapping[str, Role] | None = None
-    database_table: str | None
-    baseline: tuple[Share, ...] = ()
-    bounds: str | None = None
+    database_table: str | None = None
     unit: str | None = None
-    quick: bool = False
+    #: Names of files: the public bounds, the given model and its non-members.
+    bounds: str | None = None
     model: str | None = None
     nonmembers: str | None = None
-    seed: Annotated[int, Rule(ge=0)]
+    quick: bool = False
+    seed: Annotated[int, Rule(ge=0)] = 0
+
+    @property
+    def protects(self) -> Protected:
+        """Whom the study is to protect, in the words of the contract."""
+        return "every record" if self.record == "every" else "average record"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +196,8 @@ class Data:
     embedded: bool
     rows: Annotated[int, Rule(ge=1, le=2**53 - 1)]
     columns: tuple[str, ...]
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    roles: Mapping[str, Role]
+    left_out: tuple[str, ...]
     encoded_features: Count
     target: str
     task: Literal["classification", "regression"]
@@ -208,7 +209,6 @@ class _Number:
     """One of the three kinds of numbers: ``side`` is the field that holds it."""
 
     side: ClassVar[str]
-    called: ClassVar[str]
 
     @property
     def value(self) -> float:
@@ -226,7 +226,6 @@ class Ceiling(_Number):
     theorems: tuple[Theorem, ...]
 
     side = "upper"
-    called = "certified ceiling"
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,7 @@ class Seen(_Number):
     estimate: Share
     what: Name
 
-    side = called = "estimate"
+    side = "estimate"
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,6 @@ class Floor(_Number):
     attack: Name
 
     side = "lower"
-    called = "measured floor"
 
 
 @dataclass(frozen=True)
@@ -353,22 +351,18 @@ class ListedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What an audit found about single records; ``ends_hold`` says whom the list's ends hold for.
-
-    Reports of older versions lack it: their ends are those of single records, not valid for a list
-    that was picked from all.
-    """
+    """What an audit found about single records; ``ends_hold`` says whom the list's ends hold for."""
 
     targets: Annotated[int, Rule(ge=1, le=10**6)]
     attacks: tuple[str, ...]
     blind_accuracy: Right
     accuracy_estimate: Spread
-    worst_record_estimate: Share | None = None
+    worst_record_estimate: Share
     exposed_records: Count
     exposed_share: Share
     exposed_above: Right
     confidence: Confidence
-    ends_hold: str | None = None
+    ends_hold: Name
     most_exposed: tuple[ListedRecord, ...]
 
 
@@ -435,40 +429,38 @@ class GivenModel:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Remedy:
     """Something that could be done: what is certified of it, and what it costs."""
 
     id: RemedyId
     label: Name
-    protects: Protected | None
-    game: Literal["iid", "subset", "neighbour"] | None
-    enough: bool
-    accuracy_upper: Right | None
-    confidence: Confidence | None
-    score_name: Literal["accuracy", "R²"] | None
-    score_before_estimate: Score | None
-    score_after_estimate: Score | None
-    loss_estimate: float | None
-    above_chance: bool | None
-    extra_rows: Count | None
-    information_kept_estimate: Annotated[float, Rule(ge=0)] | None
-    steps: tuple[str, ...]
-    sentence: str
-    command: str | None
-    recommended: bool
+    protects: Protected | None = None
+    game: Literal["iid", "subset", "neighbour"] | None = None
+    enough: bool = False
+    accuracy_upper: Right | None = None
+    confidence: Confidence | None = None
+    score_name: Literal["accuracy", "R²"] | None = None
+    score_before_estimate: Score | None = None
+    score_after_estimate: Score | None = None
+    loss_estimate: float | None = None
+    above_chance: bool | None = None
+    extra_rows: Count | None = None
+    information_kept_estimate: Annotated[float, Rule(ge=0)] | None = None
+    steps: tuple[str, ...] = ()
+    sentence: str = ""
+    command: str | None = None
+    recommended: bool = False
 
     def __post_init__(self) -> None:
-        needed = []
         if self.recommended and not self.enough:
             raise InputError("enough must be True where a remedy is recommended, got False.")
-        if self.enough:
-            needed += [("accuracy_upper", "a number"), ("confidence", "a number")]
+        needed = ["accuracy_upper", "confidence"] if self.enough else []
         if self.score_after_estimate is not None:
-            needed += [("score_before_estimate", "a number"), ("score_name", "a text")]
-        for name, kind in needed:
+            needed += ["score_before_estimate", "score_name"]
+        for name in needed:
             if getattr(self, name) is None:
-                raise InputError(f"{name} must be {kind} here, got None.")
+                raise InputError(f"{name} must be given here, got None.")
 
     @property
     def price(self) -> Price | None:
@@ -496,16 +488,6 @@ def scored(value: float) -> Mark:
     small = abs(value) < 10
     shown = decimals(value, "estimate", 3) if small else significant(value, "estimate", 4)
     return Mark("estimate", f"≈ {shown}")
-
-
-@dataclass(frozen=True)
-class ModelScore:
-    """An estimate of how well a model predicts records that it was not trained on."""
-
-    subject: str
-    label: str
-    name: str
-    estimate: float
 
 
 @dataclass(frozen=True)
@@ -548,10 +530,6 @@ class Translation:
     tpr_upper: Mapping[ShareName, Share]
     sentence: Name
     population: PopulationTranslation | None
-    #: The chance of another guess before the release → at most after it (X23): with this ε, and
-    #: with the noise that protects every record.
-    guess_upper: Mapping[ShareName, Share] = field(default_factory=dict)
-    guess_release_upper: Mapping[ShareName, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -568,12 +546,13 @@ class StepRecord:
     audit: Result | None
 
     def __post_init__(self) -> None:
-        wrong = "null" if self.state != "done" else "an object"
-        if (self.result is None) == (self.state == "done"):
-            raise InputError(f"result must be {wrong} in state {self.state!r}, got the other.")
-        if (self.error is None) != (self.state == "done"):
-            wrong = "null" if self.state == "done" else "a text"
-            raise InputError(f"error must be {wrong} in state {self.state!r}, got {self.error!r}.")
+        done = self.state == "done"
+        if (self.result is None) == done:
+            right = "an object" if done else "null"
+            raise InputError(f"result must be {right} in state {self.state!r}, got the other.")
+        if (self.error is None) != done:
+            right = "null" if done else "a text"
+            raise InputError(f"error must be {right} in state {self.state!r}, got {self.error!r}.")
 
 
 @dataclass(frozen=True)
@@ -601,17 +580,14 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Run:
-    """When the study was run, how long it took, and which options somebody chose.
-
-    ``chosen`` is missing in reports of older versions; an option that is not in it had its default.
-    """
+    """When the study was run, how long it took, and the options that somebody chose."""
 
     started: Annotated[
         str, Rule(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
     ]
     seconds: Seconds
     python: Name
-    chosen: tuple[str, ...] | None = None
+    chosen: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -627,7 +603,7 @@ class Report:
     protects: Protected
     theorems: tuple[Theorem, ...]
     assumptions: tuple[Name, ...]
-    schema: Literal["memberbound-report/1"]
+    schema: Literal["memberbound-report/2"]
     status: Literal["complete", "partial"]
     verdict: Verdict
     question: Question
@@ -679,7 +655,7 @@ class Report:
 
     def defaulted(self, option: str) -> bool:
         """Tell whether nobody chose an option, so that its value is only an example."""
-        return self.run.chosen is not None and option not in self.run.chosen
+        return option not in self.run.chosen
 
     def row_of(self, subject: str, record: str) -> SandwichRow | None:
         """Return how often anybody is right about a record of a subject."""
@@ -687,23 +663,16 @@ class Report:
         return next(rows, None)
 
     @property
-    def scores(self) -> list[ModelScore]:
+    def scores(self) -> dict[str, float]:
         """The score of the model as it is, then that of every remedy that changes it."""
-        priced = [(r, r.price) for r in self.remedies if r.price is not None]
-        as_it_is = [
-            ModelScore(*self._as_it_is, price.name, price.before) for _, price in priced[:1]
-        ]
-        return as_it_is + [
-            ModelScore(remedy.id, remedy.label, price.name, price.after)
-            for remedy, price in priced
-            if remedy.id != "nothing"
-        ]
-
-    @property
-    def _as_it_is(self) -> tuple[str, str]:
-        """The subject whose score remedies are compared with, and what it is called."""
-        given = ("given", "The given model")
-        return ("model", "Model trained as usual") if self.given is None else given
+        prices = {remedy.id: remedy.price for remedy in self.remedies if remedy.price is not None}
+        as_it_is = "model" if self.given is None else "given"
+        scores: dict[str, float] = {}
+        for id, price in prices.items():
+            scores.setdefault(as_it_is, price.before)
+            if id != "nothing":
+                scores[id] = price.after
+        return scores
 
     @property
     def usual(self) -> str:
@@ -821,31 +790,6 @@ def read(path: str | os.PathLike[str]) -> Report:
     return checked(read_document(path, "report", "JSON"))
 
 
-_OBJECT, _LIST, _WHOLE = "an object", "a list", "a whole number"
-#: What pydantic calls a problem → what would be right, in words.
-_RULES = {
-    "bool_type": "true or false",
-    "dataclass_type": _OBJECT,
-    "dict_type": _OBJECT,
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "greater than {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "int_from_float": _WHOLE,
-    "int_type": _WHOLE,
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
-    "list_type": _LIST,
-    "mapping_type": _OBJECT,
-    "string_pattern_mismatch": "a text of the form {pattern}",
-    "string_too_long": "a text of at most {max_length} characters",
-    "string_too_short": "a text of at least {min_length} characters",
-    "string_type": "a text",
-    "too_short": "a list of at least {min_length}",
-    "tuple_type": _LIST,
-}
-
-
 def _sentence(problem: ValidationError, name: str) -> str:
     """Return the first of pydantic's complaints: where, what would be right, what was got."""
     first = problem.errors(include_url=False)[0]
@@ -856,15 +800,13 @@ def _sentence(problem: ValidationError, name: str) -> str:
         return f"{name} must not be nested too deeply."
     got = _shown(first["input"])
     if kind == "missing":
-        rule = f"an object with {path.pop()!r}"
+        rule = f"be an object with {path.pop()!r}"
     elif kind == "unexpected_keyword_argument":
-        rule, got = f"an object without {path[-1]!r}", f"{path.pop()!r}: {got}"
-    elif kind == "literal_error":
-        options = context["expected"].replace(" or ", ", ")
-        rule = f"one of {options}" if "," in options else options
+        rule, got = f"be an object without {path[-1]!r}", f"{path.pop()!r}: {got}"
     else:
-        rule = _RULES[kind].format(**context) if kind in _RULES else "different"
-    return f"{_place(name, path)} must be {rule}, got {got}."
+        # "Input should be …", "String should have …", "Tuple should have …"
+        rule = first["msg"].partition(" should ")[2] or "be different"
+    return f"{_place(name, path)} must {rule}, got {got}."
 
 
 def _place(name: str, path: Iterable[int | str]) -> str:
