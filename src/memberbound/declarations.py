@@ -171,7 +171,7 @@ _GROUP_OF_NAME |= dict.fromkeys(
     "Computation",
 )
 _GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"), "Computation")
-_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser"), "Output")
+_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "browser"), "Output")
 _GROUP_OF_NAME |= dict.fromkeys(("fail_above", "fail_on", "junit"), "Limit")
 _GROUP_OF_NAME |= dict.fromkeys(("host", "port", "token", "allow_host"), "Address")
 _GROUP_OF_NAME |= {"attacks": "Question", "open_browser": "Output", "data": "Data"}

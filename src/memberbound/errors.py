@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MemberboundError", "SearchError", "shortened"]
+__all__ = ["InputError", "MemberboundError", "SearchError", "TooFewRowsError", "shortened"]
 
 #: Characters of a message; what a file or a caller holds may be quoted in it and be any length.
 _LONGEST = 600
@@ -46,6 +46,10 @@ class MemberboundError(Exception):
 
 class InputError(MemberboundError, ValueError):
     """The input cannot be used: what, which value, and what would be right."""
+
+
+class TooFewRowsError(InputError):
+    """The table is too small for what is asked of it."""
 
 
 class SearchError(MemberboundError, RuntimeError):

@@ -76,8 +76,8 @@ def null_runs(runs, models=32, rows=80):
         low, high = single(found)
         alone += bool((low > 0.5).any() or (high < 0.5).any())
         # The verdict takes the first of these two floors that is above what is allowed.
-        average = steps._average(audit)
-        worst = steps._worst(found, None, 0.95)
+        average = steps.average_row("model", audit)
+        worst = steps.worst_row("model", found, None, 0.95)
         proved += bool(average.floor.lower > 0.5 or worst.floor.lower > 0.5)
         for side in (average, worst):
             assert side.estimate.estimate >= side.floor.lower >= side.blind

@@ -437,20 +437,20 @@ class _Stops:
             return
         from memberbound.studies import studying
 
-        step, written = studying._Run._step, studying._Run._written
+        step, write = studying._Run._step, studying._Run._write
 
         def stepped(run: studying._Run, *given: object) -> object:
             ended = step(run, *given)
-            if self.seen_before([*run.steps, ended], sorted(run.bench.found)):
+            if self.seen_before([*run.steps, ended], ["all rows"] * len(run.context.all_rows)):
                 os._exit(_SEEN)
             return ended
 
         def reported(run: studying._Run) -> object:
             if self.seen_before(run.steps, ["report"]):
                 os._exit(_SEEN)
-            return written(run)
+            return write(run)
 
-        studying._Run._step, studying._Run._written = stepped, reported
+        studying._Run._step, studying._Run._write = stepped, reported
 
     def seen_before(self, steps: list[object], found: list[str]) -> bool:
         """Whether a process with this fault has gone on from here; note that one has."""

@@ -14,8 +14,9 @@ from memberbound.release.half.fitting import fitted, kept_fits
 from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.noise import GaussianNoise
+from memberbound.report.model import Question
 from memberbound.studies import steps
-from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.studies.question import StudyData
 
 GAME = SubsetGame(30, 15)
 
@@ -142,11 +143,12 @@ def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     people = pd.DataFrame(rng.normal(size=(60, 2)).round(2), columns=["a", "b"])
     people["y"] = np.where(people["a"] + rng.normal(size=60) > 0, "yes", "no")
-    asked = StudyQuestion("y", eta=0.2, shadows=8, record="average")
+    asked = Question("y", eta=0.2, shadows=8, record="average")
     data = StudyData.read(people, asked)
     monkeypatch.setattr(steps, "_LARGE", 10)  # few pairs, as for a large table
-    monkeypatch.setattr(steps, "_audited", lambda *_: None)  # its fits have tests of their own
-    protected = steps._protected("average")
+    # The fits of the audit have tests of their own.
+    monkeypatch.setattr(steps, "_audit", lambda *_: (None, None))
+    monkeypatch.setattr(steps, "score_of", lambda _: None)
     done, stop = [], [10**9]
     once = fitting.evaluated
 
@@ -158,8 +160,9 @@ def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
 
     def run(folder):
         before = len(done)
-        bench = steps.Bench(asked, data, 1, None, str(tmp_path / folder))
-        return protected(bench, lambda *_: None), len(done) - before
+        context = steps.Context(asked, data, 1, str(tmp_path / folder))
+        protected = steps._protect_half(context, "average", lambda *_: None)
+        return protected.answer.to_dict(), len(done) - before
 
     monkeypatch.setattr(fitting, "evaluated", counted)
     whole, every = run("whole")

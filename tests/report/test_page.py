@@ -232,16 +232,6 @@ def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     assert said not in Reader(render(report)).text
 
 
-def test_ends_of_single_records_from_older_reports_are_not_shown() -> None:
-    report = reports.sample()
-    assert "The floors hold for all records at once" in Reader(render(report)).text
-    for item in report["exposure"]:
-        del item["records"]["ends_hold"]
-    text = Reader(render(report)).text
-    assert "The floors hold" not in text
-    assert "At least" not in text
-
-
 def test_the_recommended_remedy_is_marked_with_its_command() -> None:
     report = reports.sample()
     page = render(report)
@@ -356,21 +346,6 @@ def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
     chart = charts.roc_chart(typed(report | {"roc": ends}))
     assert chart is not None
     assert [str(cell) for cell in chart.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
-
-
-def test_other_guesses_are_shown_with_what_they_assume() -> None:
-    report = reports.sample()
-    assert "Other guesses about a record" not in render(report)
-    said = {"guess_upper": {"0.1": 0.45, "0.5": 0.99999}, "guess_release_upper": {"0.1": 0.151}}
-    said["guess_release_upper"]["0.5"] = 0.55
-    report["translation"] |= said
-    text = " ".join(Reader(render(report)).text.split()).replace("\u00a0", " ")
-    section = text[text.index("Other guesses about a record") :]
-    first, second = "10 % certified ≤ 45 % certified ≤ 15.1 %", "(< 100 %) certified ≤ 55 %"
-    for words in (first, second, "(X23)"):
-        assert words in section, words
-    report["translation"]["guess_release_upper"] = {}
-    assert "has no such number here" in render(report)
 
 
 def test_chance_is_the_binomial_law() -> None:

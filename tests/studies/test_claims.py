@@ -17,16 +17,17 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import Certificate
-from memberbound.report.model import Floor, Histogram, Records, Seen, Spread
+from memberbound.report.model import Floor, Question, SandwichRow, Seen
 from memberbound.studies import steps, studying
-from memberbound.studies.question import StudyData, StudyQuestion
-from memberbound.studies.recommendation import Findings, remedies, verdict
+from memberbound.studies.question import StudyData
+from memberbound.studies.recommendation import remedies, verdict
+from memberbound.studies.steps import Finding, Score
 from memberbound.studies.studying import study
 
 
-def bench_of(frame: pd.DataFrame, **options) -> steps.Bench:
-    question = StudyQuestion("y", **{"shadows": 8} | options)
-    return steps.Bench(question, StudyData.read(frame, question), 1, None)
+def context_of(frame: pd.DataFrame, **options) -> steps.Context:
+    question = Question("y", **{"shadows": 8} | options)
+    return steps.Context(question, StudyData.read(frame, question))
 
 
 def silent(done: int, total: int) -> None:
@@ -43,31 +44,12 @@ def noisy(rows: int = 60) -> pd.DataFrame:
 def audited(estimate: float, *, chance: float = 0.5, blind: float = 0.5, worst: float = 0.5):
     """An audit that proves nothing about the average record, and ``worst`` about another."""
 
-    def side(lower: float) -> steps.Side:
-        floor = Floor("audit", lower, 0.95, "lira")
-        return steps.Side(blind, floor, Seen("estimate", lower, "seen"))
+    def row(record: str, lower: float) -> SandwichRow:
+        floor, seen = Floor("audit", lower, 0.95, "lira"), Seen("estimate", lower, "seen")
+        return SandwichRow("model", "Model", record, "subset", blind, None, seen, floor)
 
-    records = Records(
-        targets=8,
-        attacks=("lira",),
-        blind_accuracy=blind,
-        accuracy_estimate=Spread(0.5, 0.5, 0.5, 0.5),
-        exposed_records=0,
-        exposed_share=0.0,
-        exposed_above=blind,
-        confidence=0.95,
-        most_exposed=(),
-    )
-    return steps.Audited(
-        result={},
-        sentence="attacked",
-        score=steps.Score("accuracy", estimate, 8, chance),
-        roc=steps.MeanRoc("lira", (0.0, 1.0), (0.0, 1.0)),
-        average=side(blind),
-        worst=side(worst),
-        histogram=Histogram((0.0, 1.0), (60,)),
-        records=records,
-    )
+    rows = (row("average", blind), row("worst", worst))
+    return Finding({}, "attacked", rows=rows, score=Score("accuracy", estimate, 8, chance))
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +60,18 @@ def run():
 
 
 def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -> None:
-    bench = bench_of(noisy(), learner="tree")
+    context = context_of(noisy(), learner="tree")
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: run)
-    whole = steps.audit_model(bench, silent)
-    assert whole.worst.floor.lower > 0.6
-    assert whole.average.floor.lower > 0.6
-    assert whole.records.exposed_records > 0
+    whole = steps.audit_model(context, silent)
+    assert all(row.floor.lower > 0.6 for row in whole.rows)
+    assert whole.exposure.records.exposed_records > 0
     said = "1 of 65 fits failed and were left out."
     some = replace(run, failures=(FailedFit(64, 0, "one class"),), warnings=(said,))
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: some)
-    partly = steps.audit_model(bench, silent)
-    assert partly.worst.floor.lower == partly.worst.blind
-    assert partly.average.floor.lower == partly.average.blind
-    assert partly.records.exposed_records == 0
-    assert not any(r.proved for r in partly.records.most_exposed)
+    partly = steps.audit_model(context, silent)
+    assert all(row.floor.lower == row.blind for row in partly.rows)
+    assert partly.exposure.records.exposed_records == 0
+    assert not any(r.proved for r in partly.exposure.records.most_exposed)
     assert said in partly.sentence
 
 
@@ -115,52 +95,47 @@ def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:
     classes[a == 0] = "c00"
     for target, learner in ((classes, "tree"), (a + 0.2 * rng.normal(size=1500), "ridge")):
         frame = pd.DataFrame({"a": a, "b": rng.normal(size=1500), "y": target})
-        bench = bench_of(frame, eta=0.2, record="average", learner=learner)
-        found = steps.coarsen_columns(bench, silent)
-        assert any(" of y " in s or " y into " in s for s in found.steps)
-        assert found.score is None
-        answers = Findings(audit=audited(estimate=0.25, chance=0.2), coarser=found)
-        (remedy,) = remedies(answers, bench.question, "t.csv", {})
+        context = context_of(frame, eta=0.2, record="average", learner=learner)
+        coarser = steps.coarsen_columns(context, silent)
+        assert any(" of y " in s or " y into " in s for s in coarser.result["steps"])
+        assert coarser.score is None
+        findings = {"audit": audited(estimate=0.25, chance=0.2), "coarser": coarser}
+        (remedy,) = remedies(findings, context.question, "t.csv", {})
         assert remedy.enough
         assert remedy.loss_estimate is None
-        assert "y itself is coarser" in remedy.sentence
-        assert "accuracy" not in verdict(answers, [remedy], bench.question, []).advice
-
-
-def coarse() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)})
+        assert "accuracy" not in verdict(findings, [remedy], context.question, []).advice
 
 
 @pytest.mark.parametrize("record", ["every", "average"])
 def test_a_safe_table_stays_safe_under_a_useless_model(record) -> None:
-    asked = StudyQuestion("y", record=record)
-    found = memberbound.certify(coarse())
-    bound = steps.TableBound.of(found, found.theorems)
-    certified = steps.Certified(found.to_dict(), found.sentence, bound)
-    answers = Findings(certify=certified, audit=audited(estimate=0.5, chance=0.51))
-    listed = remedies(answers, asked, "t.csv", {})
+    question = Question("y", record=record)
+    rng = np.random.default_rng(0)
+    coarse = {"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)}
+    answer = memberbound.certify(pd.DataFrame(coarse))
+    certified = Finding(answer.to_dict(), answer.sentence)
+    findings = {"certify": certified, "audit": audited(estimate=0.5, chance=0.51)}
+    listed = remedies(findings, question, "t.csv", {})
     assert [r.id for r in listed if r.recommended] == ["nothing"]
-    said = verdict(answers, listed, asked, [])
-    assert said.level == "safe"
+    safe = verdict(findings, listed, question, [])
+    assert safe.level == "safe"
     # The bound is one of the i.i.d. game, at a confidence, and about rows of the table.
-    assert "who knows the source of the records but not the table" in said.sentence
-    assert "(confidence 95 %)" in said.sentence
+    assert "who knows the source of the records but not the table" in safe.sentence
+    assert "(confidence 95 %)" in safe.sentence
     whom = "any of its records'" if record == "every" else "the average record's"
-    assert whom in said.sentence
+    assert whom in safe.sentence
 
 
-def noise_answers(upper: float, blind: float, lower: float, estimate: float = 0.9) -> Findings:
+def protected(upper: float, blind: float, lower: float, estimate: float = 0.9):
+    """Findings of an audit, and of noise in the subset game that keeps ``upper``."""
     audit = audited(estimate=estimate, blind=blind, worst=lower)
-    noised = steps.Noised({}, ".", steps.Gain(upper, 0.99, ()), 2 * upper, audit)
-    return Findings(audit=audit, protect_every=noised)
+    certificate = {"upper": upper, "confidence": 0.99}
+    noise = replace(audit, result={"certificate": certificate, "game": "subset"})
+    return {"audit": audit, "protect-every": noise}
 
 
 def test_the_command_makes_what_was_studied() -> None:
-    asked = StudyQuestion(
-        "y", confidence=0.99, columns=("age", "height, cm"), database_table="people"
-    )
-    (remedy,) = remedies(noise_answers(0.05, 0.5, 0.5), asked, "my table.db", {})
+    asked = Question("y", confidence=0.99, columns=("age", "height, cm"), database_table="people")
+    (remedy,) = remedies(protected(0.05, 0.5, 0.5), asked, "my table.db", {})
     words = shlex.split(remedy.command)
     options = dict(zip(words[3::2], words[4::2], strict=True))
     assert words[:3] == ["memberbound", "protect-half", "my table.db"]
@@ -171,33 +146,34 @@ def test_the_command_makes_what_was_studied() -> None:
 
 
 def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() -> None:
-    asked = StudyQuestion("y", eta=0.05)
+    asked = Question("y", eta=0.05)
     for estimate, recommended in ((0.9, True), (0.5, False)):
-        answers = replace(noise_answers(0.05, 0.5, 0.5, estimate), audit=None)
-        (remedy,) = remedies(answers, asked, "t.csv", {})
+        findings = protected(0.05, 0.5, 0.5, estimate)
+        del findings["audit"]
+        (remedy,) = remedies(findings, asked, "t.csv", {})
         assert remedy.enough
         assert remedy.recommended is recommended
 
 
 def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
-    asked = StudyQuestion("y", eta=0.05)
+    asked = Question("y", eta=0.05)
     blind = 13 / 25
-    listed = remedies(noise_answers(0.05, blind, blind), asked, "t.csv", {})
+    listed = remedies(protected(0.05, blind, blind), asked, "t.csv", {})
     assert listed[0].enough
     assert listed[0].accuracy_upper >= 0.57
     for lower, level in ((0.56, "unproved"), (0.58, "exposed")):
-        said = verdict(noise_answers(0.05, blind, lower), listed, asked, [])
+        said = verdict(protected(0.05, blind, lower), listed, asked, [])
         assert said.level == level
         assert "who knows all records but not which half was drawn" in said.advice
         if level == "unproved":
             assert "more than 57 % of the time" in said.sentence
-    said = verdict(noise_answers(0.05, 285 / 569, 0.5), listed, asked, [])
+    said = verdict(protected(0.05, 285 / 569, 0.5), listed, asked, [])
     assert "Nothing is proved about the model as it is" in said.sentence
     assert "more than 55.09 % of the time" in said.sentence
 
 
 def test_another_table_with_the_same_encoding_is_another_table() -> None:
-    one, question = noisy(), StudyQuestion("y")
+    one, question = noisy(), Question("y")
     two = one.assign(a=2 * one["a"])
     read = [StudyData.read(frame, question) for frame in (one, two, one.copy())]
     assert np.array_equal(read[0].examples.features, read[1].examples.features)
@@ -223,8 +199,7 @@ def test_r_squared_is_not_taken_of_equal_values(run) -> None:
 
 
 def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
-    said = steps.Said({"delta": math.nan}, "nothing")
-    odd = steps.Step("certify", "Certify", False, lambda *_: said)
+    odd = steps.Step("certify", "Certify", False, lambda *_: Finding({"delta": math.nan}, "."))
     monkeypatch.setattr(studying, "STEPS", (odd,))
     found = study(noisy(), target="y", out=tmp_path / "out")
     assert found.report.steps[0].state == "failed"
@@ -252,18 +227,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, mo
     (tmp_path / ".steps").write_text("in the way", encoding="utf-8")
     with pytest.raises(InputError, match="can be written"):
         study(noisy(), target="y", out=tmp_path)
-
-
-def test_other_guesses_about_a_record_reach_the_report() -> None:
-    """``baseline`` (X23): with ε by ``explain``, with noise by the budget of the release itself."""
-    bench = bench_of(noisy(), baseline=(0.1, 0.5), epsilon=2.0)
-    said = steps.explain_promise(bench, silent).translation
-    own = memberbound.explain(epsilon=2.0, delta=1e-5, baseline=[0.1, 0.5])
-    assert said.guess_upper == own.guess_upper
-    assert all(float(before) < after < 1 for before, after in said.guess_upper.items())
-    assert not bench_of(noisy()).question.baseline
-    with pytest.raises(InputError, match="baseline must be"):
-        StudyQuestion("y").with_options({"baseline": [1.5]})
 
 
 def test_a_configuration_may_write_numbers_as_people_do(tmp_path, monkeypatch) -> None:

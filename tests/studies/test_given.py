@@ -98,7 +98,7 @@ def test_prices_are_held_against_the_given_model(quick, sides) -> None:
     nothing = next(r for r in found.remedies if r.id == "nothing")
     assert found.given is not None
     assert nothing.score_before_estimate == found.given.score_nonmembers_estimate
-    assert found.scores[0].subject == "given"
+    assert next(iter(found.scores)) == "given"
 
 
 def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
@@ -198,7 +198,7 @@ def test_pipelines_are_retrained_as_what_stands_at_their_end(sides) -> None:
     forest = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(x, y)
 
     def own(model: object) -> str | None:
-        read = StudyModel.read(model, inside, others, trust=False, factory=None)
+        read = StudyModel.read(model, inside, others, trust=False)
         return read.learner("classification")
 
     assert own(forest) == "random-forest"

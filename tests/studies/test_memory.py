@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, refits
+from memberbound.report.model import Question
 from memberbound.studies.private_rows import PrivateRows
-from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.studies.question import StudyData
 from memberbound.tables.in_memory import read_records
 
 
@@ -29,7 +30,7 @@ def people(rows=400):
 def test_the_texts_of_a_file_are_let_go(tmp_path):
     path = tmp_path / "people.csv"
     people().to_csv(path, index=False)
-    data = StudyData.read(path, StudyQuestion("ill"))
+    data = StudyData.read(path, Question("ill"))
     assert data.population.frame is data.frame
     assert data.frame["age"].dtype.kind in "iuf"
     # Read again from what was parsed, every number is the same.

@@ -10,9 +10,8 @@ from memberbound.attacks.learner_audit import mean_roc
 from memberbound.attacks.records import _worst
 from memberbound.errors import InputError
 from memberbound.release.half.half_estimator import HalfPrivate, released_learner
-from memberbound.studies.question import StudyQuestion
-from memberbound.studies.recommendation import _table_promise
-from memberbound.studies.steps import TableBound
+from memberbound.report.model import Question
+from memberbound.studies.recommendation import table_promise
 
 unit = st.floats(0, 1)
 
@@ -65,13 +64,12 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
 
 
 def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
-    fields = TableBound(0.52, 0.04, 0.09, 0.95, ("X1",))
-    every = StudyQuestion("y", eta=0.05, record="every")
-    enough, most = _table_promise(fields, every)
+    bounds = {"accuracy_upper": 0.52, "delta_upper": 0.04, "record_leak": {"max": 0.09}}
+    enough, most = table_promise(bounds, Question("y", eta=0.05, record="every"))
     assert enough
     assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"
-    assert _table_promise(fields, StudyQuestion("y", eta=0.05, record="average")) == (True, 0.52)
-    assert not _table_promise(fields, StudyQuestion("y", eta=0.04, record="every"))[0]
+    assert table_promise(bounds, Question("y", eta=0.05, record="average")) == (True, 0.52)
+    assert not table_promise(bounds, Question("y", eta=0.04, record="every"))[0]
 
 
 def protected(learner, X, y, **options):

@@ -15,11 +15,11 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.errors import InputError
 from memberbound.report.mlflow_log import published_entry
-from memberbound.report.model import checked
+from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
-from memberbound.studies.question import StudyData, StudyQuestion, read_configuration
+from memberbound.studies.question import StudyData, checked_question, read_configuration
 from memberbound.studies.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
@@ -100,13 +100,12 @@ def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
 
 def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
     (tmp_path / "study.yaml").write_text("target: y\nroles: {a: category, b: identifier}\n")
-    said = read_configuration(tmp_path / "study.yaml")
-    question = StudyQuestion("y").with_options(said)
+    question = checked_question(read_configuration(tmp_path / "study.yaml"))
     data = StudyData.read(people(), question)
     assert data.examples.columns == ("a",)
     assert data.described("y").roles == {"a": "category", "b": "identifier", "y": "category"}
     with pytest.raises(InputError, match="roles must map"):
-        StudyQuestion("y").with_options({"roles": "a=category"})
+        checked_question({"target": "y", "roles": "a=category"})
 
 
 def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:
@@ -219,10 +218,10 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(tmp_path, done, monkey
 
 def test_a_learner_without_a_description_is_studied_without_keeping_fits(tmp_path) -> None:
     """What cannot be pickled has no name for its fits; the study goes on all the same."""
-    data = StudyData.read(people(), StudyQuestion("y"))
-    bench = steps_module.Bench(StudyQuestion("y", shadows=8), data, 1, None, str(tmp_path))
-    assert bench.fits(bench.learner()) == str(tmp_path)
-    assert bench.fits(bench.learner().set_params(verbose=lambda: None)) is None
+    question = Question("y", shadows=8)
+    context = steps_module.Context(question, StudyData.read(people(), question), 1, str(tmp_path))
+    assert context.fits_of(context.learner()) == str(tmp_path)
+    assert context.fits_of(context.learner().set_params(verbose=lambda: None)) is None
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +262,7 @@ def test_a_large_table_takes_fewer_models_unless_told(monkeypatch) -> None:
     assert study(people(), **plain).report.question.shadows == 64
     assert study(people(), **plain, quick=True).report.question.shadows == 16
     with pytest.raises(InputError, match="quick must be true or false"):
-        StudyQuestion("y").with_options({"quick": "very"})
+        checked_question({"target": "y", "quick": "very"})
 
 
 def test_very_many_rows_give_the_average_record_what_protects_every_record(monkeypatch) -> None:
@@ -281,6 +280,25 @@ def test_very_many_rows_give_the_average_record_what_protects_every_record(monke
     assert shown["noise-average"].command.startswith("memberbound protect ")
     assert "--record" not in shown["noise-average"].command
     assert shown["noise-average"].protects == "average record"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "state"),
+    [
+        ({"a": [-4, 4]}, "done"),  # too few rows for ranges that are not public
+        ({"a": [-4, 4], "b": [-4, 4], "y": [0, 1]}, "impossible"),
+    ],
+)
+def test_only_too_few_rows_lead_to_the_papers_game(monkeypatch, bounds, state) -> None:
+    """Bounds that do not fit the target are refused, not passed over in silence."""
+    kept = [s for s in steps_module.STEPS if s.id == "protect-every"]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    (step,) = study(people(400), **FEW, bounds=bounds).report.steps
+    assert step.state == state
+    if state == "done":
+        assert step.result["game"] == "subset"
+    else:
+        assert "bounds of 'y'" in step.error
 
 
 def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
@@ -362,21 +380,6 @@ def test_a_coarse_large_table_needs_nothing(monkeypatch) -> None:
     assert row.ceiling.upper <= 0.55
 
 
-def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.integers(20, size=1000), "y": rng.integers(2, size=1000)})
-    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
-    asked = {"target": "y", "shadows": 8, "eta": 0.04, "record": "average"}
-    without = study(table, **asked).report.to_dict()
-    rows = next(r for r in without["remedies"] if r["id"] == "rows")
-    assert rows["enough"]
-    assert rows["extra_rows"] > 0
-    assert not any(r["recommended"] for r in without["remedies"])
-    enough = study(table, **asked, extra_rows=rows["extra_rows"]).report.to_dict()
-    assert next(r for r in enough["remedies"] if r["recommended"])["id"] == "rows"
-
-
 def test_studies_of_neighbouring_tables_publish_the_same(monkeypatch, tmp_path) -> None:
     """One record changes scores, roles, classes and the learner, and nothing that is published."""
     kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
@@ -416,7 +419,7 @@ def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> No
     assert present["a"].max() < 5  # none of the rare values has been seen yet
     kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
     monkeypatch.setattr(studying, "STEPS", tuple(kept))
-    asked = {"target": "y", "shadows": 8, "eta": 0.05, "extra_rows": 10**7}
+    asked = {"target": "y", "shadows": 8, "eta": 0.05}
     found = study(present, **asked).report
     (rows,) = [r for r in found.remedies if r.id == "rows"]
     assert rows.extra_rows is not None
@@ -463,7 +466,6 @@ def test_what_was_chosen_by_looking_is_not_called_covered(monkeypatch, learner, 
         ({"epsilon": 0}, "epsilon"),
         ({"delta": 1}, "delta"),
         ({"confidence": 1}, "confidence"),
-        ({"extra_rows": -1}, "extra_rows"),
         ({"learner": "oracle"}, "learner"),
         ({"columns": ["nothing"]}, "columns"),
     ],

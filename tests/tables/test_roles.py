@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
-from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.report.model import Question
+from memberbound.studies.question import StudyData
 from memberbound.tables import roles
 from memberbound.tables.in_memory import read_population
 from memberbound.tables.roles import numbers_from
@@ -153,7 +154,7 @@ def test_every_verb_reads_the_same_numbers(table: Path) -> None:
     wanted = truth(nasty())
     features = ["half", "huge", "price", "born", "seen", "stamp", "same"]
     examples = read_examples(table, "ill", columns=features)
-    study = StudyData.read(table, StudyQuestion("ill", columns=tuple(features)))
+    study = StudyData.read(table, Question("ill", columns=tuple(features)))
     for place, name in enumerate(features):
         values = np.array(wanted[name])
         spread = values.std() or 1.0
@@ -205,7 +206,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> No
     # certify covers any learner, so it counts free text; and says what that does
     assert any("'note' is free text" in w for w in answers["certify"].warnings)
     assert answers["harden"].steps[0].startswith("drop patient, row")
-    study = StudyData.read(table, StudyQuestion("ill"))
+    study = StudyData.read(table, Question("ill"))
     assert study.described("ill").left_out == ("patient", "row", "note")
     assert "patient" not in study.frame.columns
 
@@ -260,7 +261,7 @@ def test_a_target_that_cannot_be_learnt_is_refused(
         "protect-half": lambda: protect_half(narrow, target=target, record="average"),
         "audit_learner": lambda: audit_learner(narrow, target=target),
         "harden": lambda: harden(narrow, security=0.5, target=target),
-        "study": lambda: StudyData.read(narrow, StudyQuestion(target)),
+        "study": lambda: StudyData.read(narrow, Question(target)),
     }[verb]
     with pytest.raises(InputError, match=f"target must.*{words}"):
         ask()

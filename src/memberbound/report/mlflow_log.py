@@ -100,8 +100,8 @@ def _numbers(report: Report) -> dict[str, float]:
         for number in row.numbers:
             place = f"{_GROUPS[number.kind]}/{row.subject}/{row.record}-record"
             found[f"{place}/accuracy_{number.side}"] = number.value
-    for score in report.scores:
-        found[f"estimated/{score.subject}/score_estimate"] = score.estimate
+    for subject, estimate in report.scores.items():
+        found[f"estimated/{subject}/score_estimate"] = estimate
     for entry in report.exposure:
         place = f"measured/{entry.subject}"
         found[f"{place}/exposed_records_lower"] = entry.records.exposed_records

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 __all__ = [
+    "LABELS",
     "RECORDS",
     "SCHEMA_ID",
     "AccessFloor",
@@ -132,6 +133,15 @@ Role = Literal["number", "category", "date", "identifier", "text"]
 #: Subjects that are models, and all of them.
 Learned = Literal["given", "model", "noise-average", "noise-every"]
 Subject = Literal["given", "model", "noise-average", "noise-every", "table", "coarser-table"]
+#: What a subject is called, in the order of the report.
+LABELS: dict[Subject, str] = {
+    "given": "The given model",
+    "model": "Model trained as usual",
+    "noise-average": "Model with noise that protects the average record",
+    "noise-every": "Model with noise that protects every record",
+    "table": "Any model trained on the table",
+    "coarser-table": "Any model trained on the coarser table",
+}
 Protected = Literal["average record", "every record"]
 StepId = Literal[
     "given", "certify", "audit", "protect-average", "protect-every", "explain", "population",
@@ -351,7 +361,7 @@ class ListedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What an audit found about single records; ``ends_hold`` says whom the list's ends hold for."""
+    """What an audit found about single records; ``ends_hold``: whom the list's ends hold for."""
 
     targets: Annotated[int, Rule(ge=1, le=10**6)]
     attacks: tuple[str, ...]
@@ -529,7 +539,7 @@ class Translation:
     eta_upper: Annotated[float, Rule(ge=0, le=0.5)]
     tpr_upper: Mapping[ShareName, Share]
     sentence: Name
-    population: PopulationTranslation | None
+    population: PopulationTranslation | None = None
 
 
 @dataclass(frozen=True)
@@ -738,7 +748,7 @@ def document() -> dict[str, object]:
     """Return the JSON Schema, draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:memberbound:report:1",
+        "$id": "urn:memberbound:report:2",
     } | _adapter(Report).json_schema()
 
 

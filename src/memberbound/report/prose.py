@@ -255,11 +255,8 @@ def whom(record: str) -> str:
 
 def who_chose(report: Report) -> str:
     """Return whose limit the study holds the model to."""
-    if report.run.chosen is None:
-        return "set for this study"
-    return (
-        "memberbound's default, which nobody chose" if report.defaulted("eta") else "chosen by you"
-    )
+    default = report.defaulted("eta")
+    return "memberbound's default, which nobody chose" if default else "chosen by you"
 
 
 def blind_guess(value: float) -> Mark:

@@ -85,7 +85,6 @@ class Publication:
         looked at.
         """
         asked, data = report.question, report.data
-        named = not (report.run.chosen is None or report.defaulted("learner"))
         # Which columns look like identifiers depends on the rows; how many there are does not.
         columns = {*data.columns, *data.left_out} - {data.target}
         promises = []
@@ -94,9 +93,8 @@ class Publication:
             promises.append(Promise("neighbour", "every record", 0.5, whole, 1.0))
         rows = max(2, data.rows)
         blind = _blind(SubsetGame(rows, rows // 2))
-        protects: Protected = "every record" if asked.record == "every" else "average record"
         half = min(1.0, sum_up(blind, asked.eta))
-        promises.append(Promise("subset", protects, blind, half, asked.confidence))
+        promises.append(Promise("subset", asked.protects, blind, half, asked.confidence))
         assumed = dict.fromkeys(
             text for promise in promises for text in prose.assumed_of_release(promise.game)
         )
@@ -107,7 +105,7 @@ class Publication:
             rows=data.rows,
             columns=len(columns),
             target=asked.target,
-            learner=asked.learner if named else None,
+            learner=None if report.defaulted("learner") else asked.learner,
             eta=asked.eta,
             promises=tuple(promises),
             assumptions=tuple(assumed),

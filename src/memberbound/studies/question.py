@@ -1,21 +1,17 @@
-"""What a study is asked: options from keywords or a YAML file, and the table it is about."""
+"""What a study is asked, the model that it may be about, and its table."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import os
 import pickle
-import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import joblib
 import numpy as np
@@ -39,7 +35,6 @@ from memberbound.release.noise import checked_eta
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.source import check_file
-from memberbound.verbs.explain import chances
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,137 +43,69 @@ __all__ = [
     "EMBEDDED_TARGET",
     "StudyData",
     "StudyModel",
-    "StudyQuestion",
-    "command_of",
+    "checked_question",
+    "default_shadows",
     "embedded_table",
-    "names_of",
+    "equivalent_security",
     "read_configuration",
-    "shadows_for",
 ]
 
-# ── Words of a study: commands to repeat a step ───────────────────────────────────────────────────
-
-
-def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
-    """Return a command line; options without a value are left out.
-
-    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
-    "memberbound protect 'my table.csv' --eta 0.05"
-    """
-    parts = ["memberbound", verb, source]
-    for name, value in options.items():
-        if value is not None:
-            parts += [name, str(value)]
-    return shlex.join(parts)
-
-
-def names_of(columns: Iterable[str] | None) -> str | None:
-    """Return names as an option takes them: with commas between, and quoted where they have one.
-
-    >>> names_of(["age", "height, cm"])
-    'age,"height, cm"'
-    """
-    if columns is None:
-        return None
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(columns)
-    return text.getvalue()
-
-
-# ── What a study is asked: options with defaults, from keywords or a YAML file ────────────────────
-
-#: Keys of a configuration that are not options of the question.
+#: Keys of a configuration that name files and folders.
 _PLACES = ("source", "out", "bounds", "model", "nonmembers")
 
 
-#: Models of an audit up to so many rows, and the fewest of a larger table.
-_MOST, _FULL, _FEWEST = 64, 10_000, 16
+def checked_question(options: Mapping[str, Any]) -> Question:
+    """Return the question that options ask, checked; those that are left out have defaults."""
+    values = dict(options)
+    for name in ("target", "learner"):
+        value = values.get(name, "left out")
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{name} must be a name, got {value!r}.")
+    for name in {"eta", "epsilon", "delta", "confidence"} & values.keys():
+        values[name] = finite_number(name, values[name])  # YAML reads 1e-5 as a text
+    for name, least in (("shadows", 8), ("seed", 0)):
+        if name in values:
+            values[name] = whole_number(name, values[name], at_least=least)
+    columns, roles = values.get("columns", ()), values.get("roles", {})
+    if not isinstance(columns, (str, list, tuple)):
+        raise InputError(f"columns must be names, got {columns!r}.")
+    if not isinstance(roles, Mapping):
+        raise InputError(f"roles must map columns to roles, got {roles!r}.")
+    names = (columns,) if isinstance(columns, str) else tuple(map(str, columns))
+    values["columns"] = names if "columns" in values else None
+    values["roles"] = {str(name): str(role) for name, role in roles.items()} or None
+    for name in {"database_table", "unit"} & values.keys():
+        values[name] = str(values[name])
+    question = Question(**values)
+    checked_eta(question.eta)
+    one_of("record", question.record, ("every", "average"))
+    positive("epsilon", question.epsilon)
+    fraction("delta", question.delta, open_right=True)
+    fraction("confidence", question.confidence, open_left=True, open_right=True)
+    if not isinstance(question.quick, bool):
+        raise InputError(f"quick must be true or false, got {question.quick!r}.")
+    return question
 
 
-@dataclass(frozen=True)
-class StudyQuestion(Question):
-    """A question with the study's defaults, checked; :func:`study` says what each option means."""
-
-    target: str
-    learner: str = "logistic"
-    eta: float = 0.05
-    record: Literal["every", "average"] = "every"
-    epsilon: float = 8.0
-    delta: float = 1e-5
-    confidence: float = 0.95
-    shadows: int = 64
-    extra_rows: int = 0
-    columns: tuple[str, ...] | None = None
-    roles: Mapping[str, Role] | None = None
-    database_table: str | None = None
-    unit: str | None = None
-    baseline: tuple[float, ...] = ()
-    #: The name of the file with public bounds; what it says is part of the data.
-    bounds: str | None = None
-    #: The names of the given model's file and of that of its non-members.
-    model: str | None = None
-    nonmembers: str | None = None
-    quick: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("target", "learner"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not value:
-                raise InputError(f"{name} must be a name, got {value!r}.")
-        checked_eta(self.eta)
-        one_of("record", self.record, ("every", "average"))
-        positive("epsilon", self.epsilon)
-        fraction("delta", self.delta, open_right=True)
-        fraction("confidence", self.confidence, open_left=True, open_right=True)
-        whole_number("shadows", self.shadows, at_least=8)
-        whole_number("extra_rows", self.extra_rows, at_least=0)
-        whole_number("seed", self.seed, at_least=0)
-        if not isinstance(self.quick, bool):
-            raise InputError(f"quick must be true or false, got {self.quick!r}.")
-
-    @property
-    def security(self) -> float:
-        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η: the least double that does."""
-        wish = 1 - 2 * Fraction(self.eta)
-        nearest = float(wish)
-        return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
-
-    def with_options(self, options: Mapping[str, Any]) -> StudyQuestion:
-        """Return the question with some options replaced; ``None`` leaves one as it is."""
-        given = {name: value for name, value in options.items() if value is not None}
-        for name in ("eta", "epsilon", "delta", "confidence"):
-            if name in given:  # YAML reads 1e-5 as a text
-                given[name] = finite_number(name, given[name])
-        for name in ("shadows", "extra_rows", "seed"):
-            if name in given:
-                least = {"shadows": 8}.get(name, 0)
-                given[name] = whole_number(name, given[name], at_least=least)
-        if "columns" in given:
-            names = given["columns"]
-            if not isinstance(names, (str, list, tuple)):
-                raise InputError(f"columns must be names, got {names!r}.")
-            given["columns"] = tuple([names] if isinstance(names, str) else map(str, names))
-        if "roles" in given:
-            if not isinstance(given["roles"], Mapping):
-                raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
-            given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
-        read: dict[str, Callable[[Any], object]] = {"database_table": str, "unit": str}
-        read["baseline"] = partial(chances, "baseline")
-        given |= {name: read[name](given[name]) for name in read.keys() & given.keys()}
-        return replace(self, **given)
+def equivalent_security(eta: float) -> float:
+    """Return the MIS that says the same as η in the i.i.d. game, Δ ≤ 2η: the least double."""
+    exact = 1 - 2 * Fraction(eta)
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, 1.0)
 
 
-def shadows_for(rows: int, *, quick: bool = False) -> int:
+def default_shadows(rows: int, *, quick: bool = False) -> int:
     """Return how many models an audit of a study trains unless it is told.
 
     64 up to 10 000 rows; beyond, so many that rows times models stay the same, but 16 at least,
     which is also what a quick study takes.  Fewer models give wider intervals, never wrong ones.
 
-    >>> shadows_for(569), shadows_for(30_000), shadows_for(10**6), shadows_for(569, quick=True)
-    (64, 21, 16, 16)
+    >>> default_shadows(569), default_shadows(30_000), default_shadows(10**6)
+    (64, 21, 16)
+    >>> default_shadows(569, quick=True)
+    16
     """
-    return _FEWEST if quick else max(_FEWEST, _MOST * _FULL // max(rows, _FULL))
+    return 16 if quick else max(16, 64 * 10_000 // max(rows, 10_000))
 
 
 def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -187,21 +114,23 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
     Relative paths in it are relative to the file.
     """
     place = Path(path)
-    said = read_document(place, "config")
-    if said is None:
-        said = {}
-    known = {f.name for f in fields(StudyQuestion)} | set(_PLACES)
-    if not isinstance(said, dict):
-        raise InputError(f"config {place} must hold names and values, got {type(said).__name__}.")
-    unknown = sorted(str(name) for name in said if name not in known)
+    options = read_document(place, "config")
+    if options is None:
+        options = {}
+    if not isinstance(options, dict):
+        kind = type(options).__name__
+        raise InputError(f"config {place} must hold names and values, got {kind}.")
+    names = {f.name for f in fields(Question)} | set(_PLACES)
+    unknown = sorted(str(name) for name in options if name not in names)
     if unknown:
         raise InputError(
-            f"config {place} must hold only {', '.join(sorted(known))}, got {unknown[0]!r}."
+            f"config {place} must hold only {', '.join(sorted(names))}, got {unknown[0]!r}."
         )
-    for name in _PLACES:
-        if said.get(name) is not None:
-            said[name] = str(place.parent / str(said[name]))
-    return {str(name): value for name, value in said.items()}
+    return {
+        str(name): str(place.parent / str(value)) if name in _PLACES else value
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 # ── The model of a study, where it is about one that exists ───────────────────────────────────────
@@ -218,9 +147,7 @@ class StudyModel:
     sha256: str
 
     @classmethod
-    def read(
-        cls, model: object, members: object, nonmembers: object, *, trust: bool, factory: object
-    ) -> StudyModel:
+    def read(cls, model: object, members: object, nonmembers: object, *, trust: bool) -> StudyModel:
         """Load the model; refuse what cannot be audited before any work is done."""
         if members is None:
             raise InputError("table must hold the rows that the model was trained on, got none.")
@@ -228,7 +155,7 @@ class StudyModel:
             raise InputError(
                 "nonmembers must be given with a model: rows that it was not trained on."
             )
-        trained = given_model(model, trust=trust, factory=factory)
+        trained = given_model(model, trust=trust)
         digest = hashlib.sha256()
         for part in (model, nonmembers):
             digest.update(_digest(part))
@@ -251,7 +178,7 @@ class StudyModel:
 
 
 def _digest(part: object) -> bytes:
-    """Return what tells a file or an object from others; what cannot be told is always new."""
+    """Return a digest of a file or an object; one that cannot be hashed counts as new."""
     if isinstance(part, (str, os.PathLike)):
         check_file(part)
         return hashlib.sha256(Path(part).read_bytes()).digest()
@@ -279,8 +206,8 @@ def embedded_table() -> DataFrame:
     return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
 
 
-def _written(frame: DataFrame) -> bytes:
-    """Return every value of a table in an unambiguous way."""
+def _table_digest(frame: DataFrame) -> bytes:
+    """Return a digest of every value of a table and its type."""
     import pandas as pd
 
     digest = hashlib.sha256()
@@ -289,14 +216,14 @@ def _written(frame: DataFrame) -> bytes:
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
             parts.append(((), column.to_numpy()))
         else:
-            # Values that are equal may differ in type, and then in what they say; texts do not.
+            # Equal values of other types (1 and True) are different values of a table.
             plain = isinstance(column.dtype, pd.StringDtype)
             kinds = () if plain else (column.map(lambda value: type(value).__name__),)
             for part in (column, *kinds):
-                codes, found = pd.factorize(part, use_na_sentinel=False)
-                parts.append((tuple(found), codes))
-        for found, codes in parts:
-            digest.update(repr((name, str(column.dtype), found, codes.dtype.str)).encode())
+                codes, values = pd.factorize(part, use_na_sentinel=False)
+                parts.append((tuple(values), codes))
+        for values, codes in parts:
+            digest.update(repr((name, str(column.dtype), values, codes.dtype.str)).encode())
             digest.update(np.ascontiguousarray(codes).tobytes())
     return digest.digest()
 
@@ -319,7 +246,7 @@ class StudyData:
     def read(
         cls,
         source: object,
-        question: StudyQuestion,
+        question: Question,
         bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
     ) -> StudyData:
         """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
@@ -342,20 +269,16 @@ class StudyData:
             # The report may be passed on: the file's name says enough, its folder too much.
             name = Path(source).name
         examples = examples_of(population)
-        digest = hashlib.sha256()
-        for array in (examples.features, np.asarray(examples.target, dtype=np.float64)):
-            digest.update(str(array.shape).encode())
-            digest.update(np.ravel(array).data)  # in C order, where they lie so without a copy
-        digest.update("\0".join((*examples.columns, *examples.classes)).encode())
         kept = population.parsed()
-        # The encoding merges rare categories and scales numbers, the table's certificate does not.
-        digest.update(_written(kept))
-        digest.update(repr(sorted(public.items())).encode() if public else b"")
+        digest = hashlib.sha256(_table_digest(kept))
+        # What is derived from the values: the features, their roles, the classes.
+        derived = (examples.columns, sorted(examples.roles.items()), examples.classes)
+        digest.update(repr((derived, sorted(public.items()))).encode())
         unknown = [column for column in public if column not in population.frame.columns]
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
         public = {column: bound for column, bound in public.items() if column in kept.columns}
-        # From here on every step reads what was parsed: the file's own texts are let go.
+        # Every step reads what was parsed; the file's own texts are freed.
         examples = replace(examples, population=replace(population, frame=kept))
         return cls(kept, examples, name, embedded, digest.hexdigest(), public)
 

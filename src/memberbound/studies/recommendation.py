@@ -1,9 +1,20 @@
-"""Ceilings, estimates and floors side by side, and the cheapest remedy that is enough."""
+"""The cheapest remedy that is enough, and the verdict in one sentence.
+
+A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains more
+than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N
+of records).  More rows are enough for the average record only: what is proved of single ones holds
+for values that already occur.  Recommended is nothing, if nothing is needed; else the change that
+is enough with the smallest loss of score.  A change after which the model is no better than one
+fixed answer is never recommended, and neither are rows that somebody has to collect first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import csv
+import io
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from memberbound.games import IidGame
@@ -19,238 +30,105 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.report.model import (
-    Ceiling,
-    Exposure,
-    Learned,
-    Protected,
+    Question,
     Remedy,
     RemedyId,
-    RocCurve,
+    Result,
     SandwichRow,
     StepId,
-    Translation,
     Verdict,
 )
-from memberbound.studies import steps
-from memberbound.studies.question import StudyQuestion, command_of, names_of
+from memberbound.studies.question import equivalent_security
+from memberbound.studies.steps import Finding, Score
 
-__all__ = ["Findings", "protects", "remedies", "verdict"]
+__all__ = ["Findings", "command_of", "remedies", "verdict"]
 
-# ── From the answers of the steps to the report: ceilings, estimates and floors side by side ──────
-#
-# Every number keeps its kind (certificate, estimate, audit), its game and its record; nothing is
-# turned into another kind here.
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The answers of the steps that have one, by the step's id."""
-
-    given: steps.Attacked | None = None
-    certify: steps.Certified | None = None
-    audit: steps.Audited | None = None
-    protect_average: steps.Noised | None = None
-    protect_every: steps.Noised | None = None
-    explain: steps.Explained | None = None
-    population: steps.Translated | None = None
-    rows: steps.Planned | None = None
-    coarser: steps.Coarsened | None = None
-
-    @classmethod
-    def of(cls, answers: Mapping[StepId, steps.Said]) -> Findings:
-        """Return the answers of steps, each of which has the kind that its field takes."""
-        named = {id.replace("-", "_"): answer for id, answer in answers.items()}
-        return cls(**named)  # type: ignore[arg-type]
-
-    @property
-    def score(self) -> steps.Score | None:
-        """How well the model as it is predicts: the given one, else the learner's."""
-        found = self.audit if self.given is None else self.given
-        return None if found is None else found.score
-
-    def audits(self) -> list[tuple[Learned, str, steps.Audited, steps.Noised | None]]:
-        """Return every attacked model: its id, its name, the audit, and its noise."""
-        found: list[tuple[Learned, str, steps.Audited, steps.Noised | None]] = []
-        if self.audit is not None:
-            found.append(("model", "Model trained as usual", self.audit, None))
-        if (noised := self.protect_average) is not None:
-            label = "Model with noise that protects the average record"
-            found.append(("noise-average", label, noised.audit, noised))
-        if (noised := self.protect_every) is not None:
-            label = "Model with noise that protects every record"
-            found.append(("noise-every", label, noised.audit, noised))
-        return found
-
-    def sandwich(self) -> tuple[SandwichRow, ...]:
-        """Return how often anybody can be right, per subject: the average and the worst record."""
-        rows: list[SandwichRow] = []
-        if self.given is not None and self.given.average is not None:
-            one = self.given.average
-            known = (one.blind, None, one.estimate, one.floor)
-            rows.append(SandwichRow("given", "The given model", "average", "model", *known))
-        records: tuple[Literal["average", "worst"], ...] = ("average", "worst")
-        for subject, label, audited, noised in self.audits():
-            for record in records:
-                side = audited.average if record == "average" else audited.worst
-                covers = subject == "noise-every" or record == "average"
-                ceiling = None
-                if noised is not None and covers:
-                    ceiling = _ceiling(sum_up(side.blind, noised.gain.upper), noised.gain)
-                numbers = (side.blind, ceiling, side.estimate, side.floor)
-                rows.append(SandwichRow(subject, label, record, "subset", *numbers))
-        if self.certify is not None:
-            rows += _table_rows(self.certify.bound, "table", "Any model trained on the table")
-        if self.coarser is not None:
-            label = "Any model trained on the coarser table"
-            rows += _table_rows(self.coarser.bound, "coarser-table", label)
-        return tuple(rows)
-
-    def roc(self) -> tuple[RocCurve, ...]:
-        """Return measured curves and the lines that no attack on a protected release can cross."""
-        measured, certified = [], []
-        if self.given is not None and self.given.given.comparable:
-            curve = self.given.roc
-            name = f"The given model: best attack tried ({curve.attack})"
-            measured.append(RocCurve("given", "estimate", name, curve.fpr, curve.tpr))
-        for subject, label, audited, noised in self.audits():
-            curve = audited.roc
-            name = f"{label}: best attack tried ({curve.attack})"
-            measured.append(RocCurve(subject, "estimate", name, curve.fpr, curve.tpr))
-            if noised is not None:
-                whom = "average record" if subject == "noise-average" else "every record"
-                name = f"{label}: no attack can be above ({whom})"
-                wall = _wall(noised.advantage_upper)
-                certified.append(RocCurve(subject, "certificate", name, *wall))
-        return (*measured, *certified)
-
-    def exposure(self) -> tuple[Exposure, ...]:
-        """Return who is exposed, per subject."""
-        return tuple(
-            Exposure(subject, label, audited.histogram, audited.records)
-            for subject, label, audited, _ in self.audits()
-        )
-
-    def translation(self) -> Translation | None:
-        """Return the promise in DP terms, and the user's ε as a promise."""
-        if self.explain is None:
-            return None
-        people = None if self.population is None else self.population.population
-        said = replace(self.explain.translation, population=people)
-        for subject, _, _, noised in self.audits():
-            if subject == "noise-every" and noised is not None:
-                said = replace(said, guess_release_upper=noised.guess_upper)
-        return said
-
-
-def _wall(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return TPR ≤ FPR + gain as points, close together for a logarithmic axis.
-
-    The corner, where the line meets 1, is one of them: a chord across it would lie below.
-    """
-    near = [10 ** (-4 + i / 10) for i in range(40)]
-    grid = sorted({0.0, *near, max(0.0, 1 - gain), 1.0})
-    return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
-
-
-def _ceiling(value: float, held: steps.TableBound | steps.Gain) -> Ceiling:
-    return Ceiling("certificate", min(1.0, value), held.confidence, held.theorems)
-
-
-def _table_rows(
-    bound: steps.TableBound, subject: Literal["table", "coarser-table"], label: str
-) -> list[SandwichRow]:
-    most = accuracy_from_leak(bound.worst_leak_upper, IidGame())
-    average = _ceiling(bound.accuracy_upper, bound)
-    return [
-        SandwichRow(subject, label, "average", "iid", 0.5, average, None, None),
-        SandwichRow(subject, label, "worst", "iid", 0.5, _ceiling(most, bound), None, None),
-    ]
-
-
-# ── Which remedy is the cheapest that is enough, and the verdict in one sentence ──────────────────
-#
-# A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains
-# more than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd
-# number N of records).  More rows are enough for the average record only: what is proved of single
-# ones holds for values that already occur.  Among those: nothing, if nothing is needed; then more
-# rows, if so many can be had; else the smallest loss of score.  A change after which the model is
-# no better than one fixed answer is never recommended.
+#: The findings of the steps that have one.
+Findings = Mapping[StepId, Finding]
 
 #: Remedies that a step looks for, with their names for a reader, in the order of the report.
 _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
+    "certify": ("nothing", "Change nothing"),
     "rows": ("rows", "More rows"),
     "coarser": ("coarser", "Coarser columns"),
     "protect-average": ("noise-average", "Noise that protects the average record"),
     "protect-every": ("noise-every", "Noise that protects every record"),
 }
-#: A remedy about which nothing is known.
-_BLANK = Remedy(
-    id="nothing",
-    label="Change nothing",
-    protects=None,
-    game=None,
-    enough=False,
-    accuracy_upper=None,
-    confidence=None,
-    score_name=None,
-    score_before_estimate=None,
-    score_after_estimate=None,
-    loss_estimate=None,
-    above_chance=None,
-    extra_rows=None,
-    information_kept_estimate=None,
-    steps=(),
-    sentence="",
-    command=None,
-    recommended=False,
-)
 
 
-def _blank(step: StepId) -> Remedy:
-    id, label = _REMEDIES[step]
-    return replace(_BLANK, id=id, label=label)
+def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
+    r"""Return a command line; options without a value are left out, names are joined by commas.
+
+    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
+    "memberbound protect 'my table.csv' --eta 0.05"
+    >>> command_of("protect", "t.csv", {"--columns": ("age", "height, cm")})
+    'memberbound protect t.csv --columns \'age,"height, cm"\''
+    """
+    parts = ["memberbound", verb, source]
+    for name, value in options.items():
+        if value is not None:
+            parts += [name, _names(value) if isinstance(value, tuple) else str(value)]
+    return shlex.join(parts)
+
+
+def _names(columns: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(columns)
+    return text.getvalue()
+
+
+# ── Remedies ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def remedies(
-    found: Findings, asked: StudyQuestion, source: str, refused: Mapping[StepId, str]
+    findings: Findings, question: Question, source: str, refusals: Mapping[StepId, str]
 ) -> list[Remedy]:
     """Return every remedy with what is certified, what it costs, and which one is recommended.
 
-    ``refused`` has the reasons of the steps that found that their remedy cannot work.
+    ``refusals`` has the reasons of the steps that found that their remedy cannot work.
     """
     listed = []
-    if found.certify is not None:
-        listed.append(_nothing(found.certify, asked, found.score))
-    if found.rows is not None:
-        listed.append(_rows(found.rows, asked))
-    if found.coarser is not None:
-        listed.append(_coarser(found.coarser, asked, source, found.score))
-    if found.protect_average is not None:
-        listed.append(_noise(found.protect_average, asked, source, "average", found.score))
-    if found.protect_every is not None:
-        listed.append(_noise(found.protect_every, asked, source, "every", found.score))
-    for step in _REMEDIES:
-        if step in refused:
-            said = f"Not possible here: {refused[step]}"
-            listed.append(replace(_blank(step), sentence=said))
-    best = _cheapest(listed, asked)
+    for step, (id, label) in _REMEDIES.items():
+        blank = Remedy(id=id, label=label)
+        if step not in findings:
+            continue
+        finding = findings[step]
+        if step == "certify":
+            remedy = _nothing(blank, finding, question)
+            score = score_as_it_is(findings)
+        elif step == "rows":
+            remedy, score = _rows(blank, finding.result, question), None
+        elif step == "coarser":
+            remedy, score = _coarser(blank, finding, question, source), finding.score
+        else:
+            remedy, score = _noise(blank, finding, question, source), finding.score
+        listed.append(_priced(remedy, score_as_it_is(findings), score))
+    for step, reason in refusals.items():
+        if step in _REMEDIES:
+            id, label = _REMEDIES[step]
+            listed.append(Remedy(id=id, label=label, sentence=f"Not possible here: {reason}"))
+    best = _cheapest(listed)
     return [replace(remedy, recommended=remedy is best) for remedy in listed]
 
 
-def _cheapest(listed: list[Remedy], asked: StudyQuestion) -> Remedy | None:
-    enough = [r for r in listed if r.enough]
+def score_as_it_is(findings: Findings) -> Score | None:
+    """Return how well the model as it is predicts: the given one, else the learner's."""
+    finding = findings.get("given") or findings.get("audit")
+    return None if finding is None else finding.score
+
+
+def _cheapest(listed: list[Remedy]) -> Remedy | None:
+    enough = [remedy for remedy in listed if remedy.enough and remedy.id != "rows"]
     for remedy in enough:
         # What is proved of the table is proved, however well the model predicts.
         if remedy.id == "nothing":
             return remedy
-        if remedy.id == "rows" and (remedy.extra_rows or 0) <= asked.extra_rows:
-            return remedy
-    changes = [r for r in enough if r.id != "rows" and r.above_chance is not False]
+    useful = [remedy for remedy in enough if remedy.above_chance is not False]
     # A loss that could not be measured counts as the largest.
-    return min(changes, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
+    return min(useful, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
 
 
-def _priced(remedy: Remedy, before: steps.Score | None, after: steps.Score | None) -> Remedy:
+def _priced(remedy: Remedy, before: Score | None, after: Score | None) -> Remedy:
     """Return a remedy with what it costs, beside the score of the model as it is."""
     if after is None:
         return remedy
@@ -266,45 +144,43 @@ def _priced(remedy: Remedy, before: steps.Score | None, after: steps.Score | Non
     )
 
 
-def _table_promise(bound: steps.TableBound, asked: StudyQuestion) -> tuple[bool, float]:
+def table_promise(bounds: Result, question: Question) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
-    average = bound.delta_upper <= 2 * asked.eta
-    every = bound.worst_leak_upper <= 2 * asked.eta
-    enough = average and every if asked.record == "every" else average
-    most = bound.accuracy_upper
-    if enough and asked.record == "every":
-        # What is promised to every record is the worst record's bound, not the average one's.
-        most = max(most, accuracy_from_leak(bound.worst_leak_upper, IidGame()))
+    most, worst_leak = float(bounds["accuracy_upper"]), bounds["record_leak"]["max"]
+    enough = bool(bounds["delta_upper"] <= 2 * question.eta)
+    if question.record == "every":
+        enough = enough and worst_leak <= 2 * question.eta
+        if enough:
+            # What is promised to every record is the worst record's bound, not the average one's.
+            most = max(most, accuracy_from_leak(worst_leak, IidGame()))
     return enough, most
 
 
-def _nothing(found: steps.Certified, asked: StudyQuestion, now: steps.Score | None) -> Remedy:
-    enough, most = _table_promise(found.bound, asked)
-    said = (
-        "The table is coarse and large enough: whatever is trained on it stays within the limit."
-        if enough
-        else "It is not proved that the table or the model, as they are, stay within the limit."
-    )
-    remedy = replace(
-        _BLANK,
-        protects=protects(asked.record) if enough else "average record",
+def _nothing(blank: Remedy, finding: Finding, question: Question) -> Remedy:
+    enough, most = table_promise(finding.result, question)
+    return replace(
+        blank,
+        protects=question.protects if enough else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
-        confidence=found.bound.confidence,
-        sentence=said,
+        confidence=finding.result["confidence"],
+        sentence=(
+            "The table is coarse and large enough: whatever is trained on it stays within the "
+            "limit."
+            if enough
+            else "It is not proved that the table or the model, as they are, stay within the limit."
+        ),
     )
-    return _priced(remedy, now, now)
 
 
-def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
-    blank = replace(_blank("rows"), game="iid")
-    if found.needed is None:
-        return replace(blank, sentence=str(found.reason))
-    extra = max(0, found.needed - found.rows)
-    whom = "the average record"
-    more = f"{extra} more than there are."
-    if asked.record == "every":
+def _rows(blank: Remedy, result: Result, question: Question) -> Remedy:
+    needed = result["n_required"]
+    if needed is None:
+        return replace(blank, game="iid", sentence=str(result["reason"]))
+    extra = max(0, needed - result["rows"])
+    whom, more = "the average record", f"{extra} more than there are."
+    if question.record == "every":
         # Among the rows still to come may be values that the table does not hold.
         whom += " and for records whose values already occur in the table"
         more += (
@@ -314,211 +190,185 @@ def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
     return replace(
         blank,
         protects="average record",
-        enough=asked.record == "average",
+        game="iid",
+        enough=question.record == "average",
         # Rows that are still to come: the plan promises 1 - 2η, not less.
-        accuracy_upper=sum_up(0.5, asked.eta),
-        confidence=found.confidence,
+        accuracy_upper=sum_up(0.5, question.eta),
+        confidence=result["confidence"],
         extra_rows=extra,
-        sentence=f"{found.needed} rows of the same kind would be enough for {whom}, {more}",
+        sentence=f"{needed} rows of the same kind would be enough for {whom}, {more}",
     )
 
 
-def _coarser(
-    found: steps.Coarsened, asked: StudyQuestion, source: str, now: steps.Score | None
-) -> Remedy:
-    refusal = found.refusal_for_every_record
-    enough, most = _table_promise(found.bound, asked)
-    sentence = f"{found.rows_released} of {found.rows_read} rows remain, in "
-    sentence += f"{found.atoms} different cells."
-    if found.score is None:
+def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -> Remedy:
+    result, after = finding.result, finding.result["after"]
+    enough, most = table_promise(after, question)
+    sentence = (
+        f"{result['rows_released']} of {result['rows_read']} rows remain, in {after['atoms']} "
+        "different cells."
+    )
+    if finding.score is None:
         sentence += (
-            f" {asked.target} itself is coarser: no score on it compares with the present one."
+            f" {question.target} itself is coarser: no score on it compares with the present one."
         )
-    elif found.score.models == 0:
+    elif finding.score.models == 0:
         sentence += " No feature is left to learn from."
-    if refusal is not None:
-        sentence += " It protects the average record only; for every record: " + refusal
+    every = question.record == "every"
+    if finding.refusal is not None:
+        sentence += f" It protects the average record only; for every record: {finding.refusal}"
     options = {
-        "--security": significant(asked.security, "given"),
-        "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
-        "--target": asked.target,
-        "--confidence": asked.confidence,
-        "--seed": asked.seed,
-        "--table": asked.database_table,
-        "--unit": asked.unit,
+        "--security": significant(equivalent_security(question.eta), "given"),
+        "--record-leak": 2 * question.eta if every and finding.refusal is None else None,
+        "--target": question.target,
+        "--confidence": question.confidence,
+        "--seed": question.seed,
+        "--table": question.database_table,
+        "--unit": question.unit,
         "--out": "safe.parquet",
     }
     # Of a whole file only: harden takes no choice of columns.
-    whole = asked.columns is None
-    remedy = replace(
-        _blank("coarser"),
-        protects="every record" if enough and asked.record == "every" else "average record",
+    whole = question.columns is None
+    return replace(
+        blank,
+        protects="every record" if enough and every else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
-        confidence=found.bound.confidence,
-        information_kept_estimate=found.information_kept_estimate,
-        steps=found.steps,
+        confidence=after["confidence"],
+        information_kept_estimate=result["information_kept_estimate"],
+        steps=tuple(result["steps"]),
         sentence=sentence,
         command=command_of("harden", source, options) if whole else None,
     )
-    return _priced(remedy, now, found.score)
 
 
-def _noise(
-    found: steps.Noised,
-    asked: StudyQuestion,
-    source: str,
-    record: Literal["average", "every"],
-    now: steps.Score | None,
-) -> Remedy:
-    halves = found.game == "subset"
+def _noise(blank: Remedy, finding: Finding, question: Question, source: str) -> Remedy:
+    certificate = finding.result["certificate"]
+    record: Literal["average", "every"] = "every" if blank.id == "noise-every" else "average"
+    halves = finding.result["game"] == "subset"
     options = {
-        "--target": asked.target,
-        "--learner": asked.learner,
-        "--eta": asked.eta,
+        "--target": question.target,
+        "--learner": question.learner,
+        "--eta": question.eta,
         "--record": record if halves else None,
-        "--bounds": None if halves else asked.bounds,
-        "--confidence": asked.confidence if halves else None,
-        "--columns": names_of(asked.columns),
-        "--table": asked.database_table,
-        "--unit": asked.unit,
+        "--bounds": None if halves else question.bounds,
+        "--confidence": question.confidence if halves else None,
+        "--columns": question.columns,
+        "--table": question.database_table,
+        "--unit": question.unit,
         "--out": "model.skops",
     }
-    promised = found.gain.upper <= asked.eta
-    blind = found.audit.average.blind if halves else 0.5
-    remedy = replace(
-        _blank("protect-every" if record == "every" else "protect-average"),
-        protects=protects(record),
-        game=found.game,
-        enough=promised and (record == "every" or asked.record == "average"),
-        accuracy_upper=min(1.0, sum_up(blind, found.gain.upper)),
-        confidence=found.gain.confidence,
-        sentence=found.sentence,
+    blind = finding.rows[0].blind if halves else 0.5
+    promised = certificate["upper"] <= question.eta
+    return replace(
+        blank,
+        protects="every record" if record == "every" else "average record",
+        game=finding.result["game"],
+        enough=promised and (record == "every" or question.record == "average"),
+        accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
+        confidence=certificate["confidence"],
+        sentence=finding.sentence,
         command=command_of("protect-half" if halves else "protect", source, options),
     )
-    return _priced(remedy, now, found.audit.score)
 
 
-def protects(record: Literal["average", "every"]) -> Protected:
-    """Return whom a promise about a record protects, in the words of the contract."""
-    return "every record" if record == "every" else "average record"
+# ── The verdict ───────────────────────────────────────────────────────────────────────────────────
 
 
 def verdict(
-    found: Findings, listed: Sequence[Remedy], asked: StudyQuestion, failed: list[str]
+    findings: Findings, listed: Sequence[Remedy], question: Question, failed: Sequence[str]
 ) -> Verdict:
-    """Return the verdict: a level, one sentence, and what to do."""
-    chosen = next((r for r in listed if r.recommended), None)
-    safe = chosen if chosen is not None and chosen.id == "nothing" else None
+    """Return the verdict: a level, one sentence, and what to do; ``failed`` has titles of steps."""
+    chosen = next((remedy for remedy in listed if remedy.recommended), None)
+    safe = chosen is not None and chosen.id == "nothing"
+    given = None if "given" not in findings else findings["given"].given
     # One floor speaks, so that none is picked after looking at several.
-    proved = _proved(found.audit, asked) if found.given is None else _shown(found.given, asked)
-    level: Literal["safe", "exposed", "unproved", "partial"]
-    if safe is not None:
+    subject: StepId = "audit" if given is None else "given"
+    attacked = findings[subject].rows if subject in findings else ()
+    proved = _proved_leak(attacked, question)
+    level: Literal["safe", "exposed", "unproved", "partial"] = "unproved"
+    if chosen is not None and safe:
         level = "safe"
-        now = f"As it is, {_nobody(safe, asked)}, whatever is trained on this table."
+        now = f"As it is, {_nobody(chosen, question)}, whatever is trained on this table."
     elif proved is not None:
-        level = "exposed"
-        now = proved
+        level, now = "exposed", proved
+    elif given is not None and not given.comparable:
+        now = "Nothing is known about the given model: no attack on it could be measured."
     else:
-        level = "unproved"
-        blind = 0.5 if found.audit is None else found.audit.average.blind
-        about = "any record" if asked.record == "every" else "the average record"
+        audited = findings.get("audit")
+        blind = 0.5 if audited is None else audited.rows[0].blind
+        about = "any record" if question.record == "every" else "the average record"
         now = (
             f"Nothing is proved about the model as it is: no attack was shown to be right about "
-            f"{about} more than {allowed(blind, asked.eta)} of the time, but a better one may "
+            f"{about} more than {allowed(blind, question.eta)} of the time, but a better one may "
             "exist."
         )
-    if found.given is not None and not found.given.given.comparable:
-        if level == "unproved":
-            now = "Nothing is known about the given model: no attack on it could be measured."
-        now += f" {found.given.given.sides}"
+    if given is not None and not given.comparable:
+        now += f" {given.sides}"
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
-    return Verdict(level, now, _advice(chosen, asked, safe is not None))
+    return Verdict(level, now, _advice(chosen, question))
 
 
-def _whom(record: str) -> str:
-    return "any record's" if record == "every" else "the average record's"
+def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | None:
+    """Return what attacks have proved against the model as it is, if more than is allowed.
+
+    The floors about the average and about the worst record hold together at the confidence of the
+    study, so taking one after looking is paid for (proofs/audit-subset-game.md claim 6).
+    """
+    sure = f"(confidence {confident(question.confidence)})"
+    for row in attacked:
+        if row.floor is None or row.floor.lower <= sum_up(row.blind, question.eta):
+            continue
+        least = percent(row.floor.lower, "lower")
+        if row.record == "average":
+            model = "the given model" if row.subject == "given" else "the model"
+            return (
+                f"As it is, {model} gives its training records away: an attack is right about the "
+                f"average record at least {least} of the time {sure}."
+            )
+        if question.record == "every":
+            return (
+                f"As it is, the model gives some of its training records away: an attack is right "
+                f"about one of them at least {least} of the time {sure}."
+            )
+    return None
 
 
-def _nobody(chosen: Remedy, asked: StudyQuestion) -> str:
+def _nobody(chosen: Remedy, question: Question) -> str:
     """Return who is right how often at most, with what they know: a bound is one of its game."""
+    every = question.record == "every"
+    whom = "any record's" if every else "the average record's"
     if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
-        whom = "any of its records'" if asked.record == "every" else "the average record's"
+        whom = "any of its records'" if every else whom
     elif chosen.game == "neighbour":
         who = "nobody, not even somebody who knows all other records,"
-        whom = _whom(asked.record)
     else:
         who = "nobody who knows all records but not which half was drawn"
-        whom = _whom(asked.record)
     sure = "" if chosen.confidence is None else at_confidence(chosen.confidence)
     most = percent(chosen.accuracy_upper, "upper")
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
-def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
-    """Return what attacks have proved against the model as it is, if more than is allowed.
-
-    Both floors hold together at the confidence of the study, so taking one after looking is paid
-    for (proofs/audit-subset-game.md claim 6).
-    """
-    if audit is None:
-        return None
-    average, worst = audit.average, audit.worst
-    sure = confident(asked.confidence)
-    if average.floor.lower > sum_up(average.blind, asked.eta):
-        return (
-            f"As it is, the model gives its training records away: an attack is right about the "
-            f"average record at least {percent(average.floor.lower, 'lower')} of the time "
-            f"(confidence {sure})."
-        )
-    if asked.record == "every" and worst.floor.lower > sum_up(worst.blind, asked.eta):
-        return (
-            f"As it is, the model gives some of its training records away: an attack is right "
-            f"about one of them at least {percent(worst.floor.lower, 'lower')} of the time "
-            f"(confidence {sure})."
-        )
-    return None
-
-
-def _shown(found: steps.Attacked, asked: StudyQuestion) -> str | None:
-    """Return what attacks have proved against the given model, if more than is allowed."""
-    if found.average is None:
-        return None
-    floor = found.average.floor.lower
-    if floor <= sum_up(found.average.blind, asked.eta):
-        return None
-    return (
-        "As it is, the given model gives its training records away: an attack is right about the "
-        f"average record at least {percent(floor, 'lower')} of the time (confidence "
-        f"{confident(asked.confidence)})."
-    )
-
-
-def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:
-    if safe:
-        return "Nothing needs to be changed."
+def _advice(chosen: Remedy | None, question: Question) -> str:
     if chosen is None:
+        every = question.record == "every"
+        weaker = "protect the average record only" if every else "find more rows"
         return (
             "None of the remedies tried is certified to keep everybody within "
-            f"{points(asked.eta)} of blind guessing and leaves a useful model. Allow a larger eta, "
-            + (
-                "or protect the average record only."
-                if asked.record == "every"
-                else "or collect more rows (extra_rows)."
-            )
+            f"{points(question.eta)} of blind guessing and leaves a useful model. Allow a larger "
+            f"eta, or {weaker}."
         )
+    if chosen.id == "nothing":
+        return "Nothing needs to be changed."
     name = f"{chosen.label[0].lower()}{chosen.label[1:]}"
-    said = f"Recommended: {name}. Then {_nobody(chosen, asked)}"
-    if chosen.id == "rows":
-        return f"{said}; {chosen.extra_rows} more rows are needed."
+    advice = f"Recommended: {name}. Then {_nobody(chosen, question)}"
     if chosen.loss_estimate is not None:
-        said += (
-            f"; {chosen.score_name} changes from about "
-            f"{decimals(chosen.score_before_estimate, 'estimate', 3)} to about "
-            f"{decimals(chosen.score_after_estimate, 'estimate', 3)}"
+        before, after = chosen.score_before_estimate, chosen.score_after_estimate
+        advice += (
+            f"; {chosen.score_name} changes from about {decimals(before, 'estimate', 3)} to about "
+            f"{decimals(after, 'estimate', 3)}"
         )
-    return said + "."
+    return advice + "."

@@ -1,63 +1,70 @@
-"""The steps of a study, each a verb of this package on its table, kept on disk when finished."""
+"""The steps of a study: each asks a verb about the study's table and keeps the verb's answer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import accuracy_score, r2_score
 
 from memberbound._version import __version__
-from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.learner_audit import ShadowAudit
-from memberbound.attacks.model_audit import ModelAudit as GivenAudit
+from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
-from memberbound.attacks.records import Exposure
+from memberbound.attacks.records import Exposure as RecordExposure
 from memberbound.attacks.sandwich import read_ceiling
 from memberbound.attacks.shadows import ShadowRun, train_shadows
-from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError
+from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import write_text
-from memberbound.games import SubsetGame
-from memberbound.iid.certified import Certified as CertifiedTable
+from memberbound.games import IidGame, SubsetGame
+from memberbound.iid.certified import accuracy_from_leak
 from memberbound.learners import Examples, learner_from_name, read_examples
-from memberbound.learners.refits import fingerprint as described
-from memberbound.numerics.rounding import down
-from memberbound.quantities import Certificate, json_number
+from memberbound.learners.refits import fingerprint as learner_fingerprint
+from memberbound.numerics.rounding import down, sum_up
+from memberbound.quantities import Certificate
 from memberbound.release.all_rows.models import private_form
 from memberbound.release.half.fitting import kept_fits
 from memberbound.release.half.half_estimator import TableModel, released_learner
 from memberbound.report.model import (
+    LABELS,
     AccessFloor,
+    Ceiling,
+    Exposure,
     Floor,
     GivenModel,
     Histogram,
+    Learned,
     PopulationTranslation,
     Question,
     Records,
     Result,
+    RocCurve,
+    SandwichRow,
     Seen,
     State,
     StepId,
+    StepRecord,
     StructuralFact,
+    Subject,
     SweepPoint,
     Translation,
     plain,
     typed_as,
 )
 from memberbound.studies.private_rows import PrivateRows
-from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
+from memberbound.studies.question import StudyData, StudyModel, equivalent_security
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit
-from memberbound.verbs.audit_learner import audit_run, release_floor
+from memberbound.verbs.audit_learner import LearnerAudit, audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
@@ -65,192 +72,21 @@ from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
-
-if TYPE_CHECKING:
-    pass
+from memberbound.verbs.protection import Protection
 
 __all__ = [
     "GIVEN",
     "STEPS",
-    "Attacked",
-    "Audited",
-    "Bench",
-    "Certified",
-    "Coarsened",
-    "Explained",
+    "Context",
+    "Finding",
     "Finished",
-    "Gain",
-    "MeanRoc",
-    "Noised",
-    "Notebook",
-    "Planned",
-    "Said",
     "Score",
-    "Side",
     "Step",
-    "TableBound",
-    "Translated",
+    "StepFolder",
     "fingerprint",
 ]
 
-# ── What the steps answer ─────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Said:
-    """What every step answers: the verb's own dictionary, and its sentence."""
-
-    result: Result
-    sentence: str
-
-    def texts(self, key: str) -> list[str]:
-        """Return a list of texts of the verb's dictionary: ``theorems`` or ``assumptions``."""
-        found = self.result[key]
-        assert isinstance(found, list)
-        return [str(text) for text in found]
-
-
-@dataclass(frozen=True)
-class TableBound:
-    """What is certified of a table, whatever is trained on it."""
-
-    accuracy_upper: float
-    delta_upper: float
-    worst_leak_upper: float
-    confidence: float
-    theorems: tuple[str, ...]
-
-    @classmethod
-    def of(cls, certified: CertifiedTable, theorems: tuple[str, ...]) -> TableBound:
-        """Return the bounds of a certification."""
-        return cls(
-            certified.accuracy_upper,
-            certified.delta_upper,
-            certified.record_leak.max,
-            certified.confidence,
-            theorems,
-        )
-
-
-@dataclass(frozen=True)
-class Certified(Said):
-    """The table as it is."""
-
-    bound: TableBound
-
-
-@dataclass(frozen=True)
-class Score:
-    """Mean score of models on records they were not trained on, and that of one fixed answer."""
-
-    name: Literal["accuracy", "R²"]
-    estimate: float
-    models: int
-    chance: float
-
-
-@dataclass(frozen=True)
-class MeanRoc:
-    """The mean curve of the best attack."""
-
-    attack: str
-    fpr: tuple[float, ...]
-    tpr: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Side:
-    """How often the best attack is right, about the average or the worst record."""
-
-    blind: float
-    floor: Floor
-    estimate: Seen
-
-
-@dataclass(frozen=True)
-class Audited(Said):
-    """A learner under attack."""
-
-    score: Score
-    roc: MeanRoc
-    average: Side
-    worst: Side
-    histogram: Histogram
-    records: Records
-
-
-@dataclass(frozen=True)
-class Attacked(Said):
-    """A given model under attack, its members against fresh records."""
-
-    score: Score
-    roc: MeanRoc
-    #: None where members and non-members are not comparable.
-    average: Side | None
-    given: GivenModel
-
-
-@dataclass(frozen=True)
-class Gain:
-    """The gain over blind guessing that a release is certified to allow."""
-
-    upper: float
-    confidence: float
-    theorems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Noised(Said):
-    """A release with noise, for trial, and its audit."""
-
-    gain: Gain
-    advantage_upper: float
-    audit: Audited
-    game: Literal["subset", "neighbour"] = "subset"
-    guess_upper: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Explained(Said):
-    """The promise in DP terms, of any data set."""
-
-    translation: Translation
-
-
-@dataclass(frozen=True)
-class Translated(Said):
-    """The user's ε, for these records."""
-
-    population: PopulationTranslation
-
-
-@dataclass(frozen=True)
-class Planned(Said):
-    """How many rows would be enough; ``None`` if no number is, for a ``reason``."""
-
-    needed: int | None
-    rows: int
-    confidence: float
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class Coarsened(Said):
-    """The coarser table; without a score where the target itself is coarser."""
-
-    bound: TableBound
-    atoms: int
-    rows_read: int
-    rows_released: int
-    information_kept_estimate: float | None
-    steps: tuple[str, ...]
-    score: Score | None
-    refusal_for_every_record: str | None
-
-
-# ── The steps of a study, each a verb of this package on the study's table ────────────────────────
-#
-# Nothing here is released: models and noise come from the study's seed, for trial.
+# Nothing is released here: models and noise come from the study's seed, for trial.
 
 #: Trials for the score of a model of all rows.
 _TRIALS = 8
@@ -266,31 +102,70 @@ _ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
 _LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
 #: Points of the curve over ε.
 _SWEPT, _SWEPT_QUICKLY = 17, 9
-_ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
-T = TypeVar("T", bound=Said)
+
+
+# ── What a step finds ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean score of models on records outside their training sets, and that of one fixed answer."""
+
+    name: Literal["accuracy", "R²"]
+    estimate: float
+    models: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verb's own dictionary and its sentence, and what the step adds to the report."""
+
+    result: Result
+    sentence: str
+    #: The audit of a protected model.
+    audit: Result | None = None
+    rows: tuple[SandwichRow, ...] = ()
+    roc: tuple[RocCurve, ...] = ()
+    exposure: Exposure | None = None
+    score: Score | None = None
+    given: GivenModel | None = None
+    translation: Translation | None = None
+    population: PopulationTranslation | None = None
+    #: Why coarser columns do not protect every record.
+    refusal: str | None = None
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """What the answer rests on."""
+        return tuple(self.result["theorems"])
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is assumed by the answer, and by its audit."""
+        audit = () if self.audit is None else self.audit["assumptions"]
+        return (*self.result["assumptions"], *audit)
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class Context:
     """What the steps work with; ``model`` is the one that exists, if a study is about one."""
 
-    question: StudyQuestion
+    question: Question
     data: StudyData
-    workers: int
-    cache: str | None
+    workers: int = 1
     #: Folder for the fits of a step that is under way.
-    scratch: str | None = None
-    #: The model that exists, if a study is about one.
+    fits: str | None = None
     model: StudyModel | None = None
-    #: What steps have found that others need as well.
-    found: dict[str, Noised] = field(default_factory=dict)
+    #: The model of all rows that protects every record, made by the first step that needs it.
+    all_rows: list[ProtectedModel] = field(default_factory=list)
 
     @cached_property
-    def played(self) -> StudyData:
+    def sample(self) -> StudyData:
         """The population of the subset game: all rows, of a quick study a sample at most."""
-        asked = self.question
-        return self.data.sampled(_PLAYED, asked.seed) if asked.quick else self.data
+        question = self.question
+        return self.data.sampled(_PLAYED, question.seed) if question.quick else self.data
 
     @property
     def huge(self) -> bool:
@@ -300,33 +175,586 @@ class Bench:
     @property
     def large(self) -> bool:
         """Whether the subset game has more than a few thousand records."""
-        return self.played.examples.rows > _LARGE
+        return self.sample.examples.rows > _LARGE
 
-    def told(self, said: T) -> T:
-        """Name the sample that an answer is about, where it is not all rows."""
-        rows, all_rows = self.played.examples.rows, self.data.examples.rows
+    @property
+    def attacked(self) -> int:
+        """How many records an audit attacks at most."""
+        return _ATTACKED_QUICKLY if self.question.quick else _ATTACKED
+
+    def noting_sample(self, finding: Finding) -> Finding:
+        """Name the sample that a finding is about, where it is not all rows."""
+        rows, all_rows = self.sample.examples.rows, self.data.examples.rows
         if rows == all_rows:
-            return said
-        about = (
+            return finding
+        note = (
             f"This step of a quick study is about a uniform sample of {rows} of the {all_rows} "
             "rows."
         )
-        result = {**said.result, "assumptions": [*said.texts("assumptions"), about]}
-        return replace(said, result=result, sentence=f"{said.sentence} {about}")
+        result = {**finding.result, "assumptions": [*finding.result["assumptions"], note]}
+        return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
 
-    def fits(self, learner: BaseEstimator) -> str | None:
-        """Return the folder for finished fits: the user's, or the study's own where it can."""
-        if self.cache is not None or self.scratch is None:
-            return self.cache
+    def fits_of(self, learner: BaseEstimator) -> str | None:
+        """Return the folder for finished fits; a learner that cannot be described has none."""
+        if self.fits is None:
+            return None
         try:
-            described(learner)
+            learner_fingerprint(learner)
         except InputError:
             return None
-        return self.scratch
+        return self.fits
 
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
         return learner_from_name(self.question.learner, self.data.examples.task)
+
+
+# ── Ceilings, floors and estimates of a subject ───────────────────────────────────────────────────
+
+
+def _table_rows(
+    subject: Literal["table", "coarser-table"], bounds: Result, theorems: tuple[str, ...]
+) -> tuple[SandwichRow, ...]:
+    """Return what is certified of a table: about the average record, and about the worst."""
+    accuracies = {
+        "average": bounds["accuracy_upper"],
+        "worst": accuracy_from_leak(bounds["record_leak"]["max"], IidGame()),
+    }
+    return tuple(
+        SandwichRow(
+            subject,
+            LABELS[subject],
+            cast("Literal['average', 'worst']", record),
+            "iid",
+            0.5,
+            Ceiling("certificate", min(1.0, accuracy), bounds["confidence"], theorems),
+            None,
+            None,
+        )
+        for record, accuracy in accuracies.items()
+    )
+
+
+def _attacked(
+    subject: Learned, audited: LearnerAudit, confidence: float, certificate: Certificate | None
+) -> dict[str, Any]:
+    """Return rows, curves and exposure of a learner under attack, as fields of a finding."""
+    detail, exposure, label = audited.detail, audited.records, LABELS[subject]
+    rows = [average_row(subject, detail), worst_row(subject, exposure, audited.release, confidence)]
+    fpr, tpr = detail.curves[detail.best_curve]
+    name = f"{label}: best attack tried ({detail.best_curve})"
+    curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
+    if certificate is not None:
+        # A promise about the average record says nothing about the worst one.
+        covered = 2 if subject == "noise-every" else 1
+        for place, row in enumerate(rows[:covered]):
+            most = min(1.0, sum_up(row.blind, certificate.value))
+            ceiling = Ceiling(
+                "certificate", most, certificate.confidence, tuple(certificate.theorems)
+            )
+            rows[place] = replace(row, ceiling=ceiling)
+        whom = "average record" if subject == "noise-average" else "every record"
+        name = f"{label}: no attack can be above ({whom})"
+        line = _advantage_line(read_ceiling(certificate).advantage)
+        curves.append(RocCurve(subject, "certificate", name, *line))
+    edges = np.linspace(0, 1, 21)
+    counts, _ = np.histogram(exposure.estimate, bins=edges)
+    histogram = Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
+    records = typed_as(Records, exposure.to_dict(), "records")
+    shown = Exposure(subject, label, histogram, records)
+    return {"rows": tuple(rows), "roc": tuple(curves), "exposure": shown}
+
+
+def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
+    """Return how often the best of all attacks that ran is right about a uniform record.
+
+    The floor fails with half of the error, as that of the worst record does: the verdict may take
+    either after looking at both (proofs/audit-subset-game.md claim 6).
+    """
+    game = audited.game
+    reached = max(
+        _accuracy(game, a.advantage.estimate) if a.accuracy is None else a.accuracy.estimate
+        for a in audited.attacks.values()
+    )
+    # Guessing blindly is open to everybody.
+    lower = max(game.blind, down(_accuracy(game, audited.best_advantage.lower), 4))
+    floor = Floor("audit", lower, audited.confidence, audited.best)
+    seen = _seen(reached, floor, "mean over records and models of the best attack")
+    return SandwichRow(subject, LABELS[subject], "average", "subset", game.blind, None, seen, floor)
+
+
+def worst_row(
+    subject: Subject, exposure: RecordExposure, release: ReleaseFloor | None, confidence: float
+) -> SandwichRow:
+    """Return how often an attack is right about the record it knows best; see above."""
+    lower, reached = float(exposure.lower.max()), exposure.worst_estimate
+    attacks = ", ".join(dict.fromkeys(exposure.attacks))
+    if release is not None:
+        about_one = down(_accuracy(exposure.game, release.worst.lower), 4)
+        reached = max(reached, _accuracy(exposure.game, release.worst.estimate))
+        if about_one > lower:
+            lower, attacks = about_one, release.worst.attack
+    floor = Floor("audit", max(exposure.blind, lower), confidence, attacks)
+    what = "the record guessed best, chosen on half of the models, measured on the others"
+    seen = _seen(reached, floor, what)
+    return SandwichRow(
+        subject, LABELS[subject], "worst", "subset", exposure.blind, None, seen, floor
+    )
+
+
+def _seen(estimate: float, floor: Floor, what: str) -> Seen:
+    # An attacker who does worse than the floor can take the attack that proves it.
+    return Seen("estimate", max(estimate, floor.lower), f"{what}; never below its floor")
+
+
+def _accuracy(game: SubsetGame, advantage: float) -> float:
+    """π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½."""
+    return min(game.prior, 1 - game.prior) * (1 + advantage)
+
+
+def _advantage_line(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return TPR ≤ FPR + gain as points, close together for a logarithmic axis.
+
+    The corner, where the line meets 1, is one of them: a chord across it would lie below.
+    """
+    near = [10 ** (-4 + i / 10) for i in range(40)]
+    grid = sorted({0.0, *near, max(0.0, 1 - gain), 1.0})
+    return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
+
+
+# ── Scores ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def score_of(run: ShadowRun) -> Score:
+    """Return the mean score of the models on records outside their halves; an estimate."""
+    target = run.examples.target
+    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
+    scores = [score for score in each if score is not None]
+    return _score(run.examples, float(np.mean(scores)), len(scores))
+
+
+def _score(examples: Examples, estimate: float, models: int) -> Score:
+    """Return a score beside that of one fixed answer: the commonest class, or the mean."""
+    if examples.task == "regression":
+        return Score("R²", estimate, models, 0.0)
+    chance = float(np.bincount(examples.target).max() / examples.rows)
+    return Score("accuracy", estimate, models, chance)
+
+
+def _score_on_all_rows(examples: Examples, learner: PrivateRows, seed: int) -> Score:
+    """Return the mean score of trials on four fifths: the release has all rows, not half."""
+    metric = r2_score if examples.task == "regression" else accuracy_score
+    rng, scores = np.random.default_rng(seed), []
+    trials = _FEWER if examples.rows > _LARGE else _TRIALS
+    for trial in range(trials):
+        inside, outside = np.split(rng.permutation(examples.rows), [4 * examples.rows // 5])
+        model = clone(learner).set_params(random_state=seed + trial)
+        model.fit(inside[:, None], examples.target[inside])
+        scores.append(metric(examples.target[outside], model.predict(outside[:, None])))
+    return _score(examples, float(np.mean(scores)), trials)
+
+
+# ── The steps ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def certify_table(context: Context, progress: Progress) -> Finding:
+    """Certify the table as it is, whatever is trained on it."""
+    data = context.data
+    answer = certify(data.frame, **data.counted, confidence=context.question.confidence)
+    progress(1, 1)
+    result = answer.to_dict()
+    rows = _table_rows("table", result, tuple(answer.theorems))
+    return Finding(result, answer.sentence, rows=rows)
+
+
+def attack_given(context: Context, progress: Progress) -> Finding:
+    """Attack the model that exists, as it is."""
+    question, model = context.question, context.model
+    assert model is not None
+    answer = audit(
+        model.members,
+        nonmembers=model.nonmembers,
+        model=model.trained,
+        target=question.target,
+        columns=None if question.columns is None else list(question.columns),
+        database_table=question.database_table,
+        confidence=question.confidence,
+        seed=question.seed,
+    )
+    progress(1, 1)
+    detail = answer.detail
+    given = _described(model, detail, answer.warnings)
+    rows: tuple[SandwichRow, ...] = ()
+    roc: tuple[RocCurve, ...] = ()
+    reached, lower = answer.reached
+    if lower is not None:
+        # Half of the candidates are members: blind guessing is right half of the time.
+        floor = Floor("audit", _even_floor(lower), question.confidence, detail.best)
+        what = "the best attack tried on this model, one candidate in two being a member"
+        seen = _seen((1 + reached) / 2, floor, what)
+        label = LABELS["given"]
+        rows = (SandwichRow("given", label, "average", "model", 0.5, None, seen, floor),)
+    if detail.comparable:
+        roc = (_roc_of_given(detail),)
+    score = _score(context.data.examples, given.score_nonmembers_estimate, 1)
+    return Finding(answer.to_dict(), answer.sentence, rows=rows, roc=roc, score=score, given=given)
+
+
+def _even_floor(advantage: float) -> float:
+    """Return the accuracy that an advantage proves where half of the candidates are members."""
+    return max(0.5, down((1 + advantage) / 2))
+
+
+def _described(model: StudyModel, detail: ModelAudit, warnings: tuple[str, ...]) -> GivenModel:
+    evidence = detail.evidence
+    assert evidence is not None
+    assert detail.recognised is not None
+    inside, recognised = evidence.member, detail.recognised
+    on_members, on_others = (
+        evidence.signals.score(0, evidence.truth, side) or 0.0 for side in (inside, ~inside)
+    )
+    return GivenModel(
+        name=model.name,
+        members=int(inside.sum()),
+        nonmembers=int((~inside).sum()),
+        score_name="R²" if evidence.task == "regression" else "accuracy",
+        score_members_estimate=on_members,
+        score_nonmembers_estimate=on_others,
+        access=tuple(
+            AccessFloor(
+                level,
+                bound.attack,
+                max(0.0, min(1.0, (1 + bound.estimate) / 2)),
+                _even_floor(bound.lower) if detail.comparable else None,
+            )
+            for level, bound in detail.by_access.items()
+        ),
+        recognised=int(recognised.named.sum()),
+        recognised_among=len(recognised.rows),
+        recognised_wrong_upper=recognised.rate,
+        comparable=detail.comparable,
+        sides="" if detail.law is None else detail.law.sentence,
+        facts=tuple(typed_as(StructuralFact, vars(fact), "facts") for fact in detail.facts),
+        notes=warnings,
+    )
+
+
+def _roc_of_given(detail: ModelAudit) -> RocCurve:
+    """Return the curve of the best attack, on the records that it was not told about."""
+    best = detail.best
+    score, where = detail.scores[best]
+    inside = detail.member[where]
+    sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
+    # At most as many points as a picture shows; each is a threshold.
+    levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
+    tpr, fpr = (
+        [1 - float(np.searchsorted(side, level, "left")) / side.size for level in levels]
+        for side in sides
+    )
+    name = f"{LABELS['given']}: best attack tried ({best})"
+    return RocCurve("given", "estimate", name, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
+
+
+def _audit(
+    context: Context,
+    examples: Examples,
+    learner: BaseEstimator,
+    progress: Progress,
+    certificate: Certificate | None = None,
+) -> tuple[LearnerAudit, ShadowRun]:
+    """Attack models of a learner; an attack above the certificate raises a ContradictionError."""
+    question = context.question
+    run = train_shadows(
+        examples,
+        learner,
+        models=question.shadows,
+        seed=question.seed,
+        n_jobs=context.workers,
+        cache=context.fits_of(learner),
+        records=context.attacked,
+        progress=progress,
+    )
+    release = release_floor(
+        learner,
+        run,
+        confidence=question.confidence,
+        seed=question.seed,
+        workers=None if context.workers < 1 else context.workers,
+    )
+    ceiling = None if certificate is None else read_ceiling(certificate)
+    audited = audit_run(run, confidence=question.confidence, ceiling=ceiling, release=release)
+    return audited, run
+
+
+def audit_model(context: Context, progress: Progress) -> Finding:
+    """Attack the learner as it is."""
+    audited, run = _audit(context, context.sample.examples, context.learner(), progress)
+    failed = [w for w in audited.detail.warnings if run.failures and w in run.warnings]
+    finding = Finding(
+        audited.to_dict(),
+        " ".join([audited.sentence, *failed]),
+        score=score_of(run),
+        **_attacked("model", audited, context.question.confidence, None),
+    )
+    return context.noting_sample(finding)
+
+
+@dataclass(frozen=True, eq=False)
+class ProtectedModel:
+    """A release with noise, for trial, and its audit in the subset game."""
+
+    answer: Protection
+    #: The answer's certificate, about the halves that the audit draws.
+    certificate: Certificate
+    audited: LearnerAudit
+    score: Score
+
+    def finding(self, context: Context, subject: Learned, note: str = "") -> Finding:
+        """Return what the model adds to the report as one of its subjects."""
+        finding = Finding(
+            self.answer.to_dict(),
+            self.answer.sentence,
+            audit=self.audited.to_dict(),
+            score=self.score,
+            **_attacked(subject, self.audited, context.question.confidence, self.certificate),
+        )
+        finding = context.noting_sample(finding)
+        return replace(finding, sentence=finding.sentence + note)
+
+
+def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
+    """Return the progress of a part of the work, from ``first`` to ``last`` of ``parts``."""
+
+    def advance(done: int, total: int) -> None:
+        total = max(total, 1)
+        progress(first * total + (last - first) * done, parts * total)
+
+    return advance
+
+
+def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
+    """Train on all rows for every record, and audit the same training on halves.
+
+    The certificate speaks of every table, so it holds for the halves that the audit draws as well.
+    """
+    question, examples = context.question, context.data.examples
+    answer = protect(
+        context.data.frame,
+        target=question.target,
+        columns=list(examples.columns),
+        learner=question.learner,
+        eta=question.eta,
+        bounds=context.data.bounds,
+        # For trial: what the study makes is thrown away, the real release draws its own.
+        insecure_seed=question.seed,
+    )
+    progress(1, 10)
+    classes = () if examples.class_values is None else map(label_of, examples.class_values)
+    learner = PrivateRows(
+        read_records(context.sample.frame),
+        question.target,
+        tuple(classes),
+        learner=question.learner,
+        eta=question.eta,
+        bounds=context.data.bounds,
+    )
+    # The learner gets rows by their numbers.
+    sample = context.sample.examples
+    numbered = replace(sample, features=np.arange(sample.rows, dtype=np.float64)[:, None])
+    game = SubsetGame(sample.rows, sample.rows // 2, "every")
+    certificate = replace(answer.calibration.certificate, game=game)
+    audited, _ = _audit(context, numbered, learner, _part(progress, 1, 10, 10), certificate)
+    score = _score_on_all_rows(sample, learner, question.seed)
+    return ProtectedModel(answer, certificate, audited, score)
+
+
+def _protect_half(
+    context: Context, record: Literal["average", "every"], progress: Progress
+) -> ProtectedModel:
+    """Release a random half in the papers' game, and audit the releases of other halves."""
+    question, sample = context.question, context.sample
+    # Many pairs and many settings only lessen the noise: not worth most of a study's time.
+    short = context.large or question.quick
+    with kept_fits(context.fits):
+        answer = protect_half(
+            sample.frame,
+            target=question.target,
+            **sample.features,
+            learner=question.learner,
+            eta=question.eta,
+            record=record,
+            confidence=question.confidence,
+            pairs=_PAIRS if record == "average" and short else None,
+            # Some hundred more fits for less noise, of which many records need little.
+            tune=not short,
+            workers=None if context.workers < 1 else context.workers,
+            # For trial: what the study makes is thrown away, the real release draws its own.
+            insecure_seed=question.seed,
+            # Halves of its own, apart from those of the audits.
+            calibration_seed=question.seed + _APART,
+            progress=_part(progress, 0, 1, 2),
+        )
+    assert isinstance(answer.released, TableModel)
+    examples, certificate = sample.examples, answer.calibration.certificate
+    learner = released_learner(answer.released.model, examples.features, examples.target)
+    audited, run = _audit(context, examples, learner, _part(progress, 1, 2, 2), certificate)
+    return ProtectedModel(answer, certificate, audited, score_of(run))
+
+
+def protect_record(
+    context: Context, progress: Progress, *, record: Literal["average", "every"]
+) -> Finding:
+    """Protect the model with noise: on all rows where that is possible, else on a random half.
+
+    The papers' game takes the place of a release of all rows where the learner has no private form
+    or the table too few rows; any other refusal is the step's answer.
+    """
+    subject: Learned = "noise-every" if record == "every" else "noise-average"
+    question, note = context.question, ""
+    on_all_rows = record == "every" or context.huge or question.quick
+    if on_all_rows and private_form(question.learner):
+        try:
+            if not context.all_rows:
+                context.all_rows.append(_protect_all_rows(context, progress))
+            if record == "average":
+                note = " The average record gets what protects every record."
+            return context.all_rows[0].finding(context, subject, note)
+        except TooFewRowsError as problem:
+            note = f" (Training on all rows, which makes no row public: {problem})"
+    return _protect_half(context, record, progress).finding(context, subject, note)
+
+
+def explain_promise(context: Context, progress: Progress) -> Finding:
+    """Translate the promise into DP terms and the user's ε into a promise."""
+    question = context.question
+    strict = explain(target_eta=question.eta).epsilon
+    approximate = strict
+    if question.delta:
+        approximate = explain(target_eta=question.eta, delta=question.delta).epsilon
+    assert strict is not None, "a promise below certainty has an ε"
+    assert approximate is not None, "a promise below certainty has an ε"
+    answer = explain(epsilon=question.epsilon, delta=question.delta or None)
+    progress(1, 1)
+    translation = Translation(
+        eta=question.eta,
+        epsilon_as_strict=strict,
+        epsilon_as_strict_with_delta=approximate,
+        delta=question.delta,
+        epsilon=question.epsilon,
+        accuracy_upper=answer.accuracy_upper,
+        eta_upper=answer.eta_upper,
+        tpr_upper=answer.tpr_upper,
+        sentence=answer.sentence,
+    )
+    return Finding(answer.to_dict(), answer.sentence, translation=translation)
+
+
+def translate_population(context: Context, progress: Progress) -> Finding:
+    """Say what the user's ε means for these records."""
+    question = context.question
+    answer = population(
+        context.sample.examples.features,
+        epsilon=question.epsilon,
+        delta=question.delta,
+        seed=question.seed,
+        progress=progress,
+    )
+    points = _SWEPT_QUICKLY if question.quick else _SWEPT
+    epsilons = np.geomspace(question.epsilon / 30, question.epsilon * 10, points).tolist()
+    sweep = (
+        SweepPoint(epsilon, point.worst_case, point.population, point.practical)
+        for epsilon, point in zip(epsilons, answer.sweep(epsilons), strict=True)
+    )
+    result: Result = answer.to_dict()
+    translated = PopulationTranslation(
+        sentence=answer.sentence,
+        blind=answer.success_blind,
+        worst_case_upper=answer.success_worst_case_upper,
+        population_upper=answer.success_population_upper,
+        practical_upper=answer.success_upper,
+        pmp_epsilon_upper=result["pmp_epsilon_upper"],
+        sweep=tuple(sweep),
+    )
+    return context.noting_sample(Finding(result, answer.sentence, population=translated))
+
+
+def plan_rows(context: Context, progress: Progress) -> Finding:
+    """Find how many rows would be enough without any change."""
+    question = context.question
+    answer = plan(
+        context.data.frame,
+        **context.data.counted,
+        security=equivalent_security(question.eta),
+        record_leak=2 * question.eta if question.record == "every" else None,
+        confidence=question.confidence,
+    )
+    progress(1, 1)
+    return Finding(answer.to_dict(), answer.sentence)
+
+
+def coarsen_columns(context: Context, progress: Progress) -> Finding:
+    """Coarsen the table until the bound holds, and train the learner on what remains."""
+    question = context.question
+
+    def hardened(leak: float | None) -> Hardening:
+        return harden(
+            context.data.frame,
+            security=equivalent_security(question.eta),
+            record_leak=leak,
+            target=question.target,
+            **context.data.features,
+            confidence=question.confidence,
+            seed=question.seed,
+            learners=False,
+        )
+
+    refusal = None
+    try:
+        answer = hardened(2 * question.eta if question.record == "every" else None)
+    except InputError as problem:
+        if question.record == "average":
+            raise
+        # The average record is the weaker wish; the report says that it is not what was asked.
+        refusal = str(problem)
+        answer = hardened(None)
+    result = answer.to_dict()
+    return Finding(
+        result,
+        answer.sentence,
+        rows=_table_rows("coarser-table", result["after"], tuple(answer.theorems)),
+        score=_score_on_coarser(context, answer, progress),
+        refusal=refusal,
+    )
+
+
+def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -> Score | None:
+    """Return the learner's score on the coarser table; None where the target itself is coarser."""
+    question, examples, table = context.question, context.data.examples, answer.table
+    rule = dict(answer.coarsener.recipe_.rules)[question.target]
+    if not isinstance(rule, Keep):
+        # Fewer classes are easier to tell apart: a score on them is not one on the target.
+        return None
+    if table.shape[1] == 1 or table[question.target].nunique() == 1:
+        # Without a feature, or with one class left, a learner always gives the same answer.
+        fixed = _score(examples, 0.0, 0)
+        return replace(fixed, estimate=fixed.chance)
+    coarser = read_examples(
+        table,
+        question.target,
+        columns=[c for c in table.columns if c != question.target],
+        roles={question.target: examples.roles[question.target]},
+        task=examples.task,
+    )
+    run = train_shadows(
+        coarser,
+        context.learner(),
+        models=_SCORED if coarser.rows <= _LARGE else _FEWER,
+        seed=question.seed,
+        n_jobs=context.workers,
+        records=_ATTACKED,
+        progress=progress,
+    )
+    return score_of(run)
 
 
 @dataclass(frozen=True)
@@ -339,583 +767,91 @@ class Step:
     id: StepId
     title: str
     optional: bool
-    run: Callable[[Bench, Progress], Said]
-    kind: type[Said] = Said
+    run: Callable[[Context, Progress], Finding]
     #: About how long it takes beside the others, so that the time left can be told.
     weight: int = 1
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A step that has ended, with an answer or without."""
-
-    id: StepId
-    title: str
-    state: State
-    seconds: float
-    error: str | None
-    answer: Said | None
-
-
-def certify_table(bench: Bench, progress: Progress) -> Certified:
-    """Certify the table as it is, whatever is trained on it."""
-    data = bench.data
-    found = certify(data.frame, **data.counted, confidence=bench.question.confidence)
-    progress(1, 1)
-    bound = TableBound.of(found, found.theorems)
-    return Certified(found.to_dict(), found.sentence, bound)
-
-
-def _shadowed(bench: Bench, learner: BaseEstimator, progress: Progress, models: int) -> ShadowRun:
-    return train_shadows(
-        bench.played.examples,
-        learner,
-        models=models,
-        seed=bench.question.seed,
-        n_jobs=bench.workers,
-        cache=bench.fits(learner),
-        records=_ATTACKED_QUICKLY if bench.question.quick else _ATTACKED,
-        progress=progress,
-    )
-
-
-def score_of(run: ShadowRun) -> Score:
-    """Return the mean score of the models on records outside their halves; an estimate."""
-    target = run.examples.target
-    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
-    scores = [score for score in each if score is not None]
-    return _scored(run.examples, float(np.mean(scores)), len(scores))
-
-
-def _scored(examples: Examples, estimate: float, models: int) -> Score:
-    name: Literal["accuracy", "R²"] = "R²" if examples.task == "regression" else "accuracy"
-    return Score(name, estimate, models, chance_of(examples))
-
-
-def chance_of(examples: Examples) -> float:
-    """Return the score of always giving the same answer: the commonest class, or the mean."""
-    if examples.task == "regression":
-        return 0.0
-    return float(np.bincount(examples.target).max() / examples.rows)
-
-
-def _audited(
-    bench: Bench, learner: BaseEstimator, progress: Progress, certificate: Certificate | None = None
-) -> Audited:
-    run = _shadowed(bench, learner, progress, bench.question.shadows)
-    # Raises where an attack passes the certificate: then the study has found a bug.
-    ceiling = None if certificate is None else read_ceiling(certificate)
-    sure = bench.question.confidence
-    release = release_floor(
-        learner,
-        run,
-        confidence=sure,
-        seed=bench.question.seed,
-        workers=None if bench.workers < 1 else bench.workers,
-    )
-    answer = audit_run(run, confidence=sure, ceiling=ceiling, release=release)
-    found, exposure = answer.detail, answer.records
-    fpr, tpr = found.curves[found.best_curve]
-    failed = [w for w in found.warnings if run.failures and w in run.warnings]
-    return Audited(
-        result=answer.to_dict(),
-        sentence=" ".join([answer.sentence, *failed]),
-        score=score_of(run),
-        roc=MeanRoc(found.best_curve, tuple(fpr.tolist()), tuple(tpr.tolist())),
-        average=_average(found),
-        worst=_worst(exposure, answer.release, sure),
-        histogram=_histogram(exposure),
-        records=typed_as(Records, exposure.to_dict(), "records"),
-    )
-
-
-def _average(found: ShadowAudit) -> Side:
-    """Return how often the best of all attacks that ran is right about a uniform record.
-
-    The floor fails with half of the error, as that of the worst record does: the verdict may take
-    either after looking at both (proofs/audit-subset-game.md claim 6).
-    """
-    game = found.game
-    blind = max(game.prior, 1 - game.prior)
-    reached = max(
-        _accuracy(game, a.advantage.estimate) if a.accuracy is None else a.accuracy.estimate
-        for a in found.attacks.values()
-    )
-    # Guessing blindly is open to everybody.
-    floor = max(blind, down(_accuracy(game, found.best_advantage.lower), 4))
-    return _side(
-        blind,
-        Floor("audit", floor, found.confidence, found.best),
-        reached,
-        "mean over records and models of the best attack",
-    )
-
-
-def _accuracy(game: SubsetGame, advantage: float) -> float:
-    """π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½."""
-    return min(game.prior, 1 - game.prior) * (1 + advantage)
-
-
-def _worst(exposure: Exposure, release: ReleaseFloor | None, confidence: float) -> Side:
-    """Return how often the attack is right about the record it knows best; see :func:`_average`."""
-    floor, reached = float(exposure.lower.max()), exposure.worst_estimate
-    attacks = ", ".join(dict.fromkeys(exposure.attacks))
-    if release is not None:
-        about_one = down(_accuracy(exposure.game, release.worst.lower), 4)
-        reached = max(reached, _accuracy(exposure.game, release.worst.estimate))
-        if about_one > floor:
-            floor, attacks = about_one, release.worst.attack
-    return _side(
-        exposure.blind,
-        Floor("audit", max(exposure.blind, floor), confidence, attacks),
-        reached,
-        "the record guessed best, chosen on half of the models, measured on the others",
-    )
-
-
-def _side(blind: float, floor: Floor, estimate: float, what: str) -> Side:
-    # Whoever does worse than what is proved, or than a blind guess, can do that instead.
-    seen = Seen("estimate", max(estimate, floor.lower), f"{what}; never below its floor")
-    return Side(blind, floor, seen)
-
-
-def _histogram(exposure: Exposure) -> Histogram:
-    edges = np.linspace(0, 1, 21)
-    counts, _ = np.histogram(exposure.estimate, bins=edges)
-    return Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
-
-
-def attack_given(bench: Bench, progress: Progress) -> Attacked:
-    """Attack the model that exists, as it is."""
-    asked, model = bench.question, bench.model
-    assert model is not None
-    answer = audit(
-        model.members,
-        nonmembers=model.nonmembers,
-        model=model.trained,
-        target=asked.target,
-        columns=None if asked.columns is None else list(asked.columns),
-        database_table=asked.database_table,
-        confidence=asked.confidence,
-        seed=asked.seed,
-    )
-    progress(1, 1)
-    found = answer.detail
-    evidence = found.evidence
-    assert evidence is not None
-    inside = evidence.member
-    law, named = found.law, found.recognised
-    assert named is not None
-    described = GivenModel(
-        name=model.name,
-        members=int(inside.sum()),
-        nonmembers=int((~inside).sum()),
-        score_name="R²" if evidence.task == "regression" else "accuracy",
-        score_members_estimate=_score_on(evidence, inside),
-        score_nonmembers_estimate=_score_on(evidence, ~inside),
-        access=tuple(
-            AccessFloor(
-                level,
-                bound.attack,
-                max(0.0, min(1.0, (1 + bound.estimate) / 2)),
-                max(0.5, down((1 + bound.lower) / 2)) if found.comparable else None,
-            )
-            for level, bound in found.by_access.items()
-        ),
-        recognised=int(named.named.sum()),
-        recognised_among=len(named.rows),
-        recognised_wrong_upper=named.rate,
-        comparable=found.comparable,
-        sides="" if law is None else law.sentence,
-        facts=tuple(typed_as(StructuralFact, vars(fact), "facts") for fact in found.facts),
-        notes=answer.warnings,
-    )
-    reached, lower = answer.reached
-    average = None
-    if lower is not None:
-        # Half of the candidates are members: blind guessing is right half of the time.
-        floor = max(0.5, down((1 + lower) / 2))
-        average = _side(
-            0.5,
-            Floor("audit", floor, asked.confidence, found.best),
-            (1 + reached) / 2,
-            "the best attack tried on this model, one candidate in two being a member",
-        )
-    return Attacked(
-        result=answer.to_dict(),
-        sentence=answer.sentence,
-        score=Score(
-            described.score_name,
-            described.score_nonmembers_estimate,
-            1,
-            chance_of(bench.data.examples),
-        ),
-        roc=_given_roc(found),
-        average=average,
-        given=described,
-    )
-
-
-def _score_on(evidence: Evidence, where: BoolArray) -> float:
-    """Return accuracy or R² on some of the records; an estimate."""
-    return evidence.signals.score(0, evidence.truth, where) or 0.0
-
-
-def _given_roc(found: GivenAudit) -> MeanRoc:
-    """Return the curve of the best attack, on the records that it was not told about."""
-    score, where = found.scores[found.best]
-    inside = found.member[where]
-    sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
-    # At most so many points as a picture shows; each is a threshold.
-    levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
-    tpr, fpr = (
-        [1 - float(np.searchsorted(side, level, "left")) / side.size for level in levels]
-        for side in sides
-    )
-    return MeanRoc(found.best, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
-
-
-def audit_model(bench: Bench, progress: Progress) -> Audited:
-    """Attack the learner as it is."""
-    return bench.told(_audited(bench, bench.learner(), progress))
-
-
-def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
-    """Train on all rows for every record, and audit the same training on halves.
-
-    The certificate speaks of every table, so it holds for the halves that the audit draws as well.
-    """
-    asked, examples = bench.question, bench.data.examples
-    found = protect(
-        bench.data.frame,
-        target=asked.target,
-        columns=list(examples.columns),
-        learner=asked.learner,
-        eta=asked.eta,
-        bounds=bench.data.bounds,
-        baseline=asked.baseline or None,
-        # For trial: what the study makes is thrown away, the real release draws its own.
-        insecure_seed=asked.seed,
-    )
-    progress(1, 10)
-    named = () if examples.class_values is None else map(label_of, examples.class_values)
-    learner = PrivateRows(
-        read_records(bench.played.frame),
-        asked.target,
-        tuple(named),
-        learner=asked.learner,
-        eta=asked.eta,
-        bounds=bench.data.bounds,
-    )
-    certificate = found.calibration.certificate
-    played = bench.played.examples
-    places = np.arange(played.rows, dtype=np.float64)[:, None]
-    game = SubsetGame(played.rows, played.rows // 2, "every")
-    of_halves = replace(certificate, game=game)
-
-    def advance(done: int, total: int) -> None:
-        progress(total + 9 * done, 10 * max(total, 1))
-
-    rows = replace(bench.played, examples=replace(played, features=places))
-    audited = _audited(replace(bench, data=rows), learner, advance, of_halves)
-    audited = replace(audited, score=_score_of_most(played, learner, asked.seed))
-    return Noised(
-        found.to_dict(),
-        found.sentence,
-        Gain(certificate.value, certificate.confidence, certificate.theorems),
-        read_ceiling(of_halves).advantage,
-        audited,
-        "neighbour",
-        found.guess_upper,
-    )
-
-
-def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:
-    """Return the mean score of trials on four fifths: the release has all rows, no half."""
-    draws, scores = np.random.default_rng(seed), []
-    trials = _FEWER if examples.rows > _LARGE else _TRIALS
-    for trial in range(trials):
-        order = draws.permutation(examples.rows)
-        cut = 4 * examples.rows // 5
-        inside, out = order[:cut], order[cut:]
-        model = clone(learner).set_params(random_state=seed + trial)
-        answers = model.fit(inside[:, None], examples.target[inside]).predict(out[:, None])
-        truth = examples.target[out]
-        if examples.task == "regression":
-            spread = np.square(truth - truth.mean()).sum()
-            scores.append(1 - np.square(answers - truth).sum() / spread if spread > 0 else 0.0)
-        else:
-            scores.append(np.mean(answers == truth))
-    return _scored(examples, float(np.mean(scores)), trials)
-
-
-def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], Noised]:
-    def run(bench: Bench, progress: Progress) -> Noised:
-        asked = bench.question
-        played = bench.played
-        examples = played.examples
-        refusal = ""
-        if (record == "every" or bench.huge or asked.quick) and private_form(asked.learner):
-            try:
-                if _ALL_ROWS not in bench.found:
-                    bench.found[_ALL_ROWS] = bench.told(_on_all_rows(bench, progress))
-                noised = bench.found[_ALL_ROWS]
-                also = " The average record gets what protects every record."
-                said = noised.sentence + also * (record == "average")
-                return replace(noised, sentence=said)
-            except InputError as problem:
-                # Without bounds a small table cannot pay for its ranges.
-                refusal = f" (Training on all rows, which makes no row public: {problem})"
-
-        average = record == "average"
-        # Many pairs and many settings only lessen the noise: not worth most of a study's time.
-        short = bench.large or asked.quick
-        pairs = _PAIRS if average and short else None
-
-        def first_half(done: int, total: int) -> None:
-            progress(done, 2 * max(total, 1))
-
-        with kept_fits(bench.cache or bench.scratch):
-            found = protect_half(
-                played.frame,
-                target=asked.target,
-                **played.features,
-                learner=asked.learner,
-                eta=asked.eta,
-                record=record,
-                confidence=asked.confidence,
-                pairs=pairs,
-                # Some hundred more fits for less noise, of which many records need little.
-                tune=not short,
-                workers=None if bench.workers < 1 else bench.workers,
-                # For trial: what the study makes is thrown away, the real release draws its own.
-                insecure_seed=asked.seed,
-                # Halves of its own, apart from those of the audits.
-                calibration_seed=asked.seed + _APART,
-                progress=first_half,
-            )
-        assert isinstance(found.released, TableModel)
-        learner = released_learner(found.released.model, examples.features, examples.target)
-        certificate = found.calibration.certificate
-
-        def second_half(done: int, total: int) -> None:
-            progress(total + done, 2 * max(total, 1))
-
-        audited = _audited(bench, learner, second_half, certificate)
-        return bench.told(
-            Noised(
-                found.to_dict(),
-                found.sentence + refusal,
-                Gain(certificate.value, certificate.confidence, certificate.theorems),
-                read_ceiling(certificate).advantage,
-                audited,
-            )
-        )
-
-    return run
-
-
-def explain_promise(bench: Bench, progress: Progress) -> Explained:
-    """Translate the promise into DP terms and the user's ε into a promise."""
-    asked = bench.question
-    strict = explain(target_eta=asked.eta)
-    approximate = explain(target_eta=asked.eta, delta=asked.delta) if asked.delta else strict
-    given = explain(
-        epsilon=asked.epsilon, delta=asked.delta or None, baseline=asked.baseline or None
-    )
-    progress(1, 1)
-    said = Translation(
-        eta=asked.eta,
-        epsilon_as_strict=_found(strict.epsilon),
-        epsilon_as_strict_with_delta=_found(approximate.epsilon),
-        delta=asked.delta,
-        epsilon=asked.epsilon,
-        accuracy_upper=given.accuracy_upper,
-        eta_upper=given.eta_upper,
-        tpr_upper=given.tpr_upper,
-        sentence=given.sentence,
-        population=None,
-        guess_upper=given.guess_upper,
-    )
-    return Explained(given.to_dict(), given.sentence, said)
-
-
-def _found(epsilon: float | None) -> float:
-    assert epsilon is not None, "a promise below certainty has an ε"
-    return epsilon
-
-
-def translate_population(bench: Bench, progress: Progress) -> Translated:
-    """Say what the user's ε means for these records."""
-    asked = bench.question
-    features = bench.played.examples.features
-    found = population(
-        features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
-    )
-    points = _SWEPT_QUICKLY if asked.quick else _SWEPT
-    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, points)]
-    sweep = [
-        SweepPoint(e, point.worst_case, point.population, point.practical)
-        for e, point in zip(epsilons, found.sweep(epsilons), strict=True)
-    ]
-    said = PopulationTranslation(
-        sentence=found.sentence,
-        blind=found.success_blind,
-        worst_case_upper=found.success_worst_case_upper,
-        population_upper=found.success_population_upper,
-        practical_upper=found.success_upper,
-        pmp_epsilon_upper=json_number(found.pmp_epsilon_upper),
-        sweep=tuple(sweep),
-    )
-    return bench.told(Translated(found.to_dict(), found.sentence, said))
-
-
-def plan_rows(bench: Bench, progress: Progress) -> Planned:
-    """Find how many rows would be enough without any change."""
-    asked = bench.question
-    leak = 2 * asked.eta if asked.record == "every" else None
-    found = plan(
-        bench.data.frame,
-        **bench.data.counted,
-        security=asked.security,
-        record_leak=leak,
-        confidence=asked.confidence,
-    )
-    progress(1, 1)
-    assert found.rows is not None  # a table was given
-    fields = (found.n_required, found.rows, found.confidence, found.reason)
-    return Planned(found.to_dict(), found.sentence, *fields)
-
-
-def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
-    """Coarsen the table until the bound holds, and train the learner on what remains."""
-    asked = bench.question
-
-    def hardened(leak: float | None) -> Hardening:
-        return harden(
-            bench.data.frame,
-            security=asked.security,
-            record_leak=leak,
-            target=asked.target,
-            **bench.data.features,
-            confidence=asked.confidence,
-            seed=asked.seed,
-            learners=False,
-        )
-
-    refusal = None
-    if asked.record == "every":
-        try:
-            found = hardened(2 * asked.eta)
-        except InputError as problem:
-            # The average record is the weaker wish; the report says that it is not what was asked.
-            refusal = str(problem)
-            found = hardened(None)
-    else:
-        found = hardened(None)
-    # Without a feature, or with one class left, a learner can only always say the same.
-    fixed = chance_of(bench.data.examples)
-    score: Score | None = _scored(bench.data.examples, fixed, 0)
-    rule = dict(found.coarsener.recipe_.rules)[asked.target]
-    if not isinstance(rule, Keep):
-        # Fewer classes are easier to tell apart: a score on them is not one on the target.
-        score = None
-    elif found.table.shape[1] > 1 and found.table[asked.target].nunique() > 1:
-        kept = [c for c in found.table.columns if c != asked.target]
-        examples = read_examples(
-            found.table,
-            asked.target,
-            columns=kept,
-            roles={asked.target: bench.data.examples.roles[asked.target]},
-            task=bench.data.examples.task,
-        )
-        run = train_shadows(
-            examples,
-            bench.learner(),
-            models=_SCORED if examples.rows <= _LARGE else _FEWER,
-            seed=asked.seed,
-            n_jobs=bench.workers,
-            records=_ATTACKED,
-            progress=progress,
-        )
-        score = score_of(run)
-    return Coarsened(
-        found.to_dict(),
-        found.sentence,
-        TableBound.of(found.after, found.theorems),
-        atoms=found.after.atoms,
-        rows_read=found.rows_read,
-        rows_released=len(found.table),
-        information_kept_estimate=json_number(found.information_kept_estimate),
-        steps=found.steps,
-        score=score,
-        refusal_for_every_record=refusal,
-    )
-
-
-#: What comes first where a study is about a model that exists.
-GIVEN = Step("given", "Attack the given model", False, attack_given, Attacked, 5)
+_average, _every = (partial(protect_record, record=record) for record in ("average", "every"))
+#: The first step of a study about a model that exists.
+GIVEN = Step("given", "Attack the given model", False, attack_given, 5)
 #: In the order in which they are run.
 STEPS = (
-    Step("certify", "Certify the table as it is", False, certify_table, Certified),
-    Step("audit", "Attack the model as it is", False, audit_model, Audited, 20),
-    Step("protect-average", "Protect the average record", True, _protected("average"), Noised, 35),
-    Step("protect-every", "Protect every record", True, _protected("every"), Noised, 25),
-    Step("explain", "Translate into differential privacy", False, explain_promise, Explained),
-    Step("population", "What ε means for these records", True, translate_population, Translated, 5),
-    Step("rows", "More rows", True, plan_rows, Planned),
-    Step("coarser", "Coarser columns", True, coarsen_columns, Coarsened, 14),
+    Step("certify", "Certify the table as it is", False, certify_table),
+    Step("audit", "Attack the model as it is", False, audit_model, 20),
+    Step("protect-average", "Protect the average record", True, _average, 35),
+    Step("protect-every", "Protect every record", True, _every, 25),
+    Step("explain", "Translate into differential privacy", False, explain_promise),
+    Step("population", "What ε means for these records", True, translate_population, 5),
+    Step("rows", "More rows", True, plan_rows),
+    Step("coarser", "Coarser columns", True, coarsen_columns, 14),
 )
 
 
 # ── Finished steps on disk, so that a stopped study goes on where it stopped ──────────────────────
-#
-# One JSON file per step.  Each carries a fingerprint of the question, the data and the version; a
-# file with another one is not used.
 
-_FOLDER = ".steps"
+
+@dataclass(frozen=True)
+class Finished:
+    """A step that has ended, with a finding or without."""
+
+    id: StepId
+    title: str
+    state: State
+    seconds: float = 0.0
+    error: str | None = None
+    finding: Finding | None = None
+
+    @property
+    def record(self) -> StepRecord:
+        """The step as the report lists it."""
+        finding = self.finding
+        return StepRecord(
+            *(self.id, self.title, self.state, self.seconds, self.error),
+            sentence=None if finding is None else finding.sentence,
+            result=None if finding is None else finding.result,
+            audit=None if finding is None else finding.audit,
+        )
 
 
 def fingerprint(question: Question, sha256: str) -> str:
     """Return what a step's answer depends on, as one SHA-256.
 
-    >>> fingerprint(StudyQuestion("y", eta=0.1), "a") == fingerprint(StudyQuestion("y"), "a")
+    >>> fingerprint(Question("y", eta=0.1), "a") == fingerprint(Question("y"), "a")
     False
     """
-    said = json.dumps([plain(question), sha256, __version__], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = json.dumps([plain(question), sha256, __version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Notebook:
-    """The folder of finished steps of one study."""
+class StepFolder:
+    """The folder of finished steps of one study: a JSON file per step.
+
+    Each file has the fingerprint of question, data and version; one with another is not used.
+    """
 
     folder: Path
     key: str
+
+    @classmethod
+    def inside(cls, out: Path, key: str) -> StepFolder:
+        """Return the folder inside a study's output folder."""
+        folder = out / ".steps"
+        folder.mkdir(exist_ok=True)
+        return cls(folder, key)
 
     @property
     def fits(self) -> Path:
         """Where the fits of a step that is under way are kept until the study is finished."""
         return self.folder / "fits"
 
-    @classmethod
-    def at(cls, out: Path, key: str) -> Notebook:
-        """Return the notebook inside a study's output folder."""
-        folder = out / _FOLDER
-        folder.mkdir(exist_ok=True)
-        return cls(folder, key)
-
     def load(self, step: Step) -> Finished | None:
         """Return a finished step of exactly this study, else nothing."""
         path = self.folder / f"{step.id}.json"
         try:
             page = json.loads(path.read_text(encoding="utf-8"))
-            if page["key"] != self.key:
-                return None
-            said = dict(page["step"])
-            if said["answer"] is not None:
-                said["answer"] = typed_as(step.kind, said["answer"], step.id)
-            return Finished(**said)
+            return typed_as(Finished, page["step"], step.id) if page["key"] == self.key else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None  # a missing or damaged page is written again
 

@@ -1,4 +1,4 @@
-"""Run a study: one step after the other, each kept, and a report even where one fails."""
+"""The verb ``study``: one step after the other, and a report even where one of them fails."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.declarations import (
-    CacheFolder,
     Column,
     ColumnRoles,
     DatabaseTable,
@@ -24,10 +23,8 @@ from memberbound.declarations import (
     LearnerName,
     Names,
     Option,
-    Rates,
     Seed,
     Table,
-    Whole,
     Workers,
 )
 from memberbound.errors import InputError, MemberboundError, whole_number
@@ -37,46 +34,41 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.papers.results import theorems
 from memberbound.quantities import Mark, Readable, marked
 from memberbound.report.model import (
+    LABELS,
     RECORDS,
+    SCHEMA_ID,
     LedgerEntry,
     Report,
     Run,
     SandwichRow,
     State,
-    StepRecord,
     plain,
     typed_as,
 )
-from memberbound.report.model import SCHEMA_ID as SCHEMA
 from memberbound.report.prose import OWNER_ONLY
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
     StudyModel,
-    StudyQuestion,
+    checked_question,
+    default_shadows,
     read_configuration,
-    shadows_for,
 )
-from memberbound.studies.recommendation import Findings, protects, remedies, verdict
+from memberbound.studies.recommendation import remedies, verdict
 from memberbound.studies.steps import (
     GIVEN,
     STEPS,
-    Bench,
+    Context,
+    Finding,
     Finished,
-    Noised,
-    Notebook,
-    Said,
     Step,
+    StepFolder,
     fingerprint,
 )
 from memberbound.tables.source import check_file
 from memberbound.verbs.audit_answer import NOT_COMPARABLE
 
-__all__ = [
-    "SCHEMA",
-    "Study",
-    "study",
-]
+__all__ = ["Study", "study"]
 
 # ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
 
@@ -218,12 +210,10 @@ def study(
     delta: float | None = None,
     confidence: float | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
-    extra_rows: Whole | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
-    baseline: Rates | None = None,
     bounds: Annotated[
         Mapping[str, object] | str | os.PathLike[str],
         Option("file", metavar="FILE", web=False),
@@ -232,7 +222,6 @@ def study(
     model: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
     nonmembers: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
     trust: Annotated[bool, Option("switch", web=False)] = False,
-    factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
     | None = None,
     out: Annotated[
@@ -245,10 +234,8 @@ def study(
     quick: bool = False,
     resume: Force = False,
     force: Force = False,
-    cache: CacheFolder | None = None,
     workers: Workers = -1,
     seed: Seed | None = None,
-    open_report: Annotated[bool, Option("switch", flag="--open", web=False)] = False,
     progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
     """Certify a table, attack and protect a model, and recommend what to do: one report.
@@ -275,15 +262,12 @@ def study(
         confidence: of each certificate and interval (default: 0.95).
         shadows: models trained for each audit (default: 64 up to 10 000 rows; fewer for larger
             tables and quick studies, at least 16).
-        extra_rows: how many more rows could be collected (default: 0).
         columns: feature columns (default: all but the target, identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        baseline: chance of guessing something else about a record (an attribute, the record itself)
-            without the release; the report bounds it with the release. May be repeated.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
             remedy that trains on all rows; see ``memberbound bounds``.
         model: a trained model to examine: its file, or in Python the fitted object; the table holds
@@ -291,7 +275,6 @@ def study(
         nonmembers: rows from the same source that the model was not trained on.
         trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
             wrote the file.
-        factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
         config: YAML file with these options, ``source`` and ``out``; other options override it.
         quick: train fewer models, and on at most 20 000 random rows where many fits are needed; the
             table's certificates and the release still use all rows.
@@ -300,10 +283,8 @@ def study(
         resume: continue an interrupted study in ``out``; steps with other options, another table or
             another version are repeated.
         force: replace the report of an earlier study in ``out``.
-        cache: folder that keeps the audits' finished fits.
         workers: processes; -1 uses all cores.
         seed: makes the study repeatable (default: 0).
-        open_report: open the report in a browser.
         progress: called with (what is being done, done, total).
 
     Command line:
@@ -312,7 +293,8 @@ def study(
         memberbound study train.csv --target income --model model.skops --nonmembers test.csv
         memberbound study --config study.yaml --resume
     """
-    options = {
+    keywords = {
+        "source": table,
         "target": target,
         "learner": learner,
         "eta": eta,
@@ -321,119 +303,92 @@ def study(
         "delta": delta,
         "confidence": confidence,
         "shadows": shadows,
-        "extra_rows": extra_rows,
         "columns": columns,
         "roles": roles,
         "database_table": database_table,
         "unit": unit,
-        "baseline": baseline or None,
-        "seed": seed,
+        "bounds": bounds,
+        "model": model,
+        "nonmembers": nonmembers,
         "quick": quick or None,
+        "seed": seed,
+        "out": out,
     }
-    said = {} if config is None else read_configuration(config)
-    named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
-    model, nonmembers = (
-        said.pop(name, None) if given is None else given
-        for name, given in (("model", model), ("nonmembers", nonmembers))
-    )
-    table = named if table is None else table
-    if isinstance(table, (str, os.PathLike)):
-        check_file(table)  # before anything is said about its columns
-    place = place if out is None else out
-    public = public if bounds is None else bounds
-    question = replace(
-        _question(table, said, options),
-        bounds=_name_of(public),
-        model=_name_of(model),
-        nonmembers=_name_of(nonmembers),
-    )
-    given = _given(question, table, model, nonmembers, trust=trust, factory=factory)
+    options = {} if config is None else read_configuration(config)
+    options |= {name: value for name, value in keywords.items() if value is not None}
+    source, place = options.pop("source", None), options.pop("out", None)
+    if isinstance(source, (str, os.PathLike)):
+        check_file(source)  # before anything is said about its columns
+    chosen = tuple(options)
+    _check_target(source, options)
+    public, model, nonmembers = (options.get(n) for n in ("bounds", "model", "nonmembers"))
+    named = {n: _file_name(options[n]) for n in ("bounds", "model", "nonmembers") if n in options}
+    question = checked_question(options | named)
+    given = _given_model(source, model, nonmembers, unit=question.unit, trust=trust)
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
-    folder = None if place is None else _folder(place, resume=resume, force=force)
-    data = StudyData.read(table, question, public)
-    learner_named = learner is not None or said.get("learner") is not None
-    if not learner_named:
-        task = data.examples.task
-        own = None if given is None else given.learner(task)
+    folder = None if place is None else _checked_folder(place, resume=resume, force=force)
+    data = StudyData.read(source, question, public)
+    task = data.examples.task
+    # The model's own kind, where there is a model and no learner was named.
+    own = None if given is None else given.learner(task)
+    if "learner" not in options:
         usual = "ridge" if task == "regression" else question.learner
         question = replace(question, learner=own or usual)
-        learner_named = own is not None
-    if shadows is None and said.get("shadows") is None:
-        models = shadows_for(data.examples.rows, quick=question.quick)
+    if "shadows" not in options:
+        models = default_shadows(data.examples.rows, quick=question.quick)
         question = replace(question, shadows=models)
-    learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
-    notebook = None
+    learner_from_name(question.learner, task)  # refuses an unknown name now
+    kept = None
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
-            notebook = Notebook.at(folder, fingerprint(question, digest))
-        except (FileExistsError, NotADirectoryError) as problem:
-            raise InputError(f"out must be a folder that can be written, got {problem}.") from None
-        except OSError as problem:
-            raise unwritable(str(folder), problem) from problem
-    scratch = None if notebook is None else str(notebook.fits)
-    bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch, given)
-    asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
-    chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
-    result = _Run(
-        bench, notebook, resume, progress, folder, asked_for, chosen, learner_named
+        digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
+        kept = _step_folder(folder, fingerprint(question, digest))
+    fits = None if kept is None else str(kept.fits)
+    return _Run(
+        Context(question, data, jobs, fits, given),
+        folder,
+        kept if resume else None,
+        kept,
+        progress,
+        Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE",
+        chosen,
+        looked_at_target="learner" not in options and own is None,
     ).finished()
-    if open_report and result.files:
-        import webbrowser
-
-        webbrowser.open(Path(result.files[0]).resolve().as_uri())
-    return result
 
 
-def _question(
-    table: object, said: Mapping[str, object], options: Mapping[str, object]
-) -> StudyQuestion:
-    wanted = options["target"] if options["target"] is not None else said.get("target")
-    if wanted is None:
-        if table is not None:
-            raise InputError("target must be given with a table: the column that is predicted.")
-        wanted = EMBEDDED_TARGET
-    elif table is None and wanted != EMBEDDED_TARGET:
+def _check_target(source: object, options: dict[str, Any]) -> None:
+    """Refuse options that do not fit the table; the embedded one has its own target."""
+    target = options.setdefault("target", EMBEDDED_TARGET if source is None else None)
+    if target is None:
+        raise InputError("target must be given with a table: the column that is predicted.")
+    if source is None and target != EMBEDDED_TARGET:
         raise InputError(
-            f"target must be {EMBEDDED_TARGET!r} for the embedded table, got {wanted!r}. "
+            f"target must be {EMBEDDED_TARGET!r} for the embedded table, got {target!r}. "
             "Name a file for another one."
         )
-    asked = StudyQuestion(str(wanted)).with_options(said).with_options(options)
-    if table is None and asked.database_table is not None:
+    if source is None and "database_table" in options:
         raise InputError("database_table must be left out for the embedded table. Name a file.")
-    return asked
 
 
-def _given(
-    question: StudyQuestion,
-    table: object,
-    model: object,
-    nonmembers: object,
-    *,
-    trust: bool,
-    factory: object,
+def _given_model(
+    source: object, model: object, nonmembers: object, *, unit: str | None, trust: bool
 ) -> StudyModel | None:
     """Return the model that the study is about, if it is about one."""
     if model is None:
-        alone = {"nonmembers": nonmembers, "trust": trust or None, "factory": factory}
-        idle = next((name for name, value in alone.items() if value is not None), None)
-        if idle is not None:
-            raise InputError(f"{idle} must come with a model, got none.")
+        for name, idle in (("nonmembers", nonmembers is None), ("trust", not trust)):
+            if not idle:
+                raise InputError(f"{name} must come with a model, got none.")
         return None
-    if question.unit is not None:
+    if unit is not None:
         raise InputError("unit must be left out with a model: its records are its training rows.")
-    return StudyModel.read(model, table, nonmembers, trust=trust, factory=factory)
+    return StudyModel.read(model, source, nonmembers, trust=trust)
 
 
-def _name_of(given: object) -> str | None:
+def _file_name(given: object) -> str:
     """Return what a report calls something: the name of its file, without its folder."""
-    if given is None:
-        return None
     return Path(given).name if isinstance(given, (str, os.PathLike)) else "given"
 
 
-def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
+def _checked_folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
     """Refuse a folder that cannot be used, before any work is done."""
     folder = Path(place)
     existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
@@ -449,26 +404,37 @@ def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path
     return folder
 
 
+def _step_folder(out: Path, key: str) -> StepFolder:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return StepFolder.inside(out, key)
+    except (FileExistsError, NotADirectoryError) as problem:
+        raise InputError(f"out must be a folder that can be written, got {problem}.") from None
+    except OSError as problem:
+        raise unwritable(str(out), problem) from problem
+
+
 @dataclass(eq=False)
 class _Run:
     """One study under way; ``source`` is what its commands call the table."""
 
-    bench: Bench
-    notebook: Notebook | None
-    resume: bool
+    context: Context
+    out: Path | None
+    #: Finished steps of an earlier run to take, and where to keep those of this one.
+    earlier: StepFolder | None
+    kept: StepFolder | None
     progress: Progress | None
-    folder: Path | None
     source: str
     chosen: tuple[str, ...]
-    #: Whether the learner is the caller's, or the given model's own kind.
-    learner_named: bool
+    #: Whether the learner was chosen by looking at the target's values.
+    looked_at_target: bool
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
     @property
     def plan(self) -> tuple[Step, ...]:
         """The steps, in their order."""
-        return STEPS if self.bench.model is None else (GIVEN, *STEPS)
+        return STEPS if self.context.model is None else (GIVEN, *STEPS)
 
     def finished(self) -> Study:
         """Run every step and write the report; also when the run is interrupted."""
@@ -477,15 +443,15 @@ class _Run:
                 self.steps.append(self._step(step, place))
         except KeyboardInterrupt:
             self.steps += [
-                Finished(step.id, step.title, "stopped", 0.0, "stopped by the user", None)
+                Finished(step.id, step.title, "stopped", error="stopped by the user")
                 for step in self.plan[len(self.steps) :]
             ]
-            self._written()
+            self._write()
             raise
-        if self.notebook is not None and all(s.state != "failed" for s in self.steps):
+        if self.kept is not None and all(s.state != "failed" for s in self.steps):
             # Answers are kept, what they were made from is not.
-            shutil.rmtree(self.notebook.fits, ignore_errors=True)
-        return self._written()
+            shutil.rmtree(self.kept.fits, ignore_errors=True)
+        return self._write()
 
     def _step(self, step: Step, place: int) -> Finished:
         weights = [each.weight for each in self.plan]
@@ -498,19 +464,17 @@ class _Run:
                 self.progress(label, before + share, 1000 * sum(weights))
 
         advance(0, 1)
-        known = None
-        if self.notebook is not None and self.resume:
-            known = self.notebook.load(step)
-        if known is not None:
-            return known
+        earlier = None if self.earlier is None else self.earlier.load(step)
+        if earlier is not None:
+            return earlier
         start = time.perf_counter()
-        answer: Said | None = None
+        finding: Finding | None = None
         error: str | None = None
         state: State = "failed"
         try:
-            found = step.run(self.bench, advance)
-            json.dumps(plain(found), allow_nan=False)  # what no report can hold is a failure
-            answer, state = found, "done"
+            answer = step.run(self.context, advance)
+            json.dumps(plain(answer), allow_nan=False)  # what no report can hold is a failure
+            finding, state = answer, "done"
         except InputError as problem:
             # A remedy that cannot work is a finding; anything else is a failure.
             state, error = ("impossible" if step.optional else "failed"), str(problem)
@@ -520,47 +484,61 @@ class _Run:
             first = (str(problem).splitlines() or [""])[0]
             error = f"{type(problem).__name__}: {first}"
         seconds = round(time.perf_counter() - start, 3)
-        done = Finished(step.id, step.title, state, seconds, error, answer)
-        if self.notebook is not None and state in ("done", "impossible"):
-            self.notebook.keep(done)
-        return done
+        ended = Finished(step.id, step.title, state, seconds, error, finding)
+        if self.kept is not None and state in ("done", "impossible"):
+            self.kept.keep(ended)
+        return ended
 
     def report(self) -> Report:
         """Return what report.json holds."""
-        asked, data = self.bench.question, self.bench.data
-        answers = {s.id: s.answer for s in self.steps if s.answer is not None}
-        found = Findings.of(answers)
+        question, data = self.context.question, self.context.data
+        findings = {s.id: s.finding for s in self.steps if s.finding is not None}
         failed = [s.title for s in self.steps if s.state in ("failed", "stopped")]
-        refused = {s.id: str(s.error) for s in self.steps if s.state == "impossible"}
+        refusals = {s.id: str(s.error) for s in self.steps if s.state == "impossible"}
         # The embedded table comes with bounds; a command for a file like it has to name them.
-        unnamed = data.bounds and asked.bounds is None
-        named = replace(asked, bounds="bounds.yaml") if unnamed else asked
-        listed = remedies(found, named, self.source, refused)
+        unnamed = data.bounds and question.bounds is None
+        named = replace(question, bounds="bounds.yaml") if unnamed else question
+        listed = remedies(findings, named, self.source, refusals)
+        parts = findings.values()
         choices = []
-        if not self.learner_named:
-            choices.append(_LEARNER_CHOSEN.format(learner=asked.learner))
+        if self.looked_at_target:
+            choices.append(_LEARNER_CHOSEN.format(learner=question.learner))
         if any(remedy.recommended for remedy in listed):
             choices.append(_REMEDY_CHOSEN)
-        used = dict.fromkeys(t for said in answers.values() for t in said.texts("theorems"))
-        assumed = dict.fromkeys(s for said in answers.values() for s in _assumed(said))
+        assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
+        used = tuple(dict.fromkeys(theorem for part in parts for theorem in part.theorems))
+        subjects = list(LABELS)
+        translation = next((p.translation for p in parts if p.translation is not None), None)
+        if translation is not None and "population" in findings:
+            translation = replace(translation, population=findings["population"].population)
         return Report(
             command="study",
             version=__version__,
             game="subset",
-            protects=protects(asked.record),
-            theorems=tuple(used),
+            protects=question.protects,
+            theorems=used,
             assumptions=(*assumed, *data.population.selection.assumption, *choices),
-            schema=SCHEMA,
+            schema=SCHEMA_ID,
             status="partial" if failed else "complete",
-            verdict=verdict(found, listed, asked, failed),
-            question=asked,
-            data=data.described(asked.target),
-            sandwich=found.sandwich(),
-            roc=found.roc(),
-            exposure=found.exposure(),
+            verdict=verdict(findings, listed, question, failed),
+            question=question,
+            data=data.described(question.target),
+            sandwich=tuple(
+                sorted(
+                    (row for part in parts for row in part.rows),
+                    key=lambda row: subjects.index(row.subject),
+                )
+            ),
+            roc=tuple(
+                sorted(
+                    (curve for part in parts for curve in part.roc),
+                    key=lambda curve: curve.kind == "certificate",
+                )
+            ),
+            exposure=tuple(p.exposure for p in parts if p.exposure is not None),
             remedies=tuple(listed),
-            translation=found.translation(),
-            steps=tuple(_recorded(step) for step in self.steps),
+            translation=translation,
+            steps=tuple(step.record for step in self.steps),
             ledger=tuple(
                 typed_as(LedgerEntry, entry.to_dict(), "ledger")
                 for id in used
@@ -572,32 +550,16 @@ class _Run:
                 python=platform.python_version(),
                 chosen=self.chosen,
             ),
-            given=None if found.given is None else found.given.given,
+            given=next((p.given for p in parts if p.given is not None), None),
         )
 
-    def _written(self) -> Study:
+    def _write(self) -> Study:
         report = self.report()
-        if self.folder is None:
+        if self.out is None:
             return Study(report)
         from memberbound.report.page import render
 
-        html, plain = (self.folder / name for name in _FILES)
-        write_text(report.to_json(), plain, force=True)
-        write_text(render(report), html, force=True)
-        return Study(report, str(self.folder), (str(html), str(plain)))
-
-
-def _recorded(step: Finished) -> StepRecord:
-    """Return a step as the report lists it: the verb's dictionary, and that of its audit."""
-    said = step.answer
-    return StepRecord(
-        *(step.id, step.title, step.state, step.seconds, step.error),
-        sentence=None if said is None else said.sentence,
-        result=None if said is None else said.result,
-        audit=said.audit.result if isinstance(said, Noised) else None,
-    )
-
-
-def _assumed(said: Said) -> list[str]:
-    audit = said.audit.texts("assumptions") if isinstance(said, Noised) else []
-    return said.texts("assumptions") + audit
+        page, document = (self.out / name for name in _FILES)
+        write_text(report.to_json(), document, force=True)
+        write_text(render(report), page, force=True)
+        return Study(report, str(self.out), (str(page), str(document)))

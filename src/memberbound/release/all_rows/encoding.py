@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from memberbound.errors import InputError, finite_number
+from memberbound.errors import InputError, TooFewRowsError, finite_number
 from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import (
@@ -592,7 +592,7 @@ def fit_target(
         labels = noisy_names(values, histograms)
     if len(labels) < 2:
         scale = 1.0 if histograms is None else histograms.scale
-        raise InputError(
+        raise TooFewRowsError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
             "Give the classes in the bounds if they are public, or take the learner ridge or huber "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, one_of
+from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.learners import network_factory, raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
@@ -543,13 +543,13 @@ def _slack(
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
     needed = rows_needed(private, mu, classes=open_target)
     if rows < needed and not private and not open_target:
-        raise InputError(
+        raise TooFewRowsError(
             f"the table must have at least about {needed} rows at this eta, got {rows}: fewer are "
             "drowned by the noise. Find more rows, or allow a larger eta."
         )
     if rows < needed:
         what = f"{private} columns without bounds" if private else "a target without bounds"
-        raise InputError(
+        raise TooFewRowsError(
             f"the table must have at least about {needed} rows for {what} at this eta, "
             f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
             "columns and the target, leave columns out, or allow a larger eta."
