@@ -717,7 +717,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
         # The average record is the weaker wish; the report says that it is not what was asked.
         refusal = str(problem)
         answer = hardened(None)
-    result = answer.to_dict()
+    result: Result = answer.to_dict()
     return Finding(
         result,
         answer.sentence,
