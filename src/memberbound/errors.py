@@ -101,6 +101,12 @@ def fraction(
     return number
 
 
+def fractions(name: str, values: float | Iterable[float] | None) -> tuple[float, ...]:
+    """Return one number in [0, 1] or several; none for ``None``."""
+    listed = () if values is None else (values,) if isinstance(values, (int, float)) else values
+    return tuple(fraction(name, value) for value in listed)
+
+
 def whole_number(name: str, value: object, *, at_least: int = 1, remedy: str = "") -> int:
     """Return an integer ≥ ``at_least``; 3.0 is accepted, 3.5 is not."""
     number = finite_number(name, value, remedy)

@@ -9,6 +9,7 @@ from memberbound.errors import InputError, finite_number, one_of, positive, whol
 
 __all__ = [
     "ADJACENCIES",
+    "GUESSES_STAND_ALONE",
     "Adjacency",
     "Game",
     "IidGame",
@@ -21,6 +22,13 @@ __all__ = [
 #: How two neighbouring data sets differ.
 Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
+
+
+#: What a bound on guesses about a record rests on (X23).
+GUESSES_STAND_ALONE = (
+    "What is guessed about a record does not depend on the other records, except for what the "
+    "chance before the release counts already."
+)
 
 
 def gamma_from_priors(nu: float, lam: float) -> float:

@@ -462,9 +462,9 @@ def _read(kind: str, path: Path, index: int) -> object:
 
         return read_configuration(path)
     if kind == "history":
-        from memberbound.verbs.explain import steps_from_history
+        from memberbound.dp import dp_sgd_from_history
 
-        return steps_from_history(path)
+        return dp_sgd_from_history(path)
     if kind == "certificate":
         from memberbound.attacks.sandwich import read_ceiling
 

@@ -29,7 +29,7 @@ from memberbound.dp.conversions import (
     tpr_from_dp,
     tpr_from_eta,
 )
-from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory, dp_sgd_from_history
 from memberbound.dp.loss_lattice import guarantee_from_pld
 from memberbound.dp.targets import (
     AdvantageTarget,
@@ -56,6 +56,7 @@ __all__ = [
     "calibrated_epsilon",
     "calibrated_gdp",
     "calibrated_noise_multiplier",
+    "dp_sgd_from_history",
     "epsilon_from_advantage",
     "eta_from_dp",
     "eta_from_pmp",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from memberbound.curve import GaussianCurve, TradeoffCurve, polygon_from_lines
 from memberbound.dp.loss_lattice import Composition, ForwardProfile, LossLattice
 from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.files import read_document
 from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
@@ -20,6 +22,7 @@ __all__ = [
     "Direction",
     "DpSgd",
     "DpSgdHistory",
+    "dp_sgd_from_history",
     "loss_spread",
     "one_step",
 ]
@@ -342,6 +345,39 @@ class DpSgdHistory(_Steps):
     def __post_init__(self) -> None:
         if not self.parts:
             raise InputError("history must have at least one step, got none.")
+
+
+def dp_sgd_from_history(history: Any) -> DpSgd | DpSgdHistory:
+    """Return the steps that an Opacus history lists, each (noise multiplier, sample rate, steps).
+
+    ``history`` is that list, a JSON file that holds it, an accountant, or a ``PrivacyEngine``.
+    Nothing else is read of them: no ε of an accountant is relied on.
+
+    Examples:
+        >>> dp_sgd_from_history([(1.0, 0.01, 60), (1.0, 0.01, 40)])
+        DpSgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
+    """
+    listed = history
+    if isinstance(history, (str, os.PathLike)):
+        listed = read_document(history, "history", "JSON")
+        listed = listed.get("history") if isinstance(listed, dict) else listed
+    else:
+        listed = getattr(getattr(listed, "accountant", listed), "history", listed)
+    kinds: dict[tuple[float, float], int] = {}
+    try:
+        for noise, rate, steps in listed:
+            part = DpSgd(noise, rate, steps)
+            kind = (float(part.noise_multiplier), float(part.sample_rate))
+            kinds[kind] = kinds.get(kind, 0) + part.steps
+    except (TypeError, ValueError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(
+            "history must be a list of [noise multiplier, sample rate, steps], an accountant or a "
+            f"PrivacyEngine, got {type(history).__name__}: {problem}."
+        ) from None
+    parts = tuple(DpSgd(*kind, steps) for kind, steps in kinds.items())
+    return parts[0] if len(parts) == 1 else DpSgdHistory(parts)
 
 
 #: Kinds of steps: (σ, q, T) each.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -31,14 +29,21 @@ from memberbound.dp import (
     TprTarget,
     calibrated_epsilon,
     calibrated_noise_multiplier,
+    dp_sgd_from_history,
     guarantee_from_dp_sgd,
     guarantee_from_epsilon_delta,
     guarantee_from_gdp,
     leak_from_pure_dp,
 )
-from memberbound.errors import InputError, fraction, nonnegative, one_of
-from memberbound.files import read_document
-from memberbound.games import ADJACENCIES, Adjacency, IidGame, NeighbourGame, gamma_from_priors
+from memberbound.errors import InputError, fraction, fractions, nonnegative, one_of
+from memberbound.games import (
+    ADJACENCIES,
+    GUESSES_STAND_ALONE,
+    Adjacency,
+    IidGame,
+    NeighbourGame,
+    gamma_from_priors,
+)
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
@@ -52,106 +57,22 @@ from memberbound.quantities import (
 if TYPE_CHECKING:
     from memberbound.release.ledger_file import Ledger
 
-__all__ = [
-    "DEFAULT_FPR",
-    "Explanation",
-    "Question",
-    "explain",
-    "rates",
-    "steps_from_history",
-    "target",
-]
+__all__ = ["Explanation", "Parameters", "explain"]
 
-# ── The question of ``explain``: one description of a guarantee, or a target to be met ────────────
+#: False-positive rates at which the TPR is bounded unless others are given.
+_DEFAULT_FPR = (0.1, 0.01, 0.001)
 
-#: The δ at which ε is quoted for notions that have no single one.
-_DEFAULT_DELTA = 1e-5
-#: … and for a ledger, whose slack of at most 1e-4 leaves no finite ε at a smaller δ.
-_LEDGER_DELTA = 1e-3
-#: What has to be true of a history.
-_HISTORY = (
-    "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
-    "make_private derives them from the number of rows: then only replace-one numbers hold."
-)
+# ── The answer: a guarantee, read for somebody guessing membership ────────────────────────────────
 
-
-def rates(fpr: Sequence[float] | float | None) -> tuple[float, ...]:
-    """Return the false-positive rates asked for."""
-    if fpr is None:
-        return DEFAULT_FPR
-    return chances("fpr", fpr)
-
-
-def chances(name: str, given: float | Sequence[float] | None) -> tuple[float, ...]:
-    """Return one probability or several, checked; none if there is none."""
-    values = () if given is None else (given,) if isinstance(given, (int, float)) else given
-    return tuple(fraction(name, value) for value in values)
-
-
-def target(
-    *,
-    advantage: float | None,
-    tpr: float | None,
-    eta: float | None,
-    security: float | None,
-    fpr: tuple[float, ...],
-    nu: float,
-    lam: float,
-) -> Target | None:
-    """Return the one target given, or none."""
-    given = [t for t in (advantage, tpr, eta, security) if t is not None]
-    if not given:
-        return None
-    if len(given) > 1:
-        raise InputError(
-            "the target must be one of advantage, TPR, η and security, got several of them."
-        )
-    if advantage is not None:
-        return AdvantageTarget(advantage)
-    if eta is not None:
-        return EtaTarget(eta)
-    if security is not None:
-        return SecurityTarget(security, nu, lam)
-    assert tpr is not None
-    if len(fpr) != 1:
-        raise InputError(
-            f"a target TPR must come with exactly one FPR, got {len(fpr)}. "
-            "Add --fpr 0.01, for example."
-        )
-    return TprTarget(tpr, fpr[0])
-
-
-def steps_from_history(history: Any) -> DpSgd | DpSgdHistory:
-    """Return the steps that an Opacus history lists, each (noise multiplier, sample rate, steps).
-
-    ``history`` is that list, a JSON file that holds it, an accountant, or a ``PrivacyEngine``.
-    Nothing else is read of them: no ε of an accountant is relied on.
-
-    Examples:
-        >>> steps_from_history([(1.0, 0.01, 60), (1.0, 0.01, 40)])
-        DpSgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
-    """
-    listed = history
-    if isinstance(history, (str, os.PathLike)):
-        listed = read_document(history, "history", "JSON")
-        listed = listed.get("history") if isinstance(listed, dict) else listed
-    else:
-        listed = getattr(getattr(listed, "accountant", listed), "history", listed)
-    kinds: dict[tuple[float, float], int] = {}
-    try:
-        for noise, rate, steps in listed:
-            part = DpSgd(noise, rate, steps)
-            kind = (float(part.noise_multiplier), float(part.sample_rate))
-            kinds[kind] = kinds.get(kind, 0) + part.steps
-    except (TypeError, ValueError) as problem:
-        if isinstance(problem, InputError):
-            raise
-        raise InputError(
-            "history must be a list of [noise multiplier, sample rate, steps], an accountant or a "
-            f"PrivacyEngine, got {type(history).__name__}: {problem}."
-        ) from None
-    parts = tuple(DpSgd(*kind, steps) for kind, steps in kinds.items())
-    return parts[0] if len(parts) == 1 else DpSgdHistory(parts)
+#: The notion of everything that is ever released with one ledger.
+_LEDGER = "ledger of releases"
+#: What the curve itself rests on, by notion.
+_CURVE_THEOREMS = {
+    "(ε, δ)-DP": ("I24-T4", "X2"),
+    "μ-GDP": ("L24-L10",),
+    "DP-SGD": ("L24-L10", "X12"),
+    _LEDGER: ("X22", "X27"),
+}
 
 
 @dataclass(frozen=True)
@@ -166,143 +87,6 @@ class Parameters:
     history: OmitEmpty[tuple[tuple[Given, Given, int], ...]] = ()
     ledger: OmitEmpty[str | None] = None
     limit_eta: OmitEmpty[Given | None] = None
-
-
-@dataclass(frozen=True)
-class Question:
-    """The parameters as given: exactly one notion, or the frame of an inverse question."""
-
-    epsilon: float | None
-    delta: float | None
-    gdp: float | None
-    noise_multiplier: float | None
-    sample_rate: float | None
-    steps: int | None
-    history: DpSgd | DpSgdHistory | None = None
-    ledger: Ledger | None = None
-
-    def _notion(self) -> str:
-        sgd = [self.noise_multiplier, self.sample_rate, self.steps]
-        given = {
-            "epsilon": self.epsilon is not None,
-            "gdp": self.gdp is not None,
-            "DP-SGD parameters": any(v is not None for v in sgd),
-            "history": self.history is not None,
-            "ledger": self.ledger is not None,
-        }
-        chosen = [name for name, present in given.items() if present]
-        if len(chosen) > 1:
-            raise InputError(
-                f"the guarantee must be given in one way, got {' and '.join(chosen)} together."
-            )
-        if not chosen:
-            raise InputError(
-                "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
-                "sample_rate and steps, a history of them, or a ledger; got none of them."
-            )
-        return chosen[0]
-
-    def guarantee(self, adjacency: Adjacency | None) -> DpGuarantee:
-        """Return the guarantee the parameters describe."""
-        notion = self._notion()
-        if notion == "epsilon":
-            points = [(nonnegative("epsilon", self.epsilon), self.delta or 0.0)]
-            if self.delta is not None:
-                fraction("delta", self.delta)
-            return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
-        if notion == "gdp":
-            return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
-        if self.ledger is not None:
-            if adjacency == "add-remove":
-                raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
-            return DpGuarantee(self.ledger.curve(), "replace-one", LEDGER)
-        steps = self._dp_sgd() if self.history is None else self.history
-        return guarantee_from_dp_sgd(steps, adjacency or "add-remove")
-
-    def _dp_sgd(self) -> DpSgd:
-        pairs = {
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-        }
-        missing = [name for name, value in pairs.items() if value is None]
-        if missing:
-            raise InputError(
-                "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
-                + " and no ".join(missing)
-                + "."
-            )
-        assert self.noise_multiplier is not None
-        assert self.sample_rate is not None
-        assert self.steps is not None
-        return DpSgd(self.noise_multiplier, self.sample_rate, self.steps)
-
-    def solved(self, target: Target, adjacency: Adjacency | None) -> Question:
-        """Return the options with the free parameter filled in."""
-        for name, value in (
-            ("epsilon", self.epsilon),
-            ("gdp", self.gdp),
-            ("noise_multiplier", self.noise_multiplier),
-            ("history", self.history),
-            ("ledger", None if self.ledger is None else str(self.ledger.path)),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"a target finds the parameter, so {name} must be left out, got {value!r}."
-                )
-        if self.sample_rate is None and self.steps is None:
-            found = calibrated_epsilon(target, self.delta or 0.0, adjacency or "replace-one")
-            return Question(found, self.delta, None, None, None, None)
-        if self.sample_rate is None or self.steps is None:
-            raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
-        DpSgd(1.0, self.sample_rate, self.steps)
-        sigma = calibrated_noise_multiplier(
-            target, self.sample_rate, self.steps, adjacency or "add-remove"
-        )
-        return Question(None, self.delta, None, sigma, self.sample_rate, self.steps)
-
-    def quoted(self, guarantee: DpGuarantee) -> tuple[float | None, float, tuple[str, ...]]:
-        """Return ε, δ and what was assumed about δ."""
-        if self.epsilon is not None:
-            return float(self.epsilon), float(self.delta or 0.0), ()
-        notes: tuple[str, ...] = () if self.history is None else (_HISTORY,)
-        delta = self.delta
-        if delta is None:
-            delta = _DEFAULT_DELTA if self.ledger is None else _LEDGER_DELTA
-            said = f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}."
-            notes = (*notes, said)
-        eps = guarantee.curve.epsilon(fraction("delta", delta))
-        return (eps if math.isfinite(eps) else None), float(delta), notes
-
-    def parameters(self) -> Parameters:
-        """Return what was given (or found) besides ε and δ."""
-        if isinstance(self.history, DpSgd):
-            return Parameters(**asdict(self.history))
-        if self.history is not None:
-            return Parameters(history=tuple(astuple(part) for part in self.history.parts))
-        if self.ledger is not None:
-            return Parameters(ledger=self.ledger.path.name, limit_eta=self.ledger.limit_eta)
-        return Parameters(self.gdp, self.noise_multiplier, self.sample_rate, self.steps)
-
-
-# ── The answer of ``explain``: a guarantee, read for somebody guessing membership ─────────────────
-
-DEFAULT_FPR = (0.1, 0.01, 0.001)
-#: What a bound on guesses about a record rests on (X23).
-BEYOND_MEMBERSHIP = (
-    "What is guessed about a record does not depend on the other records, except for what the "
-    "chance before the release counts already."
-)
-
-#: The notion of everything that is ever released with one ledger.
-LEDGER = "ledger of releases"
-#: What the curve itself rests on, by notion.
-_CURVE_THEOREMS = {
-    "(ε, δ)-DP": ("I24-T4", "X2"),
-    "μ-GDP": ("L24-L10",),
-    "DP-SGD": ("L24-L10", "X12"),
-    LEDGER: ("X22", "X27"),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -323,7 +107,7 @@ class Explanation(Answer, Limited):
     nu: Given = 0.5
     lam: Given = 1.0
     prior: Given = 0.5
-    fpr: tuple[float, ...] = field(default=DEFAULT_FPR, metadata=INTERNAL)
+    fpr: tuple[float, ...] = field(default=_DEFAULT_FPR, metadata=INTERNAL)
     parameters: Inline[Parameters] = field(default_factory=Parameters)
     target: str | None = None
     notes: tuple[str, ...] = field(default=(), metadata=INTERNAL)
@@ -407,7 +191,7 @@ class Explanation(Answer, Limited):
                 "gradient, and adds Gaussian noise of the stated multiple of the clipping norm; "
                 "nothing else about the data is released."
             ),
-            LEDGER: (
+            _LEDGER: (
                 "Every release in which these people take part is entered in the ledger, and each "
                 "keeps the assumptions of its own certificate."
             ),
@@ -417,16 +201,14 @@ class Explanation(Answer, Limited):
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
         )
         one = "One record is one person's whole contribution; groups are less protected."
-        beyond = (BEYOND_MEMBERSHIP,) if self.baseline else ()
+        beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
         return (first, convert, one, *beyond, *self.notes)
 
     def certificates(self) -> tuple[Certificate, ...]:
         """Return the main numbers as certificates, each in its own game."""
-        here, iid = NeighbourGame(self.adjacency), IidGame(self.nu, self.lam)
-        swap = NeighbourGame("replace-one")
+        here, swap, iid = self.game, NeighbourGame("replace-one"), IidGame(self.nu, self.lam)
         rest, base = self.assumptions, _CURVE_THEOREMS[self.notion]
-        read = ("I24-P2", *base)
-        mis = ("A25-P5", "A25-T6", *base)
+        read, mis = ("I24-P2", *base), ("A25-P5", "A25-T6", *base)
         return (
             Certificate("advantage", self.advantage_upper, "upper", here, read, rest),
             Certificate("accuracy", self.accuracy_upper, "upper", here, read, rest),
@@ -475,25 +257,19 @@ class Explanation(Answer, Limited):
         lead = f"With {self.setting}, "
         if self.target is not None:
             lead = f"To keep {self.target}, use {self.setting}: then "
-        odds = (
-            ""
-            if self.prior == 0.5
-            else f" when {percent(self.prior, 'given')} of the candidates are members"
-        )
-        other = (
-            "another record in its place"
-            if self.adjacency == "replace-one"
-            else "the same data without that record"
-        )
-        blind = percent(max(self.prior, 1 - self.prior), "upper")
-        parts = [
-            f"{lead}no attacker is right about a record's membership more than "
-            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: {blind})."
-        ]
+        odds = ""
+        if self.prior != 0.5:
+            odds = f" when {percent(self.prior, 'given')} of the candidates are members"
         if vacuous(self.accuracy_upper):
-            parts = [
-                f"{lead}nothing useful is proved about how often an attacker can be right{odds}."
-            ]
+            success = f"nothing useful is proved about how often an attacker can be right{odds}."
+        else:
+            blind = percent(max(self.prior, 1 - self.prior), "upper")
+            success = (
+                "no attacker is right about a record's membership more than "
+                f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: "
+                f"{blind})."
+            )
+        parts = [lead + success]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
@@ -510,6 +286,9 @@ class Explanation(Answer, Limited):
                 "A guess at something else about a record (an attribute, the record itself, which "
                 f"of many people it is) that is right {guesses}."
             )
+        other = "the same data without that record"
+        if self.adjacency == "replace-one":
+            other = "another record in its place"
         parts.append(
             f"This holds for every record and every attack; “out” means training on {other}."
         )
@@ -517,52 +296,30 @@ class Explanation(Answer, Limited):
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return the numbers of the table of the command line."""
-        eps = self._epsilon_in_words()
-        rows: list[tuple[str, object]] = [
-            (
-                "ε at δ",
-                eps if self.delta is None else f"{eps} at {significant(self.delta, 'given')}",
-            ),
-            ("adjacency", self.adjacency),
-            (
-                f"accuracy at prior {significant(self.prior, 'given')}",
-                marked(self.accuracy_upper, "certificate"),
-            ),
-            (
-                "advantage (TPR - FPR)",
-                marked(self.advantage_upper, "certificate", "advantage", 6),
-            ),
-            *(
-                (
-                    f"TPR at FPR {significant(float(alpha), 'given')}",
-                    marked(value, "certificate", "tpr", 6),
-                )
-                for alpha, value in self.tpr_upper.items()
-            ),
-            *(
-                (
-                    f"a guess right {percent(float(before), 'given')} of the time before",
-                    marked(after, "certificate", "tpr", 6),
-                )
-                for before, after in self.guess_upper.items()
-            ),
-            ("η (MIP, replace-one)", marked(self.eta_upper, "certificate", "eta", 6)),
-            (
-                f"MIS at γ = {significant(gamma_from_priors(self.nu, self.lam), 'given')}",
-                marked(self.security_lower, "certificate", "security", 6),
-            ),
-        ]
+        epsilon = self._epsilon_in_words()
+        if self.delta is not None:
+            epsilon += f" at {significant(self.delta, 'given')}"
+        gamma = significant(gamma_from_priors(self.nu, self.lam), "given")
+        bounds = [("advantage (TPR - FPR)", self.advantage_upper, "advantage")]
+        for alpha, value in self.tpr_upper.items():
+            bounds.append((f"TPR at FPR {significant(float(alpha), 'given')}", value, "tpr"))
+        for before, after in self.guess_upper.items():
+            chance = percent(float(before), "given")
+            bounds.append((f"a guess right {chance} of the time before", after, "tpr"))
+        bounds.append(("η (MIP, replace-one)", self.eta_upper, "eta"))
+        bounds.append((f"MIS at γ = {gamma}", self.security_lower, "security"))
         if self.security_lower_iid is not None:
-            rows.append(
-                (
-                    "  and for i.i.d. records",
-                    marked(self.security_lower_iid, "certificate", "security", 6),
-                )
-            )
-        return rows
+            bounds.append(("  and for i.i.d. records", self.security_lower_iid, "security"))
+        accuracy = marked(self.accuracy_upper, "certificate")
+        return [
+            ("ε at δ", epsilon),
+            ("adjacency", self.adjacency),
+            (f"accuracy at prior {significant(self.prior, 'given')}", accuracy),
+            *((name, marked(v, "certificate", quantity, 6)) for name, v, quantity in bounds),
+        ]
 
 
-# ── The verb ``explain``: what a DP parameter means for somebody guessing membership ──────────────
+# ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def explain(
@@ -638,40 +395,175 @@ def explain(
         >>> round(result.advantage_upper, 6), round(result.tpr_upper["0.01"], 6)
         (0.462117, 0.027183)
     """
-    listed = None if history is None else steps_from_history(history)
-    book = None
-    if ledger is not None:
-        from memberbound.release.ledger_file import opened_ledger
-
-        book = opened_ledger(ledger)
-    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps, listed, book)
-    asked = rates(fpr)
-    wanted = target(
-        advantage=target_advantage,
-        tpr=target_tpr,
-        eta=target_eta,
-        security=target_security,
-        fpr=asked,
-        nu=nu,
-        lam=lam,
-    )
     gamma_from_priors(nu, lam)
     fraction("prior", prior)
     if adjacency is not None:
         one_of("adjacency", adjacency, ADJACENCIES)
-    found = question.solved(wanted, adjacency) if wanted else question
-    guarantee = found.guarantee(adjacency)
-    eps, dlt, notes = found.quoted(guarantee)
+    rates = _DEFAULT_FPR if fpr is None else fractions("fpr", fpr)
+    question = _Question(
+        epsilon,
+        delta,
+        gdp,
+        noise_multiplier,
+        sample_rate,
+        steps,
+        None if history is None else dp_sgd_from_history(history),
+        _opened(ledger),
+    )
+    targets: list[Target] = []
+    if target_advantage is not None:
+        targets.append(AdvantageTarget(target_advantage))
+    if target_eta is not None:
+        targets.append(EtaTarget(target_eta))
+    if target_security is not None:
+        targets.append(SecurityTarget(target_security, nu, lam))
+    if target_tpr is not None:
+        if len(rates) != 1:
+            raise InputError(
+                f"a target TPR must come with exactly one FPR, got {len(rates)}. "
+                "Add --fpr 0.01, for example."
+            )
+        targets.append(TprTarget(target_tpr, rates[0]))
+    if len(targets) > 1:
+        raise InputError(
+            "the target must be one of advantage, TPR, η and security, got several of them."
+        )
+    if targets:
+        question = question.solved(targets[0], adjacency)
+    guarantee = question.guarantee(adjacency)
+    quoted_epsilon, quoted_delta, notes = question.quoted(guarantee)
     return Explanation(
         guarantee,
-        eps,
-        dlt,
+        quoted_epsilon,
+        quoted_delta,
         nu=float(nu),
         lam=float(lam),
         prior=float(prior),
-        fpr=asked,
-        parameters=found.parameters(),
-        target=wanted.limit() if wanted else None,
+        fpr=rates,
+        parameters=question.parameters(),
+        target=targets[0].limit() if targets else None,
         notes=notes,
-        baseline=chances("baseline", baseline),
+        baseline=fractions("baseline", baseline),
     )
+
+
+def _opened(ledger: Any) -> Ledger | None:
+    if ledger is None:
+        return None
+    from memberbound.release.ledger_file import opened_ledger
+
+    return opened_ledger(ledger)
+
+
+# ── The question: one description of a guarantee, or a target to be met ───────────────────────────
+
+#: The δ at which ε is quoted for notions that have no single one.
+_DEFAULT_DELTA = 1e-5
+#: … and for a ledger, whose slack of at most 1e-4 leaves no finite ε at a smaller δ.
+_LEDGER_DELTA = 1e-3
+#: What has to be true of a history.
+_HISTORY = (
+    "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
+    "make_private derives them from the number of rows: then only replace-one numbers hold."
+)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The parameters as given: exactly one notion, or the frame of an inverse question."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    gdp: float | None = None
+    noise_multiplier: float | None = None
+    sample_rate: float | None = None
+    steps: int | None = None
+    history: DpSgd | DpSgdHistory | None = None
+    ledger: Ledger | None = None
+
+    def guarantee(self, adjacency: Adjacency | None) -> DpGuarantee:
+        """Return the guarantee the parameters describe."""
+        sgd = {
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+        }
+        missing = [name for name, value in sgd.items() if value is None]
+        notions = {
+            "epsilon": self.epsilon is not None,
+            "gdp": self.gdp is not None,
+            "DP-SGD parameters": len(missing) < len(sgd),
+            "history": self.history is not None,
+            "ledger": self.ledger is not None,
+        }
+        chosen = [name for name, present in notions.items() if present]
+        if len(chosen) > 1:
+            raise InputError(
+                f"the guarantee must be given in one way, got {' and '.join(chosen)} together."
+            )
+        if self.epsilon is not None:
+            delta = 0.0 if self.delta is None else fraction("delta", self.delta)
+            points = [(nonnegative("epsilon", self.epsilon), delta)]
+            return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
+        if self.gdp is not None:
+            return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
+        if self.ledger is not None:
+            if adjacency == "add-remove":
+                raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
+            return DpGuarantee(self.ledger.curve(), "replace-one", _LEDGER)
+        if self.history is not None:
+            return guarantee_from_dp_sgd(self.history, adjacency or "add-remove")
+        if not chosen:
+            raise InputError(
+                "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
+                "sample_rate and steps, a history of them, or a ledger; got none of them."
+            )
+        if self.noise_multiplier is None or self.sample_rate is None or self.steps is None:
+            raise InputError(
+                "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
+                f"{' and no '.join(missing)}."
+            )
+        steps = DpSgd(self.noise_multiplier, self.sample_rate, self.steps)
+        return guarantee_from_dp_sgd(steps, adjacency or "add-remove")
+
+    def solved(self, target: Target, adjacency: Adjacency | None) -> _Question:
+        """Return the question with the free parameter filled in."""
+        for name in ("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
+            if (value := getattr(self, name)) is not None:
+                shown = str(value.path) if name == "ledger" else value
+                raise InputError(
+                    f"a target finds the parameter, so {name} must be left out, got {shown!r}."
+                )
+        if self.sample_rate is None and self.steps is None:
+            epsilon = calibrated_epsilon(target, self.delta or 0.0, adjacency or "replace-one")
+            return replace(self, epsilon=epsilon)
+        if self.sample_rate is None or self.steps is None:
+            raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
+        DpSgd(1.0, self.sample_rate, self.steps)
+        noise_multiplier = calibrated_noise_multiplier(
+            target, self.sample_rate, self.steps, adjacency or "add-remove"
+        )
+        return replace(self, noise_multiplier=noise_multiplier)
+
+    def quoted(self, guarantee: DpGuarantee) -> tuple[float | None, float, tuple[str, ...]]:
+        """Return ε, δ and what was assumed about δ."""
+        if self.epsilon is not None:
+            return float(self.epsilon), float(self.delta or 0.0), ()
+        notes: tuple[str, ...] = () if self.history is None else (_HISTORY,)
+        delta = self.delta
+        if delta is None:
+            delta = _DEFAULT_DELTA if self.ledger is None else _LEDGER_DELTA
+            default = f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}."
+            notes = (*notes, default)
+        epsilon = guarantee.curve.epsilon(fraction("delta", delta))
+        return (epsilon if math.isfinite(epsilon) else None), float(delta), notes
+
+    def parameters(self) -> Parameters:
+        """Return what was given (or found) besides ε and δ."""
+        if isinstance(self.history, DpSgd):
+            return Parameters(**asdict(self.history))
+        if self.history is not None:
+            return Parameters(history=tuple(astuple(part) for part in self.history.parts))
+        if self.ledger is not None:
+            return Parameters(ledger=self.ledger.path.name, limit_eta=self.ledger.limit_eta)
+        return Parameters(self.gdp, self.noise_multiplier, self.sample_rate, self.steps)

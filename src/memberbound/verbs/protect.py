@@ -28,7 +28,7 @@ from memberbound.declarations import (
     Rates,
     Table,
 )
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import check_output
 from memberbound.learners import network_factory
 from memberbound.release.all_rows.encoding import Bounds, Categories, Range, forms_of, read_bounds
@@ -52,7 +52,6 @@ from memberbound.release.scores import Score, answers_of, scores_of, usefulness_
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.explain import chances
 from memberbound.verbs.protection import (
     Protection,
     unit_and_seed_notes,
@@ -146,7 +145,7 @@ def protect(
     seed = insecure_seed
     if seed is not None:
         seed = whole_number("insecure_seed", seed, at_least=0)
-    guesses = chances("baseline", baseline)
+    guesses = fractions("baseline", baseline)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = default if learner is None else checked_form(learner)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.games import SubsetGame
+from memberbound.games import GUESSES_STAND_ALONE, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -25,7 +25,6 @@ from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Budget
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.scores import Score
-from memberbound.verbs.explain import BEYOND_MEMBERSHIP
 
 if TYPE_CHECKING:
     from memberbound.release.half.half_estimator import TableModel
@@ -164,7 +163,7 @@ class Protection(Readable):
             self.command,
             certificate.game,
             (*certificate.theorems, "X23") if self.baseline else certificate.theorems,
-            (*certificate.assumptions, BEYOND_MEMBERSHIP)
+            (*certificate.assumptions, GUESSES_STAND_ALONE)
             if self.baseline
             else certificate.assumptions,
         )

@@ -19,7 +19,7 @@ from memberbound.declarations import (
     Rates,
     Table,
 )
-from memberbound.errors import InputError, one_of, whole_number
+from memberbound.errors import InputError, fractions, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
@@ -28,7 +28,6 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.explain import chances
 from memberbound.verbs.protection import Protection, unit_and_seed_notes
 
 __all__ = ["summarize"]
@@ -99,7 +98,7 @@ def summarize(
     seed = insecure_seed
     if seed is not None:
         seed = whole_number("insecure_seed", seed, at_least=0)
-    guesses = chances("baseline", baseline)
+    guesses = fractions("baseline", baseline)
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         check_output(Path(out), formats=(".safetensors",), source=own, force=force)
