@@ -120,15 +120,15 @@ def test_junit_has_a_case_per_number(tmp_path: Path) -> None:
 
 
 def test_which_verbs_have_a_gate_and_say_what_they_compare() -> None:
-    gated = [name for name in VERBS if verb_named(name).gate]
+    gated = [name for name in VERBS if verb_named(name).limit_parameters]
     assert set(gated) == {"audit", "audit-learner", "certify", "explain", "population", "study"}
     for name in gated:
         verb = verb_named(name)
-        above, part, _ = verb.gate
+        above, part, _ = verb.limit_parameters
         assert verb.compared in above.help
         assert part.option.choices == verb.fails_on
-        assert not any(p.option.web for p in verb.gate)
-    assert declared(memberbound.plan).gate == ()
+        assert not any(p.option.web for p in verb.limit_parameters)
+    assert declared(memberbound.plan).limit_parameters == ()
 
 
 def test_what_is_proved_is_compared_with_the_ceiling() -> None:

@@ -27,7 +27,7 @@ def section(verb: Verb) -> str:
     lines = [f"## {verb.name}", "", verb.summary, ""]
     if verb.examples:
         lines += ["```console", *(f"$ {example}" for example in verb.examples), "```", ""]
-    typed = [p for p in (*verb.parameters, *verb.gate) if p.kind not in _NOT_TYPED]
+    typed = [p for p in (*verb.parameters, *verb.limit_parameters) if p.kind not in _NOT_TYPED]
     if typed:
         lines += ["| option | value | meaning |", "|---|---|---|", *map(_row, typed), ""]
     return "\n".join(lines)

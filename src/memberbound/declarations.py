@@ -253,7 +253,7 @@ class Verb:
         return self.name.startswith("audit") or self.name in ("compare", "study")
 
     @property
-    def gate(self) -> tuple[Parameter, ...]:
+    def limit_parameters(self) -> tuple[Parameter, ...]:
         """The options with which a build is stopped, where the answer can be held to a limit.
 
         They belong to the command line: in Python the answer itself is asked (``exceeds``).

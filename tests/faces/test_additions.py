@@ -31,15 +31,15 @@ EDITS = {
         (
             "_ALL = (\n",
             '_ALL = (\n    Attack(\n        "high-loss",\n        "the loss is high",\n'
-            "        on_learner=OnLearner(lambda duel: duel.target.loss),\n"
-            "        on_model=OnModel(lambda model: -target.low_loss(model)),\n    ),\n",
+            "        on_learner=OnLearner(lambda targets: targets.signals.loss),\n"
+            "        on_model=OnModel(lambda target: target.signals.loss[0]),\n    ),\n",
         )
     ],
     "learners/examples.py": [
         (
-            '        "tree": _tree,\n',
-            '        "stump": lambda seed: _tree(seed).set_params(max_depth=1),\n'
-            '        "tree": _tree,\n',
+            '    "tree": ("tree.DecisionTreeClassifier", {}),\n',
+            '    "stump": ("tree.DecisionTreeClassifier", {"max_depth": 1}),\n'
+            '    "tree": ("tree.DecisionTreeClassifier", {}),\n',
         )
     ],
     "release/all_rows/summaries.py": [

@@ -164,7 +164,11 @@ def test_every_verb_is_declared_and_has_an_example(name: str) -> None:
     assert verb.examples
     for example in verb.examples:
         flags = re.findall(r"(?<=\s)--[a-z-]+", example)
-        known = {p.flag for p in (*verb.parameters, *verb.gate)} | {"--json", "--plot", "--no-open"}
+        known = {p.flag for p in (*verb.parameters, *verb.limit_parameters)} | {
+            "--json",
+            "--plot",
+            "--no-open",
+        }
         assert set(flags) <= known, example
 
 

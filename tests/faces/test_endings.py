@@ -15,7 +15,7 @@ from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces import endings
 from memberbound.faces.command_line import _guarded
 from memberbound.faces.endings import ending, keep_traceback
-from memberbound.files import PrivateFolder, remove_leftovers, written_whole
+from memberbound.files import remove_leftovers, written_whole
 
 UNFORESEEN = (
     "import sys; from memberbound import verbs; import memberbound.verbs.explain as m\n"
@@ -197,14 +197,6 @@ def test_a_failed_write_names_the_output_and_leaves_the_old_file(tmp_path):
         written_whole(out, full, True)
     assert out.read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
-
-
-def test_a_private_folder_in_use_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with PrivateFolder() as folder:
-        assert remove_leftovers() == []
-        assert folder.exists()
-    assert not folder.exists()
 
 
 def test_a_signal_that_an_engine_forgot_is_still_143(monkeypatch):

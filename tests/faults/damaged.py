@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 
@@ -195,7 +196,6 @@ GOOD: dict[str, tuple[str, Callable[[], bytes]]] = {
     "recipe": ("recipe.json", _recipe),
     "report": ("report.json", _report),
 }
-TABLES = tuple(GOOD)[:12]
 
 
 # ── what is done to them ──────────────────────────────────────────────────────────────────────────
@@ -446,38 +446,28 @@ def _model(path: Path, index: int) -> object:
     return load(path)
 
 
+def _recipe_of(path: Path) -> object:
+    from memberbound.tables.recipe import Recipe
+
+    return Recipe.from_json(path.read_bytes().decode("utf-8", "replace"))
+
+
+#: Kind of document → its reader.
+_READERS = {
+    "bounds": "memberbound.release.all_rows.encoding:read_bounds",
+    "certificate": "memberbound.attacks.sandwich:read_ceiling",
+    "config": "memberbound.studies.question:read_configuration",
+    "hierarchy": "memberbound.tables.coarsening:read_hierarchy",
+    "history": "memberbound.dp:dp_sgd_from_history",
+    "recipe": "faults.damaged:_recipe_of",
+    "report": "memberbound.report.model:read",
+}
+
+
 def _read(kind: str, path: Path, index: int) -> object:
-    if kind in TABLES:
-        return _table(path, index)
-    if kind == "bounds":
-        from memberbound.release.all_rows.encoding import read_bounds
-
-        return read_bounds(path)
-    if kind == "hierarchy":
-        from memberbound.tables.coarsening import read_hierarchy
-
-        return read_hierarchy(path)
-    if kind == "config":
-        from memberbound.studies.question import read_configuration
-
-        return read_configuration(path)
-    if kind == "history":
-        from memberbound.dp import dp_sgd_from_history
-
-        return dp_sgd_from_history(path)
-    if kind == "certificate":
-        from memberbound.attacks.sandwich import read_ceiling
-
-        return read_ceiling(path)
-    if kind == "recipe":
-        from memberbound.tables.recipe import Recipe
-
-        return Recipe.from_json(path.read_bytes().decode("utf-8", "replace"))
-    if kind == "report":
-        from memberbound.report.model import read
-
-        return read(path)
-    return {"npz": _fit, "skops": _model}[kind](path, index)
+    if kind in _READERS:
+        return resolve_name(_READERS[kind])(path)
+    return {"npz": _fit, "skops": _model}.get(kind, _table)(path, index)
 
 
 def outcome(kind: str, index: int, folder: Path) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import selectors
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import command
 from faults import damaged
 from faults.damaged import GOOD, case, outcome, special
 
@@ -104,28 +103,11 @@ def test_a_reader_without_a_guard_is_noticed(tmp_path, monkeypatch):
     assert sum(told is not None for told in found) > 10
 
 
-def command(*arguments: str) -> tuple[int, str, str]:
-    """Run a command in this process; return exit code, output and errors."""
-    from memberbound.faces import command_line
-
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv
-    sys.argv = ["memberbound", *arguments]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            command_line.main()
-    except SystemExit as end:
-        return int(end.code or 0), out.getvalue(), err.getvalue()
-    finally:
-        sys.argv = before
-    raise AssertionError("main returned")
-
-
-def refused(*arguments: str, code: int = 2) -> str:
-    found, out, err = command(*arguments)
-    assert found == code, err
-    assert out == ""
-    (line,) = err.splitlines()
+def refused(*arguments: object) -> str:
+    ran = command(*arguments)
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stdout == ""
+    (line,) = ran.stderr.splitlines()
     assert line.startswith("memberbound: ")
     assert len(line) < 620
     return line
@@ -158,9 +140,9 @@ def test_pipes_devices_folders_and_odd_names(tmp_path):
 def test_a_name_that_is_not_text(tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\xfeople.csv")
     Path(odd).write_bytes(damaged.csv_bytes())
-    code, out, _ = command("certify", odd, "--json")
-    assert code == 0
-    assert json.loads(out)["rows"] == damaged.ROWS
+    ran = command("certify", odd, "--json")
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)["rows"] == damaged.ROWS
     assert r"p\udcff\udcfension.csv does not exist" in refused(
         "certify", odd.replace("ople", "nsion")
     )

@@ -222,7 +222,7 @@ class _Command:
             text = "Draw the answer into this file (.png .svg .pdf .html)."
             note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
-        shown += [_typer_parameter(parameter) for parameter in self.verb.gate]
+        shown += [_typer_parameter(parameter) for parameter in self.verb.limit_parameters]
         if self.verb.answers:
             text = "Print one JSON object and nothing else."
             note = typer.Option("--json", help=text, rich_help_panel="Output")

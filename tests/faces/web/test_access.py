@@ -15,46 +15,55 @@ from web.conftest import SMALL, in_a_loop, opened
 
 TOKEN = "correct-horse-battery-staple"
 JSON = {"content-type": "application/json"}
+OURS = "http://127.0.0.1:8000"
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+EMBEDDED = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
 
+# ---- hosts and pages of others ------------------------------------------------------------
 
-def ask(client, **headers):
-    """A harmless question that changes nothing, with these headers."""
-    return client.post(
-        "/api/explain",
-        json={"epsilon": 1},
-        headers={name.replace("_", "-"): value for name, value in headers.items()},
-    )
-
-
-# ---- Host ---------------------------------------------------------------------------------
-
-OWN = ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000"]
-FOREIGN = [
-    "evil.example",
-    "evil.example:8000",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example",
-    "10.0.0.7",
-    "127.0.0.1@evil.example",
-    "",
-    "[::1",
-    "127.0.0.1:99999999",
-    "127.0.0.1/x",
+#: Hosts that are ours, and those that are not.
+OWN = ("127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000")
+FOREIGN = (
+    *("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example"),
+    *("10.0.0.7", "127.0.0.1@evil.example", "", "[::1", "127.0.0.1:99999999", "127.0.0.1/x"),
     "127.0.0.1 evil.example",
+)
+#: Headers → the status of a question with them: whatever a foreign page starts is refused.
+QUESTIONS = [
+    *(({"host": host}, 200) for host in OWN),
+    *(({"host": host}, 403) for host in FOREIGN),
+    ({"origin": OURS, "sec-fetch-site": "same-origin"}, 200),
+    ({"origin": "http://evil.example"}, 403),
+    ({"origin": "null"}, 403),
+    ({"origin": "http://127.0.0.1:9000"}, 403),
+    ({"origin": "http://127.0.0.1:8000.evil.example"}, 403),
+    ({"origin": "file://127.0.0.1:8000"}, 403),
+    ({"sec-fetch-site": "cross-site"}, 403),
+    ({"sec-fetch-site": "same-site"}, 403),
+    (LINK, 403),
+]
+#: What a foreign page may do: link to ours, and read nothing.
+PAGES = [
+    *(("/", {"host": host}, 403) for host in FOREIGN),
+    ("/static/index.html", {"host": "evil.example"}, 403),
+    ("/api/health", {"host": "evil.example"}, 403),
+    ("/api/jobs", EMBEDDED, 403),
+    ("/static/index.html", EMBEDDED, 403),
+    ("/api/jobs", LINK, 403),
+    ("/", LINK, 200),
 ]
 
 
-@pytest.mark.parametrize("host", OWN)
-def test_own_hosts_are_answered(client, host):
-    assert ask(client, host=host).status_code == 200
+@pytest.mark.parametrize(("headers", "status"), QUESTIONS, ids=str)
+def test_questions_of_foreign_hosts_and_pages_are_refused(client, headers, status):
+    answer = client.post("/api/explain", json={"epsilon": 1}, headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or set(answer.json()) == {"error"}
 
 
-@pytest.mark.parametrize("host", FOREIGN)
-@pytest.mark.parametrize("path", ["/", "/static/index.html", "/api/health", "/api/jobs"])
-def test_foreign_hosts_are_refused(client, host, path):
-    answer = client.get(path, headers={"host": host})
-    assert answer.status_code == 403
-    assert set(answer.json()) == {"error"}
+@pytest.mark.parametrize(("path", "headers", "status"), PAGES, ids=str)
+def test_foreign_pages_read_nothing_but_may_link_here(client, path, headers, status):
+    assert client.get(path, headers=headers).status_code == status
 
 
 def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
@@ -65,60 +74,18 @@ def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
 
 def test_a_server_on_all_interfaces_answers_to_addresses_and_its_names():
     policy = Listening("0.0.0.0", 0, TOKEN, ("Lab.example",)).policy()
-    assert policy.addressed("192.168.1.5:80")
-    assert policy.addressed("[fe80::1]:80")
-    assert policy.addressed("lab.example")
-    assert not policy.addressed("evil.example")
-    assert not Listening("192.168.1.5", 0, TOKEN).policy().addressed("192.168.1.6")
-    assert Listening("192.168.1.5", 0, TOKEN).policy().addressed("192.168.1.5:1")
-
-
-# ---- pages of others ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://127.0.0.1:9000"},
-        {"origin": "http://127.0.0.1:8000.evil.example"},
-        {"origin": "file://127.0.0.1:8000"},
-        {"sec_fetch_site": "cross-site"},
-        {"sec_fetch_site": "same-site"},
-        {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"},
-    ],
-    ids=str,
-)
-def test_requests_that_foreign_pages_start_are_refused(client, headers):
-    answer = ask(client, **headers)
-    assert answer.status_code == 403
-    assert "own pages" in answer.json()["error"]
-
-
-def test_foreign_pages_read_nothing_but_may_link_here(client):
-    cross = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
-    linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    assert client.get("/api/jobs", headers=cross).status_code == 403
-    assert client.get("/static/index.html", headers=cross).status_code == 403
-    assert client.get("/api/jobs", headers=linked).status_code == 403
-    assert client.get("/", headers=linked).status_code == 200
-
-
-def test_requests_of_our_own_pages_are_answered(client):
-    same = {"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-origin"}
-    assert ask(client, **same).status_code == 200
-    assert ask(client).status_code == 200
+    named = ("192.168.1.5:80", "[fe80::1]:80", "lab.example", "evil.example")
+    assert [policy.addressed(host) for host in named] == [True, True, True, False]
+    one = Listening("192.168.1.5", 0, TOKEN).policy()
+    assert [one.addressed(host) for host in ("192.168.1.6", "192.168.1.5:1")] == [False, True]
 
 
 def test_nothing_is_shared_across_origins(client):
-    answer = client.options(
-        "/api/explain",
-        headers={"origin": "http://evil.example", "access-control-request-method": "POST"},
-    )
-    assert answer.status_code == 405
-    for found in (answer, ask(client)):
-        assert not [name for name in found.headers if name.startswith("access-control")]
+    asked = {"origin": "http://evil.example", "access-control-request-method": "POST"}
+    preflight = client.options("/api/explain", headers=asked)
+    assert preflight.status_code == 405
+    for answer in (preflight, client.post("/api/explain", json={"epsilon": 1})):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 # ---- token --------------------------------------------------------------------------------
@@ -132,28 +99,24 @@ def guarded():
 
 @pytest.mark.parametrize("path", ["/", "/static/app.css", "/api/health", "/api/openapi.json"])
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "status"),
     [
-        {},
-        {"authorization": "Bearer wrong"},
-        {"authorization": f"Basic {TOKEN}"},
-        {"authorization": f"Bearer {TOKEN}x"},
-        {"cookie": "memberbound_8000=x"},
-        {"cookie": f"memberbound_8000={TOKEN}"},
-        {"cookie": '\x01=";'},
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": f"Basic {TOKEN}"}, 401),
+        ({"authorization": f"Bearer {TOKEN}x"}, 401),
+        ({"cookie": "memberbound_8000=x"}, 401),
+        ({"cookie": f"memberbound_8000={TOKEN}"}, 401),
+        ({"cookie": '\x01=";'}, 401),
+        ({"authorization": f"Bearer {TOKEN}"}, 200),
+        ({"authorization": f"bearer {TOKEN}"}, 200),
     ],
     ids=str,
 )
-def test_without_the_token_nothing_is_answered(guarded, path, headers):
+def test_without_the_token_nothing_is_answered(guarded, path, headers, status):
     answer = guarded.get(path, headers=headers)
-    assert answer.status_code == 401
+    assert answer.status_code == status
     assert TOKEN not in answer.text
-
-
-def test_the_token_as_a_header(guarded):
-    for scheme in ("Bearer", "bearer"):
-        answer = guarded.get("/api/health", headers={"authorization": f"{scheme} {TOKEN}"})
-        assert answer.status_code == 200
 
 
 def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
@@ -177,14 +140,13 @@ def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
 
 
 def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
-    """Browsers send a Lax cookie along with such a link; the gate lets it open pages only."""
-    clicked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    """Browsers send a Lax cookie along with such a link, which opens pages only."""
     with opened(SMALL, Policy(token=TOKEN)) as client:
         client.get(f"/?token={TOKEN}", follow_redirects=False)
-        assert client.get("/", headers=clicked).status_code == 200
+        assert client.get("/", headers=LINK).status_code == 200
         assert client.get("/api/jobs").status_code == 200
-        assert client.get("/api/jobs", headers=clicked).status_code == 403
-        assert client.post("/api/explain", json={}, headers=clicked).status_code == 403
+        assert client.get("/api/jobs", headers=LINK).status_code == 403
+        assert client.post("/api/explain", json={}, headers=LINK).status_code == 403
 
 
 def test_the_cookie_of_one_server_is_no_key_to_another():
@@ -333,7 +295,7 @@ def test_every_answer_is_locked_down(client, path):
     assert "server" not in headers
 
 
-def test_refusals_at_the_gate_are_locked_down_too(client):
+def test_refusals_are_locked_down_too(client):
     answer = client.get("/", headers={"host": "evil.example"})
     assert "content-security-policy" in answer.headers
 
@@ -352,12 +314,12 @@ def test_pages_come_from_a_fixed_list(client):
     "path",
     [
         "/static/",
-        "/static/../server.py",
-        "/static/%2e%2e/server.py",
-        "/static/..%2fserver.py",
+        "/static/../access.py",
+        "/static/%2e%2e/access.py",
+        "/static/..%2faccess.py",
         "/static//etc/passwd",
         "/static/%00",
-        "/server.py",
+        "/access.py",
         "/docs",
         "/redoc",
         "/openapi.json",

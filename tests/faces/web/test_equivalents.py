@@ -24,90 +24,75 @@ def equivalent(verb, table, options):
     return models.equivalent(declaration, table, plain, outputs_of(declaration, options))
 
 
-WORDS = [
-    ("explain", None, {"epsilon": 8.0, "fpr": 0.01}, "explain --epsilon 8.0 --fpr 0.01 --json"),
-    (
-        "explain",
-        None,
-        {"gdp": 1.0, "fpr": [0.1, 0.01]},
-        "explain --gdp 1.0 --fpr 0.1 --fpr 0.01 --json",
-    ),
-    (
-        "plan",
-        "p.csv",
-        {"security": 0.9, "roles": {"a,b": "identifier", "c=d": "date"}},
-        "plan p.csv --security 0.9 --roles '\"a,b=identifier\",c=d=date' --json",
-    ),
-    (
-        "certify",
-        "my people.csv",
-        {"columns": ["a,b", "c"], "records": True},
-        "certify 'my people.csv' --columns '\"a,b\",c' --records records.parquet --json",
-    ),
-    ("certify", "-x.csv", {"records": False}, "certify ./-x.csv --json"),
-    (
-        "harden",
-        "p.csv",
-        {"security": 0.9, "learners": False, "bins": {"age": [-1.0, 2.5]}},
-        "harden p.csv --security 0.9 --no-learners --bins age=-1.0,2.5 --out hardened.parquet "
-        "--recipe recipe.json --json",
-    ),
-    (
-        "population",
-        "p.csv",
-        {"epsilon": 1.0, "candidates": "c.csv", "records": True},
-        "population p.csv --epsilon 1.0 --candidates c.csv --records records.csv --json",
-    ),
-    (
-        "summarize",
-        "p.csv",
-        {"statistic": "mean", "bounds": "bounds.yaml"},
-        "summarize p.csv --statistic mean --bounds bounds.yaml --out release.safetensors --json",
-    ),
-    (
-        "protect-half",
-        "p.csv",
-        {"statistic": "mean", "record": "average", "tune": False},
-        "protect-half p.csv --statistic mean --record average --no-tune "
-        "--out release.safetensors --json",
-    ),
-    (
-        "protect-half",
-        "p.csv",
-        {"target": "y"},
-        "protect-half p.csv --target y --out release.skops --json",
-    ),
-    (
-        "protect",
-        "p.csv",
-        {"target": "y", "tune": True},
-        "protect p.csv --target y --tune --out release.skops --json",
-    ),
-    (
-        "protect",
-        "p.csv",
-        {"target": "y", "bounds": "bounds.yaml"},
-        "protect p.csv --target y --bounds bounds.yaml --out release.skops --json",
-    ),
-    ("bounds", "p.csv", {}, "bounds p.csv --out bounds.yaml --json"),
-    (
-        "audit",
-        "p.csv",
-        {"nonmembers": "q.csv", "model": "m.skops", "target": "y"},
-        "audit p.csv --nonmembers q.csv --model m.skops --target y --json",
-    ),
-    (
-        "audit-learner",
-        "p.csv",
-        {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},
-        "audit-learner p.csv --target '$(rm -r x)' --attacks loss,lira --json",
-    ),
-]
+#: What is typed instead of a request: verb and table → (options, the rest of the command).
+WORDS = {
+    "explain": [
+        ({"epsilon": 8.0, "fpr": 0.01}, "--epsilon 8.0 --fpr 0.01"),
+        ({"gdp": 1.0, "fpr": [0.1, 0.01]}, "--gdp 1.0 --fpr 0.1 --fpr 0.01"),
+    ],
+    "plan p.csv": [
+        (
+            {"security": 0.9, "roles": {"a,b": "identifier", "c=d": "date"}},
+            "--security 0.9 --roles '\"a,b=identifier\",c=d=date'",
+        )
+    ],
+    "certify 'my people.csv'": [
+        (
+            {"columns": ["a,b", "c"], "records": True},
+            "--columns '\"a,b\",c' --records records.parquet",
+        )
+    ],
+    "certify ./-x.csv": [({"records": False}, "")],
+    "harden p.csv": [
+        (
+            {"security": 0.9, "learners": False, "bins": {"age": [-1.0, 2.5]}},
+            "--security 0.9 --no-learners --bins age=-1.0,2.5 --out hardened.parquet "
+            "--recipe recipe.json",
+        )
+    ],
+    "population p.csv": [
+        (
+            {"epsilon": 1.0, "candidates": "c.csv", "records": True},
+            "--epsilon 1.0 --candidates c.csv --records records.csv",
+        )
+    ],
+    "summarize p.csv": [
+        (
+            {"statistic": "mean", "bounds": "bounds.yaml"},
+            "--statistic mean --bounds bounds.yaml --out release.safetensors",
+        )
+    ],
+    "protect-half p.csv": [
+        (
+            {"statistic": "mean", "record": "average", "tune": False},
+            "--statistic mean --record average --no-tune --out release.safetensors",
+        ),
+        ({"target": "y"}, "--target y --out release.skops"),
+    ],
+    "protect p.csv": [({"target": "y", "tune": True}, "--target y --tune --out release.skops")],
+    "bounds p.csv": [({}, "--out bounds.yaml")],
+    "audit p.csv": [
+        (
+            {"nonmembers": "q.csv", "model": "m.skops", "target": "y"},
+            "--nonmembers q.csv --model m.skops --target y",
+        )
+    ],
+    "audit-learner p.csv": [
+        (
+            {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},
+            "--target '$(rm -r x)' --attacks loss,lira",
+        )
+    ],
+}
 
 
-@pytest.mark.parametrize(("verb", "table", "options", "expected"), WORDS, ids=[w[3] for w in WORDS])
-def test_commands(verb, table, options, expected):
-    assert equivalent(verb, table, options).command == f"memberbound {expected}"
+@pytest.mark.parametrize("asked", WORDS)
+def test_commands(asked):
+    verb, *table = shlex.split(asked)
+    name = table[0].removeprefix("./") if table else None
+    for options, typed in WORDS[asked]:
+        command = " ".join(filter(None, ["memberbound", asked, typed, "--json"]))
+        assert equivalent(verb, name, options).command == command
 
 
 def test_a_list_that_the_command_line_reads_from_a_file_says_so():

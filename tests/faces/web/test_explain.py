@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +10,7 @@ import memberbound
 from memberbound.faces.web.limits import Limits, RefusedError
 from memberbound.faces.web.processes import Calculations, Processes
 from memberbound.quantities import marked, percent
-from web.conftest import COMMAND, in_a_loop
+from web.conftest import in_a_loop
 
 QUESTIONS = [
     {"epsilon": 8, "delta": 1e-5},
@@ -20,24 +19,6 @@ QUESTIONS = [
     {"target_eta": 0.05, "delta": 1e-6},
     {"target_tpr": 0.05, "fpr": 0.01, "adjacency": "add-remove"},
 ]
-
-
-def command_line(verb, options):
-    words = []
-    for name, value in options.items():
-        for item in value if isinstance(value, list) else [value]:
-            words += ["--" + name.replace("_", "-"), repr(item) if name != "adjacency" else item]
-    ran = subprocess.run(
-        [COMMAND, verb, *words, "--json"], capture_output=True, text=True, check=True, timeout=120
-    )
-    return json.loads(ran.stdout)
-
-
-@pytest.mark.parametrize("options", QUESTIONS[2:3], ids=str)
-def test_explain_is_the_command_lines_dictionary(client, options):
-    answer = client.post("/api/explain", json=options)
-    assert answer.status_code == 200
-    assert answer.json() == command_line("explain", options)
 
 
 @pytest.mark.parametrize("options", QUESTIONS, ids=str)

@@ -99,15 +99,6 @@ def test_another_failure_of_a_disk_is_not_called_a_lack_of_room(client, monkeypa
     assert answer.json() == {"error": "the server failed at this request."}
 
 
-def test_an_oversized_upload_is_refused_whether_or_not_it_says_how_large_it_is(client) -> None:
-    large = b"a,b\n" + b"1,2\n" * 100_000
-    for content in (large, iter([large[:100_000]] * 6)):
-        answer = client.post("/api/files", params={"name": "a.csv"}, content=content)
-        assert answer.status_code == 413
-        assert "at most 293 KiB" in answer.json()["error"]
-    assert kept(client) == []
-
-
 # ---- files of the pages -------------------------------------------------------------------
 
 

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.declarations import OutputFile, Progress, RecordsFile, Table, Whole, declared
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web import child, models
+from memberbound.faces.web import child
 from memberbound.faces.web.charts import histogram, swept
 from memberbound.faces.web.child import QUESTIONS, Events, renamed, respond, sentence_of
 from memberbound.faces.web.work import performed as perform
@@ -46,11 +45,9 @@ def run(tmp_path, monkeypatch):
             answer = perform(verb, source, given, lambda *event: seen.append(event))
         assert seen
         assert all(total is None or 0 <= done <= total for done, total, _ in seen)
-        answer["files"] = sorted(p.name for p in folder.iterdir())
-        answer["labels"] = {label for _, _, label in seen}
-        return json.loads(json.dumps(answer | {"labels": []}, allow_nan=False)) | {
-            "labels": answer["labels"]
-        }
+        files = sorted(path.name for path in folder.iterdir())
+        labels = {label for _, _, label in seen}
+        return json.loads(json.dumps(answer, allow_nan=False)) | {"files": files, "labels": labels}
 
     return run_
 
@@ -93,24 +90,20 @@ def test_certify(run, path, tmp_path):
     assert all(cell["text"] in own.summary() for cell in cells)
 
 
-def test_certify_with_a_reference(run, path, people, tmp_path):
-    (tmp_path / "more.csv").write_bytes(people)
-    given = str(tmp_path / "more.csv")
-    job = run("certify", path, columns=["sex"], reference=given)
-    own = memberbound.certify(path, columns=["sex"], reference=given)
-    assert job["result"] == as_json(own)
+SAME = {
+    "reference": ("certify", "people.csv", {"columns": ["sex"], "reference": "../people.csv"}),
+    "law": ("certify", None, {"uniform": 316, "n": 32561}),
+    "plan of a law": ("plan", None, {"probabilities": [0.5, 0.5], "security": 0.9}),
+    "plan of a table": ("plan", "people.csv", {"columns": ["sex"], "security": 0.9}),
+}
 
 
-def test_certify_and_plan_for_a_law(run):
-    job = run("certify", None, uniform=316, n=32561)
-    assert job["result"] == as_json(memberbound.certify(uniform=316, n=32561))
-    job = run("plan", None, probabilities=[0.5, 0.5], security=0.9)
-    assert job["result"] == as_json(memberbound.plan(probabilities=[0.5, 0.5], security=0.9))
-
-
-def test_plan_from_a_file(run, path):
-    job = run("plan", path, columns=["sex"], security=0.9)
-    assert job["result"] == as_json(memberbound.plan(path, columns=["sex"], security=0.9))
+@pytest.mark.parametrize(("verb", "table", "options"), SAME.values(), ids=SAME)
+def test_an_answer_is_the_functions_dictionary(run, path, verb, table, options):
+    answer = run(verb, table, **options)["result"]
+    local = options | ({"reference": path} if "reference" in options else {})
+    own = as_json(getattr(memberbound, verb)(*([table] if table else []), **local))
+    assert answer == own
 
 
 def test_harden_and_its_files(run, path, people, tmp_path):
@@ -275,62 +268,6 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
     assert "Attack the model (step 2 of 8)" in job["labels"]
 
 
-class Counted:
-    """The answer of a verb that nobody has written a page for."""
-
-    def __init__(self, **fields):
-        self.fields = fields
-
-    def to_dict(self):
-        return self.fields
-
-    def summary(self):
-        return "Counted.\n\nrows  3"
-
-
-def count_twice(
-    people: Table,
-    *,
-    factor: Whole = 2,
-    out: OutputFile | None = None,
-    records: RecordsFile | None = None,
-    progress: Progress | None = None,
-) -> Counted:
-    """Count a table twice.
-
-    Args:
-        people: the table.
-        factor: how often.
-        out: where the table goes.
-        records: where a line per record goes.
-
-    Command line:
-        memberbound count-twice people.csv
-    """
-    progress(1, 2)
-    frame = pd.read_csv(people)
-    frame.to_parquet(out)
-    Path(records).write_text("x\n", encoding="utf-8")
-    return Counted(rows=len(frame) * factor, out=out, records=records)
-
-
-def test_a_new_verb_needs_no_line_here(run, path, monkeypatch):
-    """Table, outputs and progress are found by the declaration alone, whatever they are called."""
-    declaration = replace(declared(count_twice), name="count-twice")
-    monkeypatch.setattr("memberbound.faces.web.work.verb_named", lambda name: declaration)
-    job = run("count-twice", path, factor=3, records=True)
-    assert job["result"] == {"rows": 6000, "out": "count-twice.parquet", "records": "records.csv"}
-    assert job["files"] == ["count-twice.csv", "count-twice.parquet", "records.csv"]
-    assert job["labels"] == {"reading the table", "computing"}
-    assert job["charts"] == {}
-    with_dash = models.options_model(declaration)
-    assert with_dash.__name__ == "CountTwiceOptions"
-    assert set(with_dash.model_fields) == {"factor", "records"}
-    found = models.equivalent(declaration, "p.csv", {"factor": 3})
-    assert found.command == "memberbound count-twice p.csv --factor 3 --json"
-    assert "memberbound.count_twice('p.csv', factor=3)" in found.python
-
-
 @pytest.mark.long
 def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
     frame = pd.read_csv(path).drop(columns="id").head(200)
@@ -365,44 +302,39 @@ def test_names_of_inputs_are_the_ones_that_were_given():
     assert found == {"a": ["people.csv is", 3, None], "b": {"c": ["x"]}}
 
 
-def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
-    request = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/x"}
-    for problem, words in (
-        (memberbound.InputError("../in/table/t.csv\nhas no rows."), "people.csv has no rows."),
-        (MemoryError(), "more memory"),
-        (OSError(28, "No space left on device"), "No space left"),
-        (
-            memberbound.MemberboundError("full: /somewhere/jobs/x/tmp."),
-            "full: the job's folder/tmp",
-        ),
-        (KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
-    ):
-        found = sentence_of(problem, request)
-        assert words in found
-        assert "Jane" not in found
-        assert "\n" not in found
+JOB = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/x"}
 
 
 @pytest.mark.parametrize(
-    ("problem", "words"),
+    ("request_", "problem", "words"),
     [
-        (MemoryError(), "less memory"),
-        (OverflowError("x"), "less extreme"),
-        (memberbound.InputError("a must be b."), "a must be b."),
-        (KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
+        (JOB, memberbound.InputError("../in/table/t.csv\nhas no rows."), "people.csv has no rows."),
+        (JOB, MemoryError(), "more memory"),
+        (JOB, OSError(28, "No space left on device"), "No space left"),
+        (JOB, memberbound.MemberboundError("full: /somewhere/jobs/x/tmp."), "the job's folder/tmp"),
+        (JOB, KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
+        ({}, MemoryError(), "less memory"),
+        ({}, OverflowError("x"), "less extreme"),
+        ({}, memberbound.InputError("a must be b."), "a must be b."),
+        ({}, KeyError("Jane Doe, 1970"), "unexpected error (KeyError)"),
     ],
     ids=str,
 )
-def test_a_question_that_fails_is_answered_with_a_sentence(monkeypatch, problem, words):
+def test_what_goes_wrong_is_a_sentence_without_paths_and_records(request_, problem, words):
+    sentence = sentence_of(problem, request_)
+    assert words in sentence
+    assert "Jane" not in sentence
+    assert "\n" not in sentence
+
+
+def test_a_question_that_fails_is_answered(monkeypatch):
     def fail(options):
-        raise problem
+        raise MemoryError
 
     monkeypatch.setitem(child.QUESTIONS, "explain", fail)
     out = io.StringIO()
     respond({"verb": "explain", "options": {}}, Events(out))
-    sentence = json.loads(out.getvalue())["error"]
-    assert words in sentence
-    assert "Jane" not in sentence
+    assert "less memory" in json.loads(out.getvalue())["error"]
 
 
 def test_progress_is_told_now_and_then():

@@ -162,7 +162,7 @@ async def explain(
     state: ServerState, request: Request, options: ExplainOptions
 ) -> dict[str, object]:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
-    return await state.calculations.ask("explain", options.given(), request.is_disconnected)
+    return await state.calculations.ask("explain", options.arguments(), request.is_disconnected)
 
 
 @router.post("/explain/chart", response_model=Picture)
@@ -173,14 +173,14 @@ async def explain_chart(
     scale: Literal["linear", "log"] = "linear",
 ) -> dict[str, object]:
     """Draw the certified ceiling of the ROC."""
-    question = {"options": options.given(), "scale": scale}
+    question = {"options": options.arguments(), "scale": scale}
     return await state.calculations.ask("explain chart", question, request.is_disconnected)
 
 
 @router.post("/explain/equivalents", response_model=Equivalent)
 async def explain_equivalents(options: ExplainOptions) -> Equivalent:
     """Return the same question on the command line and in Python."""
-    return equivalent(verb_named("explain"), None, options.given())
+    return equivalent(verb_named("explain"), None, options.arguments())
 
 
 @router.post(

@@ -105,7 +105,7 @@ class Jobs:
             raise RefusedError(
                 429, f"at most {self._limits.queued} jobs may wait here; try again when one ended."
             )
-        arguments = options.given()
+        arguments = options.arguments()
         files = {
             name: lookup[arguments[name]]
             for name in options.files

@@ -93,7 +93,7 @@ class Options(BaseModel):
     files: ClassVar[tuple[str, ...]] = ()
     documents: ClassVar[tuple[str, ...]] = ()
 
-    def given(self) -> Keywords:
+    def arguments(self) -> Keywords:
         """Return the arguments that were given, ``None`` left out."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 

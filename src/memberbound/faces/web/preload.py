@@ -80,8 +80,8 @@ def become_independent() -> None:
             generator.state = type(generator)().state
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    given = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
-    counts = [int(text) for text in given if text.isdigit() and int(text) > 0]
+    settings = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
+    counts = [int(text) for text in settings if text.isdigit() and int(text) > 0]
     threadpool_limits([*counts, len(os.sched_getaffinity(0))][0], user_api="blas")
 
 
