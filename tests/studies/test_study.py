@@ -1,6 +1,7 @@
 """Studies as a whole: what the report says is what the verbs found, and nothing is lost."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
 from memberbound.studies.question import StudyData, checked_question, read_configuration
 from memberbound.studies.studying import study
+from memberbound.tables import table as tables
+from memberbound.tables.engine import Engine
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
 
@@ -526,6 +529,29 @@ def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, monkeypatch
     assert found.report.data.name == "people.csv"
     assert Path(found.out) == tmp_path / "result"
     assert (tmp_path / "result" / "report.json").is_file()
+
+
+def test_a_study_opens_its_table_once(tmp_path, monkeypatch) -> None:
+    counts = Counter()
+
+    def count(owner, name) -> None:
+        function = getattr(owner, name)
+
+        def counted(*args, **options):
+            counts[name] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, name in ((Engine, "__init__"), (tables, "_fill"), (tables, "inferred_roles")):
+        count(owner, name)
+    left = [s for s in steps_module.STEPS if s.id not in ("audit", "population")]
+    monkeypatch.setattr(studying, "STEPS", tuple(left))
+    people(400).to_csv(tmp_path / "people.csv", index=False)
+    bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
+    study(tmp_path / "people.csv", **FEW, bounds=bounds, quick=True)
+    # harden infers the roles of the rows that it fits by itself (X18).
+    assert counts == {"__init__": 1, "_fill": 1, "inferred_roles": 2}
 
 
 def test_the_report_does_not_name_the_folder_of_the_table(tmp_path, monkeypatch) -> None:

@@ -35,6 +35,7 @@ from memberbound.release.noise import checked_eta
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.source import check_file
+from memberbound.tables.table import Table, open_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -138,11 +139,10 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class StudyModel:
-    """A model that exists, its training rows and others, as they were given."""
+    """A model that exists, and rows that it was not trained on, as they were given."""
 
     trained: TrainedModel
     name: str
-    members: object
     nonmembers: object
     sha256: str
 
@@ -160,7 +160,7 @@ class StudyModel:
         for part in (model, nonmembers):
             digest.update(_digest(part))
         name = Path(model).name if isinstance(model, (str, os.PathLike)) else trained.name
-        return cls(trained, name, members, nonmembers, digest.hexdigest())
+        return cls(trained, name, nonmembers, digest.hexdigest())
 
     def learner(self, task: Task) -> str | None:
         """Return the short name of the model's own kind, with which it would be retrained."""
@@ -230,12 +230,13 @@ def _table_digest(frame: DataFrame) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
-    """The table as learners read it and as encoded examples, with a fingerprint of what was read.
+    """The table of a study, opened once, and its encoded examples.
 
-    In ``frame`` numbers are numbers and dates time stamps, so that every step reads the same.
+    In ``table`` numbers are numbers and dates time stamps, so that every step reads the same.
+    ``sha256`` is a fingerprint of what was read.
     """
 
-    frame: DataFrame
+    table: Table
     examples: Examples
     name: str
     embedded: bool
@@ -256,31 +257,42 @@ class StudyData:
                 public = read_bounds(path)
         else:
             public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
+        opened = open_table(embedded_table() if embedded else source, question.database_table)
+        try:
+            return cls._of_table(opened, question, public, embedded=embedded)
+        except BaseException:
+            if opened is not source:
+                opened.close()
+            raise
+
+    @classmethod
+    def _of_table(
+        cls, opened: Table, question: Question, public: Bounds, *, embedded: bool
+    ) -> StudyData:
         population = read_population(
-            embedded_table() if embedded else source,
+            opened,
             question.columns,
             roles=question.roles,
             target=question.target,
-            database_table=question.database_table,
             unit=question.unit,
         )
-        name = "breast cancer (embedded)" if embedded else population.name
-        if isinstance(source, (str, os.PathLike)):
-            # The report may be passed on: the file's name says enough, its folder too much.
-            name = Path(source).name
+        # The report may be passed on: the file's name says enough, its folder too much.
+        name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(population)
-        kept = population.parsed()
-        digest = hashlib.sha256(_table_digest(kept))
+        table = population.parsed_table()
+        digest = hashlib.sha256(_table_digest(table.frame))
         # What is derived from the values: the features, their roles, the classes.
         derived = (examples.columns, sorted(examples.roles.items()), examples.classes)
         digest.update(repr((derived, sorted(public.items()))).encode())
         unknown = [column for column in public if column not in population.frame.columns]
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
-        public = {column: bound for column, bound in public.items() if column in kept.columns}
+        public = {column: bound for column, bound in public.items() if column in table.columns}
         # Every step reads what was parsed; the file's own texts are freed.
-        examples = replace(examples, population=replace(population, frame=kept))
-        return cls(kept, examples, name, embedded, digest.hexdigest(), public)
+        examples = replace(examples, population=replace(population, frame=table.frame))
+        vars(opened).pop("frame", None)
+        shown = "breast cancer (embedded)" if embedded else name
+        return cls(table, examples, shown, embedded, digest.hexdigest(), public)
 
     def sampled(self, most: int, seed: int) -> StudyData:
         """Return a uniform sample of the rows, or all of them where there are no more."""
@@ -288,7 +300,18 @@ class StudyData:
         if rows is None:
             return self
         frame = self.frame.iloc[rows].reset_index(drop=True)
-        return replace(self, frame=frame, examples=self.examples.taken(rows))
+        table = self.table.with_frame(frame, self.table.readings())
+        return replace(self, table=table, examples=self.examples.taken(rows))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The parsed rows."""
+        return self.table.frame
+
+    @property
+    def opened(self) -> Table:
+        """The table as it was opened; whoever opened it closes it."""
+        return self.population.source
 
     @property
     def population(self) -> Population:
@@ -298,14 +321,14 @@ class StudyData:
 
     @property
     def features(self) -> dict[str, Any]:
-        """What a verb with a target is told about ``frame``: the features, and all roles."""
-        roles = {c: role for c, role in self.examples.roles.items() if c in self.frame.columns}
+        """What a verb with a target is told about ``table``: the features, and all roles."""
+        roles = {c: role for c, role in self.examples.roles.items() if c in self.table.columns}
         return {"columns": list(self.examples.columns), "roles": roles}
 
     @property
     def counted(self) -> dict[str, Any]:
         """What a verb that counts rows is told: the target is a column like the others."""
-        return self.features | {"columns": list(self.frame.columns)}
+        return self.features | {"columns": list(self.table.columns)}
 
     def described(self, target: str) -> Data:
         """Return what the report says about the table; no value of any row."""

@@ -360,7 +360,7 @@ def _score_on_all_rows(examples: Examples, learner: PrivateRows, seed: int) -> S
 def certify_table(context: Context, progress: Progress) -> Finding:
     """Certify the table as it is, whatever is trained on it."""
     data = context.data
-    answer = certify(data.frame, **data.counted, confidence=context.question.confidence)
+    answer = certify(data.table, **data.counted, confidence=context.question.confidence)
     progress(1, 1)
     result = answer.to_dict()
     rows = _table_rows("table", result, tuple(answer.theorems))
@@ -372,12 +372,11 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     question, model = context.question, context.model
     assert model is not None
     answer = audit(
-        model.members,
+        context.data.opened,
         nonmembers=model.nonmembers,
         model=model.trained,
         target=question.target,
         columns=None if question.columns is None else list(question.columns),
-        database_table=question.database_table,
         confidence=question.confidence,
         seed=question.seed,
     )
@@ -539,7 +538,7 @@ def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
     """
     question, examples = context.question, context.data.examples
     answer = protect(
-        context.data.frame,
+        context.data.table,
         target=question.target,
         columns=list(examples.columns),
         learner=question.learner,
@@ -551,7 +550,7 @@ def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
     progress(1, 10)
     classes = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
-        read_records(context.sample.frame),
+        read_records(context.sample.table),
         question.target,
         tuple(classes),
         learner=question.learner,
@@ -577,7 +576,7 @@ def _protect_half(
     short = context.large or question.quick
     with kept_fits(context.fits):
         answer = protect_half(
-            sample.frame,
+            sample.table,
             target=question.target,
             **sample.features,
             learner=question.learner,
@@ -682,7 +681,7 @@ def plan_rows(context: Context, progress: Progress) -> Finding:
     """Find how many rows would be enough without any change."""
     question = context.question
     answer = plan(
-        context.data.frame,
+        context.data.table,
         **context.data.counted,
         security=equivalent_security(question.eta),
         record_leak=2 * question.eta if question.record == "every" else None,
@@ -698,7 +697,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
 
     def hardened(leak: float | None) -> Hardening:
         return harden(
-            context.data.frame,
+            context.data.table,
             security=equivalent_security(question.eta),
             record_leak=leak,
             target=question.target,
@@ -739,7 +738,7 @@ def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -
         fixed = _score(examples, 0.0, 0)
         return replace(fixed, estimate=fixed.chance)
     coarser = read_examples(
-        table,
+        context.data.table.with_frame(table),
         question.target,
         columns=[c for c in table.columns if c != question.target],
         roles={question.target: examples.roles[question.target]},

@@ -8,6 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -328,31 +329,32 @@ def study(
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _checked_folder(place, resume=resume, force=force)
     data = StudyData.read(source, question, public)
-    task = data.examples.task
-    # The model's own kind, where there is a model and no learner was named.
-    own = None if given is None else given.learner(task)
-    if "learner" not in options:
-        usual = "ridge" if task == "regression" else question.learner
-        question = replace(question, learner=own or usual)
-    if "shadows" not in options:
-        models = default_shadows(data.examples.rows, quick=question.quick)
-        question = replace(question, shadows=models)
-    learner_from_name(question.learner, task)  # refuses an unknown name now
-    kept = None
-    if folder is not None:
-        digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
-        kept = _step_folder(folder, fingerprint(question, digest))
-    fits = None if kept is None else str(kept.fits)
-    return _Run(
-        Context(question, data, jobs, fits, given),
-        folder,
-        kept if resume else None,
-        kept,
-        progress,
-        Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE",
-        chosen,
-        looked_at_target="learner" not in options and own is None,
-    ).finished()
+    with nullcontext() if data.opened is source else data.opened:
+        task = data.examples.task
+        # The model's own kind, where there is a model and no learner was named.
+        own = None if given is None else given.learner(task)
+        if "learner" not in options:
+            usual = "ridge" if task == "regression" else question.learner
+            question = replace(question, learner=own or usual)
+        if "shadows" not in options:
+            models = default_shadows(data.examples.rows, quick=question.quick)
+            question = replace(question, shadows=models)
+        learner_from_name(question.learner, task)  # refuses an unknown name now
+        kept = None
+        if folder is not None:
+            digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
+            kept = _step_folder(folder, fingerprint(question, digest))
+        fits = None if kept is None else str(kept.fits)
+        return _Run(
+            Context(question, data, jobs, fits, given),
+            folder,
+            kept if resume else None,
+            kept,
+            progress,
+            Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE",
+            chosen,
+            looked_at_target="learner" not in options and own is None,
+        ).finished()
 
 
 def _check_target(source: object, options: dict[str, Any]) -> None:
