@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 from random import Random
 
-from memberbound.dp import posterior_odds_from_dp, precision_from_dp
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound
 from oracle.real import above_log
@@ -70,17 +70,13 @@ def test_it_is_the_pure_pmp_ratio_in_other_words():
             assert ratio == max(max(o, 1 / o) for o in odds)
 
 
-def test_library_values_bound_every_posterior():
+def test_library_value_bounds_every_posterior():
     for kernel, size, k, g in games():
-        prior = F(k, size)
-        low, high = posterior_odds_from_dp(above_log(g), float(prior))
-        best = F(precision_from_dp(above_log(g), math.nextafter(float(prior), 1.0)))
-        slack = F(1, 10**15)  # the prior k/N is not a double
+        prior = math.nextafter(k / size, 1.0)
+        curve = guarantee_from_epsilon_delta([(above_log(g), 0.0)]).curve
         for x in range(size):
             for odds in posterior_odds(kernel, size, k, x):
-                assert F(low) * (1 - slack) <= 1 / odds <= F(high) * (1 + slack)
-                assert 1 / (1 + odds) <= best
+                assert 1 / (1 + odds) <= F(curve.precision(prior))
     # reached: randomised response with truth 3/4 moves even odds to 3
-    low, high = posterior_odds_from_dp(above_log(F(3)), 0.5)
-    assert math.isclose(high, 3, rel_tol=1e-14)
-    assert math.isclose(low, 1 / 3, rel_tol=1e-14)
+    curve = guarantee_from_epsilon_delta([(above_log(F(3)), 0.0)]).curve
+    assert math.isclose(curve.precision(0.5), 3 / 4, rel_tol=1e-14)

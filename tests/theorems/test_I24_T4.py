@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from random import Random
 
-from memberbound.dp import accuracy_from_dp, eta_from_dp, guarantee_from_epsilon_delta
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import mechanisms, subset
 from oracle.claims import assert_bound
 from oracle.real import above_log
@@ -84,8 +84,8 @@ def test_library_value_is_this_bound_from_above():
         eps, dlt = above_log(g), math.nextafter(float(delta), 1.0) if delta else 0.0
         curve = guarantee_from_epsilon_delta([(eps, dlt)]).curve
         truth = eta_bound(g, delta)
-        for said in (eta_from_dp(eps, dlt), curve.eta, accuracy_from_dp(eps, dlt) - 0.5):
-            assert truth <= F(said) <= truth * (1 + F(1, 10**13)) + F(1, 10**15)
+        for value in (curve.eta, curve.accuracy() - 0.5):
+            assert truth <= F(value) <= truth * (1 + F(1, 10**13)) + F(1, 10**15)
         for size in (2, 4):
             reached = subset.eta(mechanisms.leaking_response(g, delta), size, size // 2)
             assert reached <= F(curve.eta)

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from memberbound.dp import success_from_pmp
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import mechanisms, subset
 from oracle.claims import assert_bound
 from oracle.real import above_log
@@ -51,7 +51,7 @@ def test_limits():
 def test_library_value_is_this_bound_from_above():
     for kernel, size in games():
         g = subset.pmp_ratio(kernel, size, size // 2)
-        said = F(success_from_pmp(above_log(g)))
-        assert success_bound(g) <= said <= success_bound(g) * (1 + F(1, 10**13))
+        value = F(guarantee_from_epsilon_delta([(above_log(g), 0.0)]).curve.accuracy())
+        assert success_bound(g) <= value <= success_bound(g) * (1 + F(1, 10**13))
         for x in range(size):
-            assert subset.best_accuracy(kernel, size, size // 2, x) <= said
+            assert subset.best_accuracy(kernel, size, size // 2, x) <= value

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memberbound import GaussianCurve, explain
-from memberbound.dp.conversions import tpr_from_dp
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import finite
 from oracle.pairs import law
 
@@ -87,7 +87,7 @@ def test_adding_eta_to_any_chance_is_wrong():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_randomised_response(values, epsilon):
     after = math.exp(epsilon) / (math.exp(epsilon) + values - 1)
-    assert after <= tpr_from_dp(1 / values, epsilon)
+    assert after <= guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.tpr(1 / values)
 
 
 def test_a_normal_release_of_one_of_many_values():

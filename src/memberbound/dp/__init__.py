@@ -1,16 +1,10 @@
-"""The neighbour game: DP statements as curves, closed forms, and the way back from a target.
+"""The neighbour game: DP statements as curves, and the way back from a target.
 
 Submodules are imported when first used, so that ``import memberbound`` stays quick.
 """
 
 from memberbound.dp.conversions import (
     DpGuarantee,
-    accuracy_from_dp,
-    advantage_from_dp,
-    epsilon_from_advantage,
-    eta_from_dp,
-    eta_from_pmp,
-    eta_from_pmp_printed,
     guarantee_from_dp_sgd,
     guarantee_from_epsilon_delta,
     guarantee_from_gaussian_mechanism,
@@ -18,16 +12,7 @@ from memberbound.dp.conversions import (
     guarantee_from_laplace_mechanism,
     guarantee_from_rdp,
     guarantee_from_zcdp,
-    leak_from_dp,
-    leak_from_dp_printed,
-    leak_from_information,
     leak_from_pure_dp,
-    leak_from_total_variation,
-    posterior_odds_from_dp,
-    precision_from_dp,
-    success_from_pmp,
-    tpr_from_dp,
-    tpr_from_eta,
 )
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory, dp_sgd_from_history
 from memberbound.dp.loss_lattice import guarantee_from_pld
@@ -51,16 +36,10 @@ __all__ = [
     "SecurityTarget",
     "Target",
     "TprTarget",
-    "accuracy_from_dp",
-    "advantage_from_dp",
     "calibrated_epsilon",
     "calibrated_gdp",
     "calibrated_noise_multiplier",
     "dp_sgd_from_history",
-    "epsilon_from_advantage",
-    "eta_from_dp",
-    "eta_from_pmp",
-    "eta_from_pmp_printed",
     "guarantee_from_dp_sgd",
     "guarantee_from_epsilon_delta",
     "guarantee_from_gaussian_mechanism",
@@ -69,14 +48,5 @@ __all__ = [
     "guarantee_from_pld",
     "guarantee_from_rdp",
     "guarantee_from_zcdp",
-    "leak_from_dp",
-    "leak_from_dp_printed",
-    "leak_from_information",
     "leak_from_pure_dp",
-    "leak_from_total_variation",
-    "posterior_odds_from_dp",
-    "precision_from_dp",
-    "success_from_pmp",
-    "tpr_from_dp",
-    "tpr_from_eta",
 ]

@@ -1,4 +1,4 @@
-"""DP statements as trade-off curves; (ε, δ), GDP, Rényi, η, PMP and MIS from one another."""
+"""DP statements as trade-off curves: (ε, δ), GDP, Rényi DP, and what pure DP leaks (X11)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.curve import GaussianCurve, LaplaceCurve, TradeoffCurve, polygon_from_lines
-from memberbound.curve.base import posterior_upper, price_exponent
+from memberbound.curve.base import price_exponent
 from memberbound.errors import (
     InputError,
     fraction,
@@ -19,21 +19,14 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.games import ADJACENCIES, Adjacency, gamma_from_priors
-from memberbound.numerics.roots import last_true
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, half_up, scaled_exp, up
+from memberbound.games import ADJACENCIES, Adjacency
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, up
 
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 
 __all__ = [
     "DpGuarantee",
-    "accuracy_from_dp",
-    "advantage_from_dp",
-    "epsilon_from_advantage",
-    "eta_from_dp",
-    "eta_from_pmp",
-    "eta_from_pmp_printed",
     "guarantee_from_dp_sgd",
     "guarantee_from_epsilon_delta",
     "guarantee_from_gaussian_mechanism",
@@ -41,16 +34,7 @@ __all__ = [
     "guarantee_from_laplace_mechanism",
     "guarantee_from_rdp",
     "guarantee_from_zcdp",
-    "leak_from_dp",
-    "leak_from_dp_printed",
-    "leak_from_information",
     "leak_from_pure_dp",
-    "leak_from_total_variation",
-    "posterior_odds_from_dp",
-    "precision_from_dp",
-    "success_from_pmp",
-    "tpr_from_dp",
-    "tpr_from_eta",
 ]
 
 # ── DP statements as trade-off curves, each carrying its adjacency ────────────────────────────────
@@ -163,88 +147,6 @@ def guarantee_from_dp_sgd(
     return DpGuarantee(curve, adjacency, "DP-SGD", sharper=replaced)
 
 
-# ── Closed forms between the notions, one function per theorem ────────────────────────────────────
-#
-# Each returns a bound rounded to the safe side.  The general route is the curve; these are the
-# formulas people quote, and the tests hold the two against each other.
-
-
-def advantage_from_dp(epsilon: float, delta: float = 0.0) -> float:
-    """Return the largest TPR - FPR under replace-one (ε, δ)-DP: δ + (1-δ)·tanh(ε/2).
-
-    Theorem: I24-T4, attained; X2 at γ = 1.
-
-    Examples:
-        >>> round(advantage_from_dp(8.0, 1e-5), 6)
-        0.999329
-    """
-    eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    if eps == 0.0:
-        return dlt
-    return min(1.0, up(max(SMALLEST, dlt + (1 - dlt) * math.tanh(eps / 2)), 8))
-
-
-def accuracy_from_dp(epsilon: float, delta: float = 0.0) -> float:
-    """Return the best accuracy at even odds: δ + (1-δ)/(1+e^{-ε}) (I24-T4, attained)."""
-    return min(1.0, up(0.5 + advantage_from_dp(epsilon, delta) / 2))
-
-
-def eta_from_dp(epsilon: float, delta: float = 0.0) -> float:
-    """Return the η of MIP that (ε, δ)-DP implies: half the advantage, attained.
-
-    Theorem: I24-T4; its δ + (1-δ)/(1+e^{-ε}) - ½ is the same number, but cancels for small ε.
-    """
-    return min(0.5, half_up(advantage_from_dp(epsilon, delta)))
-
-
-def tpr_from_dp(fpr: float, epsilon: float, delta: float = 0.0) -> float:
-    """Return the best TPR at one FPR under (ε, δ)-DP (Kairouz, Oh and Viswanath 2015)."""
-    alpha = fraction("fpr", fpr)
-    eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    if eps == 0.0 and dlt == 0.0:
-        return alpha
-    steep = dlt + scaled_exp(alpha, eps)
-    # 1 - e^{-ε}(1 - α - δ), written without subtracting numbers near one.
-    flat = -math.expm1(-eps) + math.exp(-eps) * (alpha + dlt)
-    return min(1.0, up(min(steep, flat), 16))
-
-
-def leak_from_dp(epsilon: float, delta: float = 0.0, nu: float = 0.5, lam: float = 1.0) -> float:
-    """Return the largest Δ_{ν,λ} of a pair of (ε, δ)-indistinguishable laws (X2).
-
-    Guarantee: MIS ≥ 1 - result for every replace-one (ε, δ)-DP learner, every law and n.
-    Theorem: X2, in the form it takes after A25-P5: with g = max(γ, 1/γ) it is the hockey-stick
-    max{δ, 1 - g(1-δ), δ + (1-δ)(e^ε - g)/(1 + e^ε)} of the extremal pair.
-    """
-    eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    # ln g from below: lowering g can only raise the bound.  1 - g(1-δ) never exceeds δ at g ≥ 1.
-    log_g, _ = price_exponent(nu, lam)
-    if eps <= log_g:
-        return dlt
-    middle = dlt + (1 - dlt) * -math.expm1(log_g - eps) / (1 + math.exp(-eps))
-    return min(1.0, up(max(SMALLEST, middle), 16))
-
-
-def leak_from_dp_printed(
-    epsilon: float, delta: float = 0.0, nu: float = 0.5, lam: float = 1.0
-) -> float:
-    """Return A25-R8's printed bound on Δ (its eq 9), for comparison; never below X2.
-
-    max(1, γ)·[(e^ε - 1/γ)₊ - (1 - 1/γ)₊ + δ], cut at 1.
-    """
-    eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    log_g, dear = price_exponent(nu, lam)
-    if dear:
-        # The two brackets telescope to e^ε - 1.
-        weight = max(1.0, gamma_from_priors(nu, lam))
-        return min(1.0, up(weight * (math.expm1(min(eps, 700.0)) + dlt), 16))
-    if eps <= log_g:
-        return dlt
-    # e^ε - 1/γ = e^ε(1 - e^{-ln γ - ε}), with -ln γ from below.
-    bracket = scaled_exp(-math.expm1(log_g - eps), eps)
-    return min(1.0, up(bracket + dlt, 16))
-
-
 def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> float:
     """Return the largest Δ_{ν,λ} of a pure ε-DP learner in the i.i.d. game (X11).
 
@@ -254,8 +156,8 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     small ε, because the out-world averages over the very records the in-world may hold.
 
     Examples:
-        >>> round(leak_from_pure_dp(1.0), 6), round(leak_from_dp(1.0), 6)
-        (0.244919, 0.462117)
+        >>> round(leak_from_pure_dp(1.0), 6)
+        0.244919
     """
     eps = nonnegative("epsilon", epsilon)
     log_g, _ = price_exponent(nu, lam)  # from below: lowering g can only raise the bound
@@ -266,85 +168,6 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     # Divided by e^ε throughout: (1 - √g·e^{-ε/2})²/(1 - e^{-ε}).
     root = -math.expm1(0.5 * (log_g - eps))
     return min(1.0, up(max(SMALLEST, root * (root / -math.expm1(-eps))), 64))
-
-
-def leak_from_total_variation(total_variation: float) -> float:
-    """Return a bound on Δ_{ν,λ} at every (ν, λ): the total variation itself.
-
-    Theorem: A25-R7 without its factor max(1, γ): Δ is a hockey-stick at γ ≥ 1, and those never
-    exceed the one at 1.
-    """
-    return fraction("total_variation", total_variation)
-
-
-def leak_from_information(nats: float) -> float:
-    """Return a bound on Δ from the mutual information I(θ; z₁) in nats, by Pinsker.
-
-    Theorem: A25-R7 eq 8 without its factor max(1, γ); also Bretagnolle–Huber, which takes over
-    above about 1.6 nats.
-    """
-    info = nonnegative("nats", nats)
-    pinsker = math.sqrt(info) * math.sqrt(0.5)  # halving first could underflow
-    return min(1.0, up(min(pinsker, math.sqrt(-math.expm1(-info))), 8))
-
-
-def posterior_odds_from_dp(epsilon: float, prior: float = 0.5) -> tuple[float, float]:
-    """Return the smallest and largest odds of "in" after seeing an (ε, 0)-DP release (I24-P6)."""
-    eps = nonnegative("epsilon", epsilon)
-    pi = fraction("prior", prior, open_left=True, open_right=True)
-    odds = pi / (1 - pi)
-    return (
-        max(0.0, down(down(scaled_exp(odds, -eps), 12))),
-        up(scaled_exp(odds, eps), 12),
-    )
-
-
-def precision_from_dp(epsilon: float, prior: float = 0.5) -> float:
-    """Return the best probability that a record named "in" was in, under (ε, 0)-DP.
-
-    The posterior odds of I24-P6 as a probability (Thudi et al. bound the same quantity).
-    """
-    eps = nonnegative("epsilon", epsilon)
-    pi = fraction("prior", prior)
-    if pi in (0.0, 1.0):
-        return pi
-    return posterior_upper(pi, math.exp(-eps))
-
-
-def success_from_pmp(epsilon: float) -> float:
-    """Return the best success of a practical attacker under ε-PMP: 1/(1+e^{-ε}) (L24-L6)."""
-    return min(1.0, up(1 / (1 + math.exp(-nonnegative("epsilon", epsilon))), 8))
-
-
-def eta_from_pmp(epsilon: float) -> float:
-    """Return the η of MIP that ε-PMP implies: ½·tanh(ε/2) (X6, from L24-L6)."""
-    return eta_from_dp(epsilon)
-
-
-def eta_from_pmp_printed(epsilon: float) -> float:
-    """Return L24-L13's weaker printed η: (1-e^{-ε})/2."""
-    return min(0.5, half_up(up(-math.expm1(-nonnegative("epsilon", epsilon)), 8)))
-
-
-def tpr_from_eta(fpr: float, eta: float) -> float:
-    """Return the best TPR at one FPR under η-MIP with k = N/2: FPR + 2η (I24-T8 corrected)."""
-    return min(1.0, up(fraction("fpr", fpr) + 2 * fraction("eta", eta)))
-
-
-def epsilon_from_advantage(advantage: float, delta: float = 0.0) -> float:
-    """Return an ε at which (ε, δ)-DP still keeps TPR - FPR at or below ``advantage``.
-
-    Numerics: the largest up to rounding; ``advantage_from_dp(result, delta) ≤ advantage`` holds
-    when evaluated.
-    """
-    target = fraction("advantage", advantage, open_left=True, open_right=True)
-    dlt = fraction("delta", delta)
-    if dlt > target:
-        raise InputError(
-            f"delta must be at most the advantage of {target!r}, got {delta!r}. "
-            "Even ε = 0 allows an advantage of δ."
-        )
-    return last_true(lambda eps: advantage_from_dp(eps, dlt) <= target, 0.0, 800.0)
 
 
 # ── Curves from Rényi differential privacy and zero-concentrated DP ───────────────────────────────
