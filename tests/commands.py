@@ -1,8 +1,7 @@
 """The command line inside the process of the tests: nothing is started, nothing imported anew.
 
-``memberbound`` as it is installed, in a process of its own, is what ``verbs/test_explain_cli.py``,
-``verbs/test_cli_tables.py`` and ``release/test_predicting.py`` start; what a command answers does
-not depend on that.
+``memberbound`` as it is installed, in a process of its own, is what ``verbs/test_commands.py`` and
+``release/test_predicting.py`` start; what a command answers does not depend on that.
 """
 
 from __future__ import annotations

@@ -617,25 +617,6 @@ def test_noise_that_is_fed_back_keeps_its_target(target: float) -> None:
     assert sigma <= found.sigma * (1 + 1e-5)
 
 
-def test_a_sentence_of_population_names_mechanism_and_query() -> None:
-    said = translated().sentence
-    assert said.startswith(
-        "From the mean of a random half of these 4 records, released with Gaussian noise for "
-        "ε = 2 and δ = 1e-5, an attacker"
-    )
-    assert (
-        "the sum of 3 of these 4 records, drawn at random"
-        in translated(query="sum", size=3).sentence
-    )
-    chosen = memberbound.population(
-        np.arange(8.0)[:, None], mechanism="exponential", epsilon=1.0, clip=9.0,
-        candidates=np.array([[1.0], [2.0]]),
-    )  # fmt: skip
-    assert (
-        "the exponential mechanism's choice among 2 candidates on a random half" in chosen.sentence
-    )
-
-
 def test_persons_and_rows_are_an_assumption() -> None:
     rows = np.arange(300)[:, None] % 3
     for answer in (memberbound.certify(rows), memberbound.plan(rows, security=0.5)):

@@ -28,6 +28,8 @@ class Case:
     #: Limits that the answer keeps and exceeds, where the verb takes one.
     kept: float | None = None
     exceeded: float | None = None
+    #: Further calls whose words are golden.
+    also: tuple[str, ...] = ()
     #: A command whose files the call reads.
     prepared_by: str = ""
     #: Whether its text has a golden file; that of ``theorems`` names files of the repo.
@@ -81,6 +83,11 @@ CASES: dict[str, Case] = {
             "delta": NUMBER,
         },
         "explain --epsilon -1",
+        also=(
+            "explain --gdp 1 --adjacency add-remove --prior 0.1",
+            "explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.05 --steps 20",
+            "explain --epsilon 700",
+        ),
         kept=0.8,
         exceeded=0.6,
     ),
@@ -88,6 +95,11 @@ CASES: dict[str, Case] = {
         "certify people.csv --columns sex,ill --list-exposed 1",
         CERTIFIED,
         "certify people.csv --columns nobody",
+        also=(
+            "certify visits.csv --unit person",
+            "certify people.csv --columns id --list-exposed 1",
+            "certify --uniform 316 --n 32561",
+        ),
         kept=0.7,
         exceeded=0.5,
     ),
@@ -95,6 +107,10 @@ CASES: dict[str, Case] = {
         "plan people.csv --columns sex,ill --security 0.9",
         {"n_required": int},
         "plan people.csv",
+        also=(
+            "plan visits.csv --unit person --security 0.8 --record-leak 0.5",
+            "plan people.csv --columns id --security 0.9",
+        ),
     ),
     "harden": Case(
         "harden people.csv --security 0.8 --target ill --no-learners",
@@ -106,6 +122,10 @@ CASES: dict[str, Case] = {
             "out": TEXT,
         },
         "harden people.csv --security 0.999999 --target ill",
+        also=(
+            "harden people.csv --security 0.5 --columns sex,ill --validity union --no-learners",
+            "harden people.csv --security 0.5 --columns sex,ill --reference others.csv",
+        ),
     ),
     "population": Case(
         "population numbers.csv --columns x --epsilon 2 --clip 3",
@@ -120,6 +140,11 @@ CASES: dict[str, Case] = {
             "method": str,
         },
         "population numbers.csv --epsilon 2 --sigma 1",
+        also=(
+            "population numbers.csv --columns x,z --sigma 2 --size 1 --clip 3 --query sum",
+            "population visits.csv --columns x --unit person --epsilon 1 --clip 3 "
+            "--mechanism exponential --candidates candidates.csv --subsets 200",
+        ),
         kept=0.99,
         exceeded=0.5,
     ),
@@ -198,7 +223,13 @@ def write_files(folder: Path) -> None:
     )
     numbers = pd.DataFrame({"x": rng.normal(size=60).round(3)})
     numbers["y"] = np.arange(60) % 2
+    numbers["z"] = rng.normal(size=60).round(3)
     numbers.to_csv(folder / "numbers.csv", index=False)
+    pd.DataFrame({"x": [0.0, 0.5, 1.0]}).to_csv(folder / "candidates.csv", index=False)
+    visits = pd.DataFrame({"person": np.repeat(np.arange(300), 2)})
+    visits["x"] = rng.integers(0, 2, len(visits))
+    visits.to_csv(folder / "visits.csv", index=False)
+    people.sample(400, random_state=0).to_csv(folder / "others.csv", index=False)
     scores = pd.DataFrame({"score": rng.normal(size=200).round(3), "member": np.arange(200) % 2})
     scores["score"] += 2 * scores["member"]
     scores.to_csv(folder / "scores.csv", index=False)

@@ -143,6 +143,7 @@ def test_known_answer_with_a_target() -> None:
     assert result.steps[0] == "drop id, noise, constant"
     assert result.information_kept_estimate > 0.9
     assert result.accuracy_estimate is not None
+    assert set(result.accuracy_estimate["after"]) == {"logistic", "tree", "knn"}
     assert all(value > 0.9 for value in result.accuracy_estimate["after"].values())
     assert len(result.table) == 4500
     assert result.rows_fitted == 1500

@@ -14,17 +14,6 @@ import memberbound
 from memberbound import InputError, explain
 from memberbound.verbs.explain import Parameters
 
-COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
-KEYS = {
-    "adjacency",
-    "advantage_upper",
-    "accuracy_upper",
-    "eta_upper",
-    "security_lower",
-    "tpr_upper",
-    "epsilon",
-    "delta",
-}
 #: Bounds may exceed the exact value by rounding only.
 ROUNDING = 1e-12
 #: Below the normal doubles rounding is absolute.
@@ -34,17 +23,6 @@ SUBNORMAL = 1e-307
 def exact_advantage(epsilon: float, delta: float) -> mpmath.mpf:
     with mpmath.workdps(60):
         return mpmath.mpf(delta) + (1 - mpmath.mpf(delta)) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
-
-
-def test_contract_keys_and_json():
-    result = explain(epsilon=8, delta=1e-5).to_dict()
-    assert set(result) >= COMMON | KEYS
-    assert result["command"] == "explain"
-    assert result["game"] == "neighbour"
-    assert result["protects"] == "every record"
-    assert result["adjacency"] == "replace-one"
-    assert set(result["tpr_upper"]) == {"0.1", "0.01", "0.001"}
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 
 @given(
@@ -214,14 +192,6 @@ def test_bad_input_is_one_sentence(options, message):
     assert text.endswith(".")
 
 
-def test_sentence_for_a_lawyer():
-    text = explain(epsilon=8, delta=1e-5).sentence
-    assert "99.97 %" in text
-    assert "every attack" in text
-    assert "another record" in text
-    assert "without that record" in explain(epsilon=1, adjacency="add-remove").sentence
-
-
 def test_certificates_name_their_games():
     games = {c.quantity: (c.game.name, c.game.protects) for c in explain(epsilon=1).certificates()}
     assert games["security"] == ("iid", "average record")
@@ -304,7 +274,6 @@ def test_a_mixed_history_against_dp_accounting(adjacency, relation):
     assert found.epsilon == pytest.approx(total.get_epsilon_for_delta(1e-6), rel=2e-3)
     fewer = explain(history=MIXED[:2], adjacency=adjacency, delta=1e-6)
     assert fewer.epsilon < total.get_epsilon_for_delta(1e-6) * (1 - 2e-3)
-    assert "242 steps" in found.sentence
     assert found.to_dict()["history"] == [list(kind) for kind in MIXED]
 
 

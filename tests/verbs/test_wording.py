@@ -7,6 +7,7 @@ After a change of words, write the files anew and read the difference::
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,12 @@ def test_the_verb_prints_its_golden_file(
 ) -> None:
     case = CASES[verb]
     parts = []
-    for arguments in (case.arguments, case.refused):
+    for arguments in (case.arguments, *case.also, case.refused):
         done = command(*arguments.split(), cwd=folder)
         parts.append(f"$ memberbound {arguments}\n{done.stdout}{done.stderr}")
+        if arguments != case.refused:
+            answer = json.loads(command(*arguments.split(), "--json", cwd=folder).stdout)
+            parts.append("".join(f"assumes: {text}\n" for text in answer["assumptions"]))
     printed = "\n".join(parts)
     golden = GOLDEN / f"{verb}.txt"
     if request.config.getoption("--update-wording"):
