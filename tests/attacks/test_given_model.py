@@ -231,7 +231,11 @@ def test_bad_input(tree) -> None:
     for more in ({"nonmembers": "b.csv"}, {"target": "y"}, {"columns": "a"}, {"learner": "tree"}):
         with pytest.raises(InputError, match="model must be given with"):
             memberbound.audit(scores, **more)
-    with pytest.raises(InputError, match=r"must be one table .* got two"):
+    for more in ({"shadows": 8}, {"workers": 1}, {"cache": "folder"}):
+        refused("learner must be given with", model, (x, y), (x0, y0), **more)
+    with pytest.raises(InputError, match="model must be given with trust"):
+        memberbound.audit(scores, trust=True)
+    with pytest.raises(InputError, match=r"must be one table .* got members and predictions"):
         memberbound.audit(scores, predictions=scores)
     with pytest.raises(InputError, match=r"must be one table .* got none"):
         memberbound.audit()

@@ -8,17 +8,23 @@ import math
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
+import memberbound
+from commands import answered
 from memberbound.attacks import one_run
 from memberbound.attacks.one_run import (
     Guesses,
+    audit_one_run,
+    guess_counts,
     guesses_from_scores,
     one_run_epsilon,
     one_run_mu,
     one_run_p_value,
 )
+from memberbound.attacks.scores import Scores
 from memberbound.errors import InputError
 
 RUNS, MISSES = 300, 38
@@ -162,6 +168,89 @@ def test_coverage_for_gaussian_noise(mu):
     assert (seen[:, 1] > epsilon).sum() <= MISSES
     if mu == 2.0:
         assert np.median(seen[:, 0]) > 0.5  # and it says something
+
+
+@pytest.mark.parametrize(("mu", "floor"), [(0.0, 0.0), (4.0, 1.5)])
+def test_the_audit_of_one_run_covers_and_finds_a_strong_leak(mu, floor):
+    """20 runs of 200 canaries at 0.95: more than 6 misses have probability 4e-5."""
+    rng = np.random.default_rng(43)
+    delta = 1e-3
+    epsilon = 0.0 if mu == 0 else memberbound.explain(gdp=mu, delta=delta).epsilon
+    wrong_epsilon = wrong_mu = 0
+    found = []
+    for _ in range(20):
+        member = rng.random(200) < 0.5
+        run = audit_one_run(Scores.of(rng.normal(size=200) + mu * member, member), delta=delta)
+        wrong_epsilon += run.epsilon_lower > epsilon
+        wrong_mu += run.mu_lower > mu
+        found.append(run.epsilon_lower)
+    assert max(wrong_epsilon, wrong_mu) <= 6
+    assert np.median(found) >= floor
+
+
+def test_taking_the_best_number_of_guesses_without_paying_is_caught():
+    """Null scores at confidence 0.5: of 200 runs more than 128 have probability below 1e-4."""
+    rng = np.random.default_rng(44)
+    shared = alone = 0
+    counts = guess_counts(400)
+    for _ in range(200):
+        member = rng.random(400) < 0.5
+        scores = rng.normal(size=400)
+        p_values = [
+            one_run_p_value(
+                *guesses_from_scores(scores, member, guess_in=(r + 1) // 2, guess_out=r // 2),
+                epsilon=0.0,
+            )
+            for r in counts
+        ]
+        alone += min(p_values) <= 0.5
+        shared += min(p_values) <= 0.5 / len(counts)
+    assert shared <= 128 < alone
+    run = audit_one_run(Scores.of(scores, member), delta=0.0, confidence=0.5)
+    assert (run.epsilon_lower > 0) == (min(p_values) <= 0.5 / len(counts))
+
+
+def canaries(mu, rows=300):
+    rng = np.random.default_rng(45)
+    member = rng.random(rows) < 0.5
+    return pd.DataFrame({"score": rng.normal(size=rows) + mu * member, "member": member * 1})
+
+
+def test_the_command_holds_the_floor_against_the_claim(tmp_path):
+    file = tmp_path / "canaries.csv"
+    canaries(6.0).to_csv(file, index=False)
+    fields = memberbound.audit(one_run=file).to_dict()
+    floor = fields["one_run"]["epsilon_lower"]
+    assert floor > 2
+    assert fields["attacks"]["scores"]["auc"]["lower"] > 0.9
+    assert fields["one_run"]["claimed_epsilon"] is None
+    for claimed, code in ((floor / 2, 3), (floor * 2, 0)):
+        line = ("audit", "--one-run", file, "--claimed-epsilon", claimed, "--json")
+        assert answered(*line)[0] == code
+    assert "one_run" not in memberbound.audit(file).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda t: t.assign(member=1), {}, "no non-members"),
+        (lambda t: t.assign(member=(t.index < 250) * 1), {}, "fair coins, got 250"),
+        (lambda t: t.drop(columns="score"), {}, "score"),
+        (lambda t: t, {"delta": 1.0}, "delta must be"),
+        (lambda t: t, {"claimed_epsilon": -1.0}, "claimed_epsilon must be"),
+        (lambda t: t, {"members": canaries(0.0)}, "got members and one_run"),
+        (lambda t: t, {"model": len}, "one_run must be left out"),
+    ],
+)
+def test_unusable_runs_are_refused(change, options, words):
+    with pytest.raises(InputError, match=words):
+        memberbound.audit(one_run=change(canaries(1.0)), **options)
+
+
+def test_a_claim_without_a_run_is_refused():
+    for option in ({"claimed_epsilon": 1.0}, {"delta": 1e-6}):
+        with pytest.raises(InputError, match="one_run must be given with"):
+            memberbound.audit(canaries(1.0), **option)
 
 
 def test_dependent_coins_are_why_a_fixed_half_is_refused():

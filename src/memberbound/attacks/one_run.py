@@ -1,38 +1,44 @@
-"""Floors on ε and μ from one training run with canaries that fair coins put in or left out."""
+"""Floors on ε and μ from one training run with canaries that fair coins put in or left out.
+
+Each canary is put into the training set by its own fair coin, independently.  After the run the
+auditor guesses r of the m coins, abstains from the others, and v guesses are right.  Changing one
+coin changes the training set by one record, so privacy limits how often guesses can be right.
+
+Two limits are used (proofs/audit-intervals.md, claims 6 and 7).  The first, after Steinke, Nasr
+and Jagielski (NeurIPS 2023), reveals the coins one by one: the right guesses are at most Bin(r, q)
+with q = e^ε/(1+e^ε), plus a number of exceptions with mean at most mδ/(1+e^ε).  The second, after
+Mahloujifar, Melis and Chaudhuri (ICML 2025), flips one coin of a run and applies to any trade-off
+curve.  Either bounds the same probability, so the better one may be taken.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import special, stats
 
+from memberbound.answers import Given, Lower, computed
 from memberbound.attacks.scores import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
-from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound, significant
+from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.quantities import AuditBound, confident, significant
 
 __all__ = [
     "Guesses",
+    "OneRun",
+    "audit_one_run",
+    "guess_counts",
     "guesses_from_scores",
     "one_run_epsilon",
     "one_run_mu",
     "one_run_p_value",
 ]
-
-# Each canary is put into the training set by its own fair coin, independently.  After the run the
-# auditor guesses r of the m coins, abstains from the others, and v guesses are right.  Changing one
-# coin changes the training set by one record, so privacy limits how often guesses can be right.
-#
-# Two limits are used (proofs/audit-intervals.md, claims 6 and 7).  The first, after Steinke, Nasr
-# and Jagielski (NeurIPS 2023), reveals the coins one by one: the right guesses are at most Bin(r,
-# q) with q = e^ε/(1+e^ε), plus a number of exceptions with mean at most mδ/(1+e^ε).  The second,
-# after Mahloujifar, Melis and Chaudhuri (ICML 2025), flips one coin of a run and applies to any
-# trade-off curve.  Either bounds the same probability, so the better one may be taken.
 
 #: Relative error granted to binomial tails and to one step of the recursion.
 _SLACK = 1e-11
@@ -40,9 +46,132 @@ _SLACK = 1e-11
 _WIDTH, _ROUNDS = 129, 4
 #: No ε or μ beyond this is looked for.
 _LARGEST = 64.0
+#: More right guesses than this are left to claim 6: claim 7 takes a step for each.
+_MOST_STEPS = 20_000
 
 #: From TPR to the least FPR that a hypothesis allows, for an array of hypotheses.
 _Inverse = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+# ── The audit of one run ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What one training run proves about the ε and the μ of its mechanism.
+
+    ``guessed`` and ``correct`` are those of the number of guesses with the highest floor on ε.
+    """
+
+    canaries: int
+    members: int
+    guessed: int
+    correct: int
+    epsilon_lower: Lower
+    delta: Given
+    mu_lower: Lower
+    confidence: Lower
+    claimed_epsilon: Given | None = None
+    game: str = "neighbour"
+    protects: str = "every record"
+    adjacency: str = "add-remove"
+    assumptions: tuple[str, ...] = (
+        "Every canary was put into the training set by its own fair coin; 'member' records the "
+        "coins. Exactly half of the canaries in is not that.",
+        "The model was trained once, and a score depends on the model and its canary alone.",
+        "Each of the two floors holds with the stated confidence on its own; mu_lower is about "
+        "mechanisms that are Gaussian differentially private.",
+    )
+
+    @computed
+    def claim_exceeded(self) -> bool:
+        """Whether the floor is above the claimed ε."""
+        return self.claimed_epsilon is not None and self.epsilon_lower > self.claimed_epsilon
+
+    @computed
+    def sentence(self) -> str:
+        """What is proved, beside what was claimed."""
+        at = f"δ = {significant(self.delta, 'given')}, confidence {confident(self.confidence)}"
+        text = (
+            f"One run with {self.canaries} canaries shows ε ≥ "
+            f"{significant(self.epsilon_lower, 'lower', 3)} ({at}) and "
+            f"μ ≥ {significant(self.mu_lower, 'lower', 3)}: {self.correct} of {self.guessed} "
+            "guesses are right."
+        )
+        if self.claimed_epsilon is None:
+            return text
+        claim = f"the claimed ε = {significant(self.claimed_epsilon, 'given')}"
+        if self.claim_exceeded:
+            return f"{text} That is above {claim}: the mechanism is not as private as claimed."
+        return f"{text} That does not contradict {claim}, and does not prove it."
+
+
+def audit_one_run(
+    scores: Scores,
+    *,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    claimed_epsilon: float | None = None,
+) -> OneRun:
+    """Bound ε and μ from below by one training run with canaries.
+
+    The auditor guesses "in" for the highest scores and "out" for as many of the lowest: for all
+    canaries, for half of them, a quarter, and so on.  Each number of guesses gets an equal share of
+    the error, so that taking the best is paid for.
+
+    Guarantee: P(epsilon_lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism, and
+    P(mu_lower > μ) likewise for every μ-GDP mechanism.
+    Theorem: proofs/audit-intervals.md claims 6 and 7, the error shared among the guess counts.
+    Assumes: :attr:`OneRun.assumptions`.
+    Numerics: as :func:`one_run_epsilon`.
+    Edge cases: members that fair coins would hardly give (p < 1e-6) are refused.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> member = rng.random(1000) < 0.5
+        >>> run = audit_one_run(Scores.of(rng.normal(size=1000) + 4 * member, member))
+        >>> run.epsilon_lower > 2, audit_one_run(Scores.of(member * 0, member)).epsilon_lower
+        (True, 0.0)
+    """
+    slack = fraction("delta", delta, open_right=True)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    if claimed_epsilon is not None:
+        nonnegative("claimed_epsilon", claimed_epsilon)
+    inside, total = scores.members.size, scores.members.size + scores.non_members.size
+    if stats.binomtest(inside, total).pvalue < 1e-6:
+        raise InputError(
+            f"member must record fair coins, got {inside} members among {total} canaries. "
+            "Put each canary in with probability one half, independently of the others."
+        )
+    counts = guess_counts(total)
+    each = shared_confidence(sure, len(counts))
+    guesses = [_guesses(scores, (r + 1) // 2, r // 2) for r in counts]
+    epsilons = [one_run_epsilon(*g, delta=slack, confidence=each).lower for g in guesses]
+    best = int(np.argmax(epsilons))
+    return OneRun(
+        total,
+        inside,
+        guesses[best].guessed,
+        guesses[best].correct,
+        epsilons[best],
+        slack,
+        max(one_run_mu(*g, confidence=each).lower for g in guesses),
+        sure,
+        claimed_epsilon,
+    )
+
+
+def guess_counts(canaries: int) -> list[int]:
+    """Return the numbers of guesses that are tried: all canaries, half of them, down to about 24.
+
+    Examples:
+        >>> guess_counts(1000), guess_counts(30)
+        ([1000, 500, 250, 125, 62, 31], [30])
+    """
+    counts = [canaries]
+    while counts[-1] // 2 >= 24:
+        counts.append(counts[-1] // 2)
+    return counts
 
 
 class Guesses(NamedTuple):
@@ -65,24 +194,31 @@ def guesses_from_scores(
         >>> guesses_from_scores(range(40), [0] * 20 + [1] * 20, guess_in=5, guess_out=5)
         Guesses(canaries=40, guessed=10, correct=10)
     """
-    members, non_members = Scores.of(scores, member)
-    total = members.size + non_members.size
+    pair = Scores.of(scores, member)
+    total = pair.members.size + pair.non_members.size
     high = whole_number("guess_in", guess_in, at_least=0)
     low = whole_number("guess_out", guess_out, at_least=0)
     if not 1 <= high + low <= total:
         raise InputError(
             f"guess_in + guess_out must be from 1 to the {total} canaries, got {high + low!r}."
         )
-    values = np.concatenate((members, non_members))
-    inside = np.arange(total) < members.size
+    return _guesses(pair, high, low)
+
+
+def _guesses(scores: Scores, high: int, low: int) -> Guesses:
+    values = np.concatenate(scores)
+    inside = np.arange(values.size) < scores.members.size
     # At the top a tie puts non-members first, at the bottom members.
     top = np.lexsort((inside, -values))[:high]
-    left = np.ones(total, dtype=bool)
+    left = np.ones(values.size, dtype=bool)
     left[top] = False
     rest = np.flatnonzero(left)
     bottom = rest[np.lexsort((~inside[rest], values[rest]))[:low]]
     correct = int(inside[top].sum()) + int((~inside[bottom]).sum())
-    return Guesses(total, high + low, correct)
+    return Guesses(values.size, high + low, correct)
+
+
+# ── The two limits, and the largest hypothesis that they reject ───────────────────────────────────
 
 
 def one_run_p_value(
@@ -215,6 +351,8 @@ def _impossible(
     for k = v-1, …, 0; a bound above 1 is the contradiction.
     """
     m, r, v = run
+    if v > _MOST_STEPS:
+        return np.zeros(hypotheses.shape, dtype=bool)
     tail = np.full(hypotheses.shape, error)
     sums = tail.copy()
     for k in range(v, 0, -1):
@@ -232,11 +370,11 @@ def _impossible(
 def _last_rejected(rejected: Callable[[FloatArray], FloatArray]) -> float:
     """Return the largest hypothesis found that is rejected together with all tried below it."""
     low, high = 0.0, _LARGEST
-    for turn in range(_ROUNDS):
+    if not rejected(np.zeros(1))[0]:
+        return 0.0
+    for _ in range(_ROUNDS):
         grid = np.linspace(low, high, _WIDTH)
         passed = np.asarray(rejected(grid))
-        if turn == 0 and not passed[0]:
-            return 0.0
         passed[0] = True
         last = _WIDTH - 1 if passed.all() else int(np.argmin(passed)) - 1
         low, high = float(grid[last]), float(grid[min(last + 1, _WIDTH - 1)])

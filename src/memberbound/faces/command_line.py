@@ -254,6 +254,9 @@ class _Command:
             show(result, json_, measures=self.verb.measures)
             if limit is not None and _above(result, limit, junit):
                 raise typer.Exit(3)
+            if refuted := getattr(result, "refuted_claim", None):
+                typer.echo(f"claim refuted: {refuted}", err=True)
+                raise typer.Exit(3)
             if failure := getattr(result, "failure", None):
                 raise MemberboundError(failure)
 

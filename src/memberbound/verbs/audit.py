@@ -10,17 +10,20 @@ from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
-from memberbound.answers import Inline
+from memberbound.answers import Inline, OmitEmpty
 from memberbound.attacks.evidence import (
     Records,
     ScoreTable,
     check_predictions,
     read_model,
     read_predictions,
+    read_scores,
     read_table,
 )
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.model_audit import SCORES, ModelAudit, Training, audit_records
+from memberbound.attacks.one_run import OneRun, audit_one_run
+from memberbound.attacks.scores import Scores
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -59,6 +62,7 @@ class Audit(AuditAnswer):
     )
 
     detail: Inline[ModelAudit]
+    one_run: OmitEmpty[OneRun | None] = None
 
     @property
     def floor(self) -> float | None:
@@ -71,9 +75,17 @@ class Audit(AuditAnswer):
         law = None if self.detail.comparable else self.detail.law
         return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
 
+    @property
+    def refuted_claim(self) -> str | None:
+        """Why a claim is refuted, where it is: the command ends with exit code 3."""
+        if self.one_run is None or not self.one_run.claim_exceeded:
+            return None
+        return self.one_run.sentence
+
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        return f"\n{self.detail.summary()}"
+        floors = "" if self.one_run is None else f"\n\n{self.one_run.sentence}"
+        return f"{floors}\n{self.detail.summary()}"
 
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
@@ -85,13 +97,16 @@ def audit(
     nonmembers: InputFile | None = None,
     model: InputFile | None = None,
     predictions: InputFile | None = None,
+    one_run: InputFile | None = None,
+    claimed_epsilon: float | None = None,
+    delta: float | None = None,
     target: Column | None = None,
     learner: LearnerName | None = None,
     trust: Annotated[bool, Option("switch", web=False)] = False,
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     by: Column | None = None,
     images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
-    shadows: Annotated[int, Option("whole", metavar="S", least=2, most=10000)] = 64,
+    shadows: Annotated[int, Option("whole", metavar="S", least=2, most=10000)] | None = None,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
@@ -103,7 +118,7 @@ def audit(
         str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
     ]
     | None = None,
-    workers: Workers = -1,
+    workers: Workers | None = None,
     seed: Seed = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
@@ -113,10 +128,12 @@ def audit(
     The model is given as itself (``model``, with its members and with ``nonmembers``, fresh records
     of the same kind), as a table of its ``predictions``, or as a table of one attack's scores with
     the columns ``score`` (higher: rather a member) and ``member`` (1 or 0).  The game is the model
-    game: this model, its own members.
+    game: this model, its own members.  A score table of canaries that fair coins put into one
+    training (``one_run``) also bounds the ε and the μ of the mechanism from below.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
-    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
+    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.  The
+    floors of ``one_run`` hold with ``confidence`` for every mechanism with that ε at that δ.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md.
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``, and are refused where it was asked
@@ -130,6 +147,11 @@ def audit(
         predictions: instead of a model, a table of its predictions: ``label``, ``member`` and
             ``probability_<class>``, ``logit_<class>`` or ``prediction``; together with a model,
             predictions that it must reproduce here.
+        one_run: a table of scores of canaries, each of which an independent fair coin put into the
+            training set of this one model or left out (``member``).
+        claimed_epsilon: the ε that the training claims, compared with the floor of ``one_run``; the
+            command ends with exit code 3 if the floor is above it.
+        delta: the δ of that ε (default: 1e-5).
         target: column that the model predicts.
         learner: what reference models are trained with, on these rows: ``same`` (the model's own
             kind, for scikit-learn estimators), a short name, ``package.module:factory`` or an
@@ -141,7 +163,7 @@ def audit(
         images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
             colours): the model is also queried with four copies shifted by a pixel, which can
             find more members.
-        shadows: number of reference models to train.
+        shadows: number of reference models to train with ``learner`` (default: 64).
         attacks: attacks to run (default: all that can run here).
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated (default: 0.1, 0.01
@@ -152,7 +174,7 @@ def audit(
         force: overwrite ``records``.
         cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
             the command line's default: the user's cache folder).
-        workers: processes; -1 uses all cores.
+        workers: processes that train them; -1 uses all cores (default).
         seed: for random halves and the learners.
         progress: called with (done, total).
 
@@ -161,6 +183,7 @@ def audit(
         memberbound audit train.csv --nonmembers test.csv --model n.pt --factory nets:cnn --target y
         memberbound audit --predictions answers.csv --by sex
         memberbound audit scores.csv --fail-above 0.6
+        memberbound audit --one-run canaries.csv --claimed-epsilon 8
 
     Examples:
         >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
@@ -178,12 +201,25 @@ def audit(
         )
     shape = None if images is None else picture_shape(images)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    # True is the command line's default, not a folder that was named.
+    folder = None if isinstance(cache, bool) else cache
+    _check_idle("learner", learner, shadows=shadows, workers=workers, cache=folder)
+    _check_idle("one_run", one_run, claimed_epsilon=claimed_epsilon, delta=delta)
+    _check_idle(
+        "model",
+        model,
+        nonmembers=nonmembers,
+        target=target,
+        learner=learner,
+        columns=columns,
+        images=images,
+        factory=factory,
+        trust=trust or None,
+    )
+    _check_sources(model, members=members, predictions=predictions, one_run=one_run)
     evidence: Records | ScoreTable
-    if model is None:
-        needs = {"nonmembers": nonmembers, "target": target, "learner": learner}
-        needs |= {"columns": columns, "images": images, "factory": factory}
-        evidence = _one_table(members, predictions, needs, by, database_table)
-    else:
+    floors = None
+    if model is not None:
         evidence = read_model(
             model,
             members,
@@ -197,17 +233,36 @@ def audit(
             database_table=database_table,
         )
         if predictions is not None:
-            table = read_predictions(predictions, database_table=database_table)
-            evidence = check_predictions(evidence, table)
+            answers = read_predictions(predictions, database_table=database_table)
+            evidence = check_predictions(evidence, answers)
+    elif one_run is not None:
+        evidence = read_scores(one_run, by=by, database_table=database_table)
+        floors = audit_one_run(
+            Scores.of(evidence.score, evidence.member),
+            delta=1e-5 if delta is None else delta,
+            confidence=sure,
+            claimed_epsilon=claimed_epsilon,
+        )
+    else:
+        read = read_table if predictions is None else read_predictions
+        table = members if predictions is None else predictions
+        evidence = read(table, by=by, database_table=database_table)
     if fpr is not None:
         _check_rates(rates, int((~evidence.member).sum()), sure)
     if isinstance(evidence, ScoreTable) and attacks is not None and set(attacks) != {SCORES}:
         raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
-    models, stored = whole_number("shadows", shadows, at_least=2), cache_folder(cache)
     training = None
     if learner is not None:
-        folder = None if stored is None else str(stored)
-        training = Training(learner, models, workers, folder, progress, shape)
+        models = 64 if shadows is None else whole_number("shadows", shadows, at_least=2)
+        stored = cache_folder(cache)
+        training = Training(
+            learner,
+            models,
+            -1 if workers is None else workers,
+            None if stored is None else str(stored),
+            progress,
+            shape,
+        )
     detail = audit_records(
         evidence,
         attacks=attacks,
@@ -234,6 +289,7 @@ def audit(
         warnings=detail.warnings,
         records_out=None if out is None else str(out),
         detail=detail,
+        one_run=floors,
     )
 
 
@@ -248,25 +304,21 @@ def _check_rates(rates: Iterable[float], non_members: int, confidence: float) ->
             )
 
 
-def _one_table(
-    members: object,
-    predictions: object,
-    needs: dict[str, object],
-    by: str | None,
-    database_table: str | None,
-) -> Records | ScoreTable:
-    """Read the table of predictions or scores that stands for a model; ``needs`` need the model."""
-    idle = [name for name, value in needs.items() if value is not None]
-    if idle:
-        raise InputError(
-            f"model must be given with {' and '.join(idle)}, got none. A table of scores or "
-            "predictions stands alone; a learner is audited on its table by audit-learner."
-        )
-    table = members if predictions is None else predictions
-    if table is None or (members is not None and predictions is not None):
+def _check_idle(needed: str, value: object, **options: object) -> None:
+    """Refuse options that have no effect without another one."""
+    idle = [name for name, option in options.items() if option is not None]
+    if value is None and idle:
+        remedy = " A learner is audited on its table by audit-learner." if needed == "model" else ""
+        raise InputError(f"{needed} must be given with {' and '.join(idle)}, got none.{remedy}")
+
+
+def _check_sources(model: object, **tables: object) -> None:
+    """Refuse no table, and two of which one would be left out."""
+    given = [name for name, table in tables.items() if table is not None]
+    if model is not None and "one_run" in given:
+        raise InputError("one_run must be left out with a model: it is a table of scores.")
+    if model is None and len(given) != 1:
         raise InputError(
             "members must be one table of scores or predictions where there is no model, got "
-            f"{'none' if table is None else 'two'}."
+            f"{' and '.join(given) or 'none'}."
         )
-    read = read_table if predictions is None else read_predictions
-    return read(table, by=by, database_table=database_table)
