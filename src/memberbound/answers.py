@@ -273,7 +273,7 @@ def _json_type(hint: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Sequence):
         members = [_json_type(arg) for arg in args if arg is not Ellipsis]
         return list[Union[tuple(members)]]  # type: ignore[misc]  # noqa: UP007
-    if is_dataclass(hint) and isinstance(hint, type):
+    if _has_declared_keys(hint):
         keys = {}
         for key in _json_keys(hint):
             kind = _json_type(key.hint)
@@ -286,8 +286,14 @@ def _json_keys(cls: Any) -> list[_Key]:
     keys: list[_Key] = []
     for key in _declared(cls):
         inner = get_args(key.hint)[0] if key.inline else None
-        keys += _json_keys(inner) if is_dataclass(inner) else [] if key.inline else [key]
+        keys += _json_keys(inner) if _has_declared_keys(inner) else [] if key.inline else [key]
     return keys
+
+
+def _has_declared_keys(hint: Any) -> bool:
+    """Tell whether the keys of a type are its fields: not where it has a ``to_dict`` of its own."""
+    declared = is_dataclass(hint) and isinstance(hint, type)
+    return declared and (issubclass(hint, Answer) or not hasattr(hint, "to_dict"))
 
 
 # ── The base ──────────────────────────────────────────────────────────────────────────────────────
