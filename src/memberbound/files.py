@@ -378,9 +378,9 @@ def _remove_abandoned_draft(draft: Path) -> None:
 
 
 def _own(path: Path, kind: Callable[[int], bool]) -> bool:
-    found = path.lstat()
-    user = getattr(os, "getuid", lambda: found.st_uid)  # not on every system
-    return kind(found.st_mode) and found.st_uid == user()
+    status = path.lstat()
+    user = getattr(os, "getuid", lambda: status.st_uid)  # not on every system
+    return kind(status.st_mode) and status.st_uid == user()
 
 
 def _locked(handle: int) -> bool:

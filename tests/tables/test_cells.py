@@ -110,7 +110,7 @@ def test_other_engines_and_odd_names(tmp_path):
 def test_an_existing_file_is_kept_unless_told(tmp_path):
     table, out = pa.table({"x": [1, 1]}), tmp_path / "a.csv"
     out.write_text("precious")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="must not exist yet"):
         write_records(table, None, {2: 0.5}, out)
     assert out.read_text() == "precious"
     write_records(table, None, {2: 0.5}, out, overwrite=True)
@@ -136,10 +136,10 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path):
 @pytest.mark.parametrize(
     ("out", "options", "message"),
     [
-        ("a.txt", {}, "must end in one of"),
-        ("missing/a.csv", {}, "existing directory"),
+        ("a.txt", {}, "must end in"),
+        ("missing/a.csv", {}, "existing folder"),
         ("a.csv", {"name": "X"}, "must not be one of the table's columns"),
-        ("self.parquet", {"overwrite": True}, "another file than the table itself"),
+        ("self.parquet", {"overwrite": True}, "must differ from the table"),
     ],
 )
 def test_unusable_targets(tmp_path, out, options, message):

@@ -646,7 +646,7 @@ def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
     assert counted(durations) == {1: 1000}
     from memberbound.tables import engine
 
-    monkeypatch.setattr(engine, "exact_type", lambda kind: kind)
+    monkeypatch.setattr(engine, "exact_schema", lambda schema, secret: schema)
     assert counted(durations) == {1000: 1}
 
 

@@ -71,9 +71,9 @@ def moved(rows: FloatArray, shape: Shape) -> list[FloatArray]:
     return copies
 
 
-def _averaged(chances: list[FloatArray]) -> FloatArray:
+def _averaged(tables: list[FloatArray]) -> FloatArray:
     """Return the average of logits, as probabilities: the normalised geometric mean."""
-    logits = np.mean([np.log(np.maximum(table, _SMALLEST)) for table in chances], axis=0)
+    logits = np.mean([np.log(np.maximum(table, _SMALLEST)) for table in tables], axis=0)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
@@ -131,15 +131,15 @@ def asked_with_copies(model: TrainedModel, shape: Shape) -> TrainedModel:
     """Return a given model that is asked about a picture and four moved copies of it."""
 
     def respond(rows: FloatArray) -> Answers:
-        said = [model.respond(copy) for copy in moved(np.asarray(rows, dtype=np.float64), shape)]
-        first = said[0]
+        answers = [model.respond(copy) for copy in moved(np.asarray(rows, dtype=np.float64), shape)]
+        first = answers[0]
         if first.logits is not None:
-            logits = np.mean([s.logits for s in said if s.logits is not None], axis=0)
+            logits = np.mean([s.logits for s in answers if s.logits is not None], axis=0)
             return Answers(logits=logits, classes=first.classes)
         if first.probabilities is not None:
-            tables = [s.probabilities for s in said if s.probabilities is not None]
+            tables = [s.probabilities for s in answers if s.probabilities is not None]
             return Answers(probabilities=_averaged(tables), classes=first.classes)
         raise InputError("images must come with a model that gives probabilities or logits.")
 
-    asked: Callable[..., Answers] = respond
-    return TrainedModel(asked, model.columns, model.inputs, model.model, model.name, model.notes)
+    average: Callable[..., Answers] = respond
+    return TrainedModel(average, model.columns, model.inputs, model.model, model.name, model.notes)

@@ -120,10 +120,10 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
 def takes_sizes(factory: Callable[..., object]) -> bool:
     """Tell whether a factory asks for two numbers: inputs and outputs of a network."""
     try:
-        asked = list(inspect.signature(factory).parameters.values())
+        parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError):
         return False
-    return len(asked) >= 2 and asked[0].default is asked[0].empty
+    return len(parameters) >= 2 and parameters[0].default is parameters[0].empty
 
 
 def network_factory(learner: object) -> Callable[..., Module] | None:
@@ -241,8 +241,8 @@ def parsed_numbers(encoder: ColumnTransformer, table: DataFrame) -> dict[str, Fl
     names = list(encoder.transformers_[0][2])
     if not names:
         return {}
-    found = encoder.named_transformers_["numbers"][0].transform(table[names])
-    return {name: found[name].to_numpy(dtype=np.float64) for name in names}
+    parsed = encoder.named_transformers_["numbers"][0].transform(table[names])
+    return {name: parsed[name].to_numpy(dtype=np.float64) for name in names}
 
 
 def known_values(encoder: ColumnTransformer) -> dict[str, frozenset[str]]:
@@ -395,9 +395,9 @@ def _class_values(population: Population, target: str, codes: Labels) -> Labels:
         numbers = population.numbers(target)[first]
         whole = np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
         return numbers.astype(np.int64) if whole else numbers
-    found = population.frame[target].iloc[first].to_numpy().tolist()
-    plain = len({type(v) for v in found}) == 1 and isinstance(found[0], (bool, int, float, str))
-    return np.array(found if plain else [str(v) for v in found])
+    values = population.frame[target].iloc[first].to_numpy().tolist()
+    plain = len({type(v) for v in values}) == 1 and isinstance(values[0], (bool, int, float, str))
+    return np.array(values if plain else [str(v) for v in values])
 
 
 # ── Rows that a model has not seen: the columns of its table, encoded as the population's were ────
@@ -502,34 +502,34 @@ def encoded_rows(
     Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused.
     """
     frame, notices, name = raw_rows(source, columns, ignore=ignore, database_table=database_table)
-    said = list(notices)
+    notes = list(notices)
     for column, values in parsed_numbers(encoder, frame).items():
         absent = Values.of(frame[column]).positions([""]) == 0
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])
-            found = frame[column].iloc[[place]].tolist()[0]
+            value = frame[column].iloc[[place]].tolist()[0]
             raise InputError(
-                f"{column!r} of {name} must hold numbers or dates, as in training, got {found!r} "
+                f"{column!r} of {name} must hold numbers or dates, as in training, got {value!r} "
                 f"in row {place + 1}. Leave a missing value empty."
             )
         if absent.any():
-            said.append(
+            notes.append(
                 f"{column!r} is missing in {_rows(absent)}: the mean of the table that the model "
                 "was trained on stands in"
             )
-    for column, known in known_values(encoder).items():
+    for column, values_seen in known_values(encoder).items():
         codes, labels = labels_of(frame[column])
-        new = np.array([label not in known for label in labels])[codes]
+        new = np.array([label not in values_seen for label in labels])[codes]
         if new.any():
             names = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
             shown = _listed(["a missing value" if n == MISSING else repr(n) for n in names])
-            said.append(
+            notes.append(
                 f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
                 f"never had ({shown}): it counts as a rare category"
             )
     rows = np.asarray(encoder.transform(frame), dtype=np.float64)
-    return np.ascontiguousarray(rows), tuple(said)
+    return np.ascontiguousarray(rows), tuple(notes)
 
 
 def _rows(which: NDArray[np.bool_]) -> str:

@@ -137,10 +137,10 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
     """Load an object, with what was said about its version on the way."""
     import warnings
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = read()
+            loaded = read()
         except InputError:
             raise
         except Exception as problem:
@@ -149,14 +149,14 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
                 f"model must be a file that loads here, got {first} from {file.name}. Load it "
                 "with the versions of the packages that wrote it."
             ) from None
-    other = [w for w in said if "InconsistentVersion" in w.category.__name__]
+    other = [w for w in caught if "InconsistentVersion" in w.category.__name__]
     if other:
         raise InputError(
             "model must be of the version of scikit-learn that is installed, got "
             f"{str(other[0].message).partition('. ')[0]}. Its answers could differ: install that "
             "version, or save the model again."
         )
-    return found
+    return loaded
 
 
 #: Wrappers of other libraries' arrays: they hold no estimator.
@@ -207,9 +207,9 @@ def _skops(file: _File) -> TrainedModel:
             )
         return reader.load(file.path, trusted=sorted({*foreign, *_SKOPS_TYPES}))
 
-    found = _read(file, read)
-    _check_trees(found, file)
-    return TrainedModel.of(found, notes=file.ran_code if file.trust else ())
+    model = _read(file, read)
+    _check_trees(model, file)
+    return TrainedModel.of(model, notes=file.ran_code if file.trust else ())
 
 
 def _pickled(file: _File) -> TrainedModel:
@@ -229,27 +229,27 @@ def _check_trees(root: object, file: _File) -> None:
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen or isinstance(found, (str, bytes, int, float, np.generic)):
+        part = waiting.pop()
+        if id(part) in seen or isinstance(part, (str, bytes, int, float, np.generic)):
             continue
-        seen.add(id(found))
-        kind = type(found).__name__
-        if isinstance(found, dict):
-            waiting += [*found.keys(), *found.values()]
-        elif isinstance(found, (list, tuple, set)):
-            waiting += found
-        elif isinstance(found, np.ndarray):
-            waiting += found.ravel().tolist() if found.dtype == object else []
-        elif kind == "Tree" and hasattr(found, "children_left"):
-            left = np.asarray(found.children_left, dtype=np.int64)
-            right, split = np.asarray(found.children_right), np.asarray(found.feature)
-            _check_tree((left, right, split), left == -1, int(found.n_features), file)
+        seen.add(id(part))
+        kind = type(part).__name__
+        if isinstance(part, dict):
+            waiting += [*part.keys(), *part.values()]
+        elif isinstance(part, (list, tuple, set)):
+            waiting += part
+        elif isinstance(part, np.ndarray):
+            waiting += part.ravel().tolist() if part.dtype == object else []
+        elif kind == "Tree" and hasattr(part, "children_left"):
+            left = np.asarray(part.children_left, dtype=np.int64)
+            right, split = np.asarray(part.children_right), np.asarray(part.feature)
+            _check_tree((left, right, split), left == -1, int(part.n_features), file)
         elif kind == "TreePredictor":
-            nodes = np.asarray(found.nodes)
+            nodes = np.asarray(part.nodes)
             walk = (nodes["left"], nodes["right"], nodes["feature_idx"])
             _check_tree(walk, nodes["is_leaf"] != 0, None, file)
         else:
-            waiting += list(getattr(found, "__dict__", {}).values())
+            waiting += list(getattr(part, "__dict__", {}).values())
 
 
 def _check_tree(
@@ -300,13 +300,14 @@ def _lightgbm(file: _File) -> TrainedModel:
     objective, columns = head.get("objective", "").split(" ")[0], int(head["num_class"])
 
     def respond(rows: DataFrame | Labels) -> Answers:
-        asked = rows if isinstance(rows, np.ndarray) else _as_lightgbm_read(rows, names)
-        said = np.asarray(booster.predict(asked, validate_features=False))
+        inputs = rows if isinstance(rows, np.ndarray) else _as_lightgbm_read(rows, names)
+        outputs = np.asarray(booster.predict(inputs, validate_features=False))
         if objective == "binary":
             return Answers(
-                probabilities=as_floats(np.column_stack([1 - said, said])), classes=np.arange(2)
+                probabilities=as_floats(np.column_stack([1 - outputs, outputs])),
+                classes=np.arange(2),
             )
-        return Answers.of(said, np.arange(columns) if columns > 1 else None)
+        return Answers.of(outputs, np.arange(columns) if columns > 1 else None)
 
     # Named columns are found by ``respond``, which knows how LightGBM spells them.
     width = len(names) if unnamed else None
@@ -425,18 +426,18 @@ def _xgboost(file: _File) -> TrainedModel:
     xgboost = _package("xgboost", "boosting", file)
 
     def read() -> dict[str, Any]:
-        said = json.loads(file.path.read_bytes())
-        if not (isinstance(said, dict) and {"learner", "version"} <= set(said)):
+        document = json.loads(file.path.read_bytes())
+        if not (isinstance(document, dict) and {"learner", "version"} <= set(document)):
             raise InputError(
                 f"model must be XGBoost's JSON format, got {file.name!r}. Write it with "
                 "booster.save_model; a model that protect released comes with its certificate "
                 "beside it."
             )
-        return said
+        return document
 
-    said = _read(file, read)
+    document = _read(file, read)
     with _structure_of(file):
-        learner = said["learner"]
+        learner = document["learner"]
         features = int(learner["learner_model_param"]["num_feature"])
         booster_part = learner["gradient_booster"]
         inner = booster_part.get("gbtree", booster_part)  # dart keeps its trees one level down
@@ -576,18 +577,18 @@ def _onnx_classes(packed: bytes, file: _File) -> Labels | None:
     return None
 
 
-def _onnx_answers(outputs: Sequence[Any], said: Sequence[Any], classes: Labels | None) -> Answers:
-    """Return the most that a model hands out: a table of chances, else labels or numbers."""
-    for out, found in zip(outputs, said, strict=True):
+def _onnx_answers(outputs: Sequence[Any], values: Sequence[Any], classes: Labels | None) -> Answers:
+    """Return the most that a model hands out: a table of is_table, else labels or numbers."""
+    for out, value in zip(outputs, values, strict=True):
         if out.type.startswith("seq(map("):  # a dictionary per row, from class to probability
-            known = list(found[0]) if found else []
-            table = np.array([[row[name] for name in known] for row in found], dtype=np.float64)
-            return Answers(probabilities=table, classes=np.array(known))
-        chances = out.type in ("tensor(float)", "tensor(double)") and np.ndim(found) == 2
-        if chances and found.shape[1] > 1:
-            fits = classes is not None and len(classes) == found.shape[1]
-            return Answers.of(found, classes if fits else None)
-    first = np.asarray(said[0])
+            names = list(value[0]) if value else []
+            table = np.array([[row[name] for name in names] for row in value], dtype=np.float64)
+            return Answers(probabilities=table, classes=np.array(names))
+        is_table = out.type in ("tensor(float)", "tensor(double)") and np.ndim(value) == 2
+        if is_table and value.shape[1] > 1:
+            fits = classes is not None and len(classes) == value.shape[1]
+            return Answers.of(value, classes if fits else None)
+    first = np.asarray(values[0])
     return Answers.of(first, classes)
 
 
@@ -613,13 +614,13 @@ def _torch(file: _File) -> TrainedModel:
         "which is a whole torch module or a state_dict without its factory",
         "a state_dict needs no trust, but the factory of its module",
     )
-    found = _read(file, lambda: torch.load(file.path, map_location="cpu", weights_only=False))
-    if not isinstance(found, torch.nn.Module):
+    module = _read(file, lambda: torch.load(file.path, map_location="cpu", weights_only=False))
+    if not isinstance(module, torch.nn.Module):
         raise InputError(
-            f"model must hold a torch module, got {type(found).__name__} in {file.name!r}. Give "
+            f"model must hold a torch module, got {type(module).__name__} in {file.name!r}. Give "
             "the factory that makes the module of a state_dict."
         )
-    return _network(found, file)
+    return _network(module, file)
 
 
 def _tensors(file: _File) -> TrainedModel:

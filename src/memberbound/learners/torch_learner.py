@@ -88,13 +88,13 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
             truth = torch.as_tensor(codes)
         with _alone(torch, self.random_state):
             module = self._made(torch, inputs, outputs)
-            given = torch.as_tensor(np.array(rows))
+            inputs_ = torch.as_tensor(np.array(rows))
             optimizer = torch.optim.Adam(module.parameters(), **settings)
             module.train()
             for _ in range(epochs):
-                for batch in torch.randperm(len(given)).split(size):
+                for batch in torch.randperm(len(inputs_)).split(size):
                     optimizer.zero_grad()
-                    loss(module(given[batch]), truth[batch]).backward()
+                    loss(module(inputs_[batch]), truth[batch]).backward()
                     optimizer.step()
             module.eval()
         self.module_ = module
@@ -118,8 +118,8 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: FloatArray) -> Labels:
         """Return classes, or numbers."""
-        said = self.decision_function(X)
-        return said.reshape(-1) if self._regression else self.classes_[said.argmax(axis=1)]
+        outputs = self.decision_function(X)
+        return outputs.reshape(-1) if self._regression else self.classes_[outputs.argmax(axis=1)]
 
     @property
     def _regression(self) -> bool:

@@ -91,11 +91,11 @@ class Answers:
     classes: Labels | None = None
 
     def __post_init__(self) -> None:
-        given = [
+        kinds = [
             a for a in (self.probabilities, self.logits, self.labels, self.values) if a is not None
         ]
-        if len(given) != 1:
-            raise InputError(f"answers must be of exactly one kind, got {len(given)}.")
+        if len(kinds) != 1:
+            raise InputError(f"answers must be of exactly one kind, got {len(kinds)}.")
         table = self.probabilities if self.probabilities is not None else self.logits
         if table is not None:
             width = None if self.classes is None else len(self.classes)
@@ -128,33 +128,33 @@ class Answers:
         return Answers(**parts, classes=self.classes)
 
     @classmethod
-    def of(cls, said: object, classes: Labels | None = None) -> Answers:
+    def of(cls, outputs: object, classes: Labels | None = None) -> Answers:
         """Read what a callable returned: probabilities, logits, labels or numbers.
 
         A table of numbers is probabilities if its rows are non-negative and sum to 1, else logits;
         a list of fractions is the probability of the second of two ``classes``; any other list is
         labels, or values if it holds fractions and there are no classes.
         """
-        found = np.asarray(said)
-        if found.ndim == 2 and found.shape[1] == 1:
-            found = found[:, 0]
-        if found.ndim == 2:
-            numbers = as_floats(found)
-            known = np.arange(found.shape[1]) if classes is None else np.asarray(classes)
+        array = np.asarray(outputs)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim == 2:
+            numbers = as_floats(array)
+            names = np.arange(array.shape[1]) if classes is None else np.asarray(classes)
             close = np.abs(numbers.sum(axis=1) - 1) <= 1e-3 if numbers.size else np.zeros(0)
             if numbers.size and bool((numbers >= 0).all()) and bool(close.all()):
-                return cls(probabilities=numbers, classes=known)
-            return cls(logits=numbers, classes=known)
-        if found.ndim != 1:
-            raise InputError(f"answers must be one row per record, got shape {found.shape}.")
-        if found.dtype.kind == "f":
+                return cls(probabilities=numbers, classes=names)
+            return cls(logits=numbers, classes=names)
+        if array.ndim != 1:
+            raise InputError(f"answers must be one row per record, got shape {array.shape}.")
+        if array.dtype.kind == "f":
             if classes is None:
-                return cls(values=as_floats(found))
-            inside = bool(((found >= 0) & (found <= 1)).all())
-            if len(classes) == 2 and inside and not np.isin(found, np.asarray(classes)).all():
-                table = np.column_stack([1 - found, found])
+                return cls(values=as_floats(array))
+            inside = bool(((array >= 0) & (array <= 1)).all())
+            if len(classes) == 2 and inside and not np.isin(array, np.asarray(classes)).all():
+                table = np.column_stack([1 - array, array])
                 return cls(probabilities=as_floats(table), classes=np.asarray(classes))
-        return cls(labels=found, classes=None if classes is None else np.asarray(classes))
+        return cls(labels=array, classes=None if classes is None else np.asarray(classes))
 
 
 _KINDS = ("probabilities", "logits", "labels", "values")
@@ -162,12 +162,12 @@ _KINDS = ("probabilities", "logits", "labels", "values")
 _BATCH = 1024
 
 
-def as_floats(found: Labels) -> FloatArray:
+def as_floats(array: Labels) -> FloatArray:
     """Return a table of numbers, or refuse it."""
     try:
-        return np.ascontiguousarray(found, dtype=np.float64)
+        return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"answers must be numbers, got {found.dtype}.") from None
+        raise InputError(f"answers must be numbers, got {array.dtype}.") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +213,10 @@ class TrainedModel:
             return model
         named = getattr(model, "feature_names_in_", None)
         width = getattr(model, "n_features_in_", None)
-        known = getattr(model, "classes_", None) if classes is None else classes
-        known = None if known is None else np.asarray(known)
+        names = getattr(model, "classes_", None) if classes is None else classes
+        names = None if names is None else np.asarray(names)
         return cls(
-            _responder(model, known),
+            _responder(model, names),
             None if named is None else tuple(map(str, named)),
             width if isinstance(width, int) else None,
             model,
@@ -232,20 +232,20 @@ class TrainedModel:
         """
         taken = self.matched(rows)
         try:
-            found = self.respond(taken)
+            answers = self.respond(taken)
         except InputError:
             raise
         except Exception as problem:
-            said = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
             raise InputError(
-                f"{self.name} must be able to answer these rows as they are, got {said}. Give it "
+                f"{self.name} must be able to answer these rows as they are, got {reason}. Give it "
                 "the columns and values that it was trained on."
             ) from None
-        if found.rows != len(taken):
+        if answers.rows != len(taken):
             raise InputError(
-                f"{self.name} must give one answer per row ({len(taken)}), got {found.rows}."
+                f"{self.name} must give one answer per row ({len(taken)}), got {answers.rows}."
             )
-        return found
+        return answers
 
     def matched(self, rows: DataFrame | Labels) -> DataFrame | Labels:
         """Return the columns that the model takes, in its order, or say which are missing."""
@@ -287,21 +287,21 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(model, torch.nn.Module):
         return lambda rows: _of_network(model, rows, classes)
-    chances = getattr(model, "predict_proba", None)
-    if callable(chances) and classes is not None:
+    predict_proba = getattr(model, "predict_proba", None)
+    if callable(predict_proba) and classes is not None:
         return lambda rows: Answers(
-            probabilities=as_floats(np.asarray(chances(rows))), classes=classes
+            probabilities=as_floats(np.asarray(predict_proba(rows))), classes=classes
         )
-    if callable(chances):
-        return lambda rows: Answers.of(chances(rows), classes)
-    says = getattr(model, "predict", None)
+    if callable(predict_proba):
+        return lambda rows: Answers.of(predict_proba(rows), classes)
+    predict = getattr(model, "predict", None)
     scores = getattr(model, "decision_function", None)
-    if callable(scores) and callable(says) and classes is not None:
-        return lambda rows: _decided(np.asarray(scores(rows)), says, rows, classes)
-    if callable(says):
+    if callable(scores) and callable(predict) and classes is not None:
+        return lambda rows: _decided(np.asarray(scores(rows)), predict, rows, classes)
+    if callable(predict):
         if classes is None and not _classifies(model):
-            return lambda rows: Answers(values=as_floats(np.asarray(says(rows)).reshape(-1)))
-        return lambda rows: Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
+            return lambda rows: Answers(values=as_floats(np.asarray(predict(rows)).reshape(-1)))
+        return lambda rows: Answers(labels=np.asarray(predict(rows)).reshape(-1), classes=classes)
     if callable(model):
         return lambda rows: Answers.of(model(rows), classes)
     raise InputError(
@@ -330,15 +330,15 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
     finally:
         if training:
             module.train()  # type: ignore[attr-defined]
-    said = torch.cat(parts).double().numpy()
-    if classes is not None and len(classes) == 2 and said.size == len(table):
-        half = said.reshape(-1) / 2
+    outputs = torch.cat(parts).double().numpy()
+    if classes is not None and len(classes) == 2 and outputs.size == len(table):
+        half = outputs.reshape(-1) / 2
         return Answers(logits=np.column_stack([-half, half]), classes=classes)
-    return Answers.of(said, classes)
+    return Answers.of(outputs, classes)
 
 
 def _decided(
-    scores: Labels, says: Callable[[object], object], rows: object, classes: Labels
+    scores: Labels, predict: Callable[[object], object], rows: object, classes: Labels
 ) -> Answers:
     """Return decision values as logits where there is one per class, else the labels."""
     if scores.ndim == 1 and len(classes) == 2:
@@ -346,7 +346,7 @@ def _decided(
         return Answers(logits=as_floats(np.column_stack([-half, half])), classes=classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
         return Answers(logits=as_floats(scores), classes=classes)
-    return Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
+    return Answers(labels=np.asarray(predict(rows)).reshape(-1), classes=classes)
 
 
 def _classifies(model: object) -> bool:

@@ -322,10 +322,10 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         raise InputError(f"the plan of {name!r} must be bins, edges, top or level, got {kind!r}.")
 
     def _generalised(self, name: str, level: int) -> Generalise:
-        given = (self.hierarchies or {}).get(name)
-        if given is None:
+        hierarchy = (self.hierarchies or {}).get(name)
+        if hierarchy is None:
             raise InputError(f"{name!r} must have a hierarchy to be generalised, got none.")
-        ancestors: Ancestors = tidy_hierarchy(given)
+        ancestors: Ancestors = tidy_hierarchy(hierarchy)
         depth = len(next(iter(ancestors.values())))
         if level > depth:
             raise InputError(f"level of {name!r} must be at most {depth}, got {level!r}.")
@@ -370,14 +370,14 @@ def _edges(
     bins: int,
     rounded: Callable[[float, NDArray[np.float64]], float],
 ) -> tuple[float, ...]:
-    known = np.sort(values[np.isfinite(values)])
-    if known.size == 0:
+    ordered = np.sort(values[np.isfinite(values)])
+    if ordered.size == 0:
         return ()
     shares = np.arange(1, bins) / bins
-    raw = np.quantile(known, shares, method="inverted_cdf")
-    near = {rounded(float(edge), known) for edge in raw}
+    raw = np.quantile(ordered, shares, method="inverted_cdf")
+    near = {rounded(float(edge), ordered) for edge in raw}
     # An edge at or above the largest value separates nothing.
-    return tuple(sorted(e for e in near if e < known[-1])) or (float(known[-1]),)
+    return tuple(sorted(e for e in near if e < ordered[-1])) or (float(ordered[-1]),)
 
 
 def frequent_categories(series: Series, min_count: int) -> list[str]:
@@ -416,24 +416,24 @@ def frequent_groups(
     return mask
 
 
-def _rounded(edge: float, known: NDArray[np.float64]) -> float:
+def _rounded(edge: float, ordered: NDArray[np.float64]) -> float:
     """Return the shortest decimal near ``edge`` that moves hardly any row to the other side."""
-    spread = float(known[-1] - known[0])
+    spread = float(ordered[-1] - ordered[0])
     if spread <= 0 or not math.isfinite(spread):
         return edge
-    below = np.searchsorted(known, edge, side="right")
+    below = np.searchsorted(ordered, edge, side="right")
     top = math.floor(math.log10(spread))
     for digits in range(1 - top, 8 - top):
         near = round(edge, digits)
-        moved = abs(int(np.searchsorted(known, near, side="right")) - int(below))
-        if moved <= _ROUNDING_SHARE * known.size:
+        moved = abs(int(np.searchsorted(ordered, near, side="right")) - int(below))
+        if moved <= _ROUNDING_SHARE * ordered.size:
             return float(near)
     return edge
 
 
-def _turn(edge: float, known: NDArray[np.float64]) -> float:
+def _turn(edge: float, ordered: NDArray[np.float64]) -> float:
     """Return the nearest turn of a calendar unit that moves hardly any row to the other side."""
-    below = int(np.searchsorted(known, edge, side="right"))
+    below = int(np.searchsorted(ordered, edge, side="right"))
     for unit, hours in (("Y", 0), ("M", 0), ("D", 0), ("h", 24), ("m", 1440)):
         if hours:
             turns = [math.floor(edge * hours) / hours, math.ceil(edge * hours) / hours]
@@ -442,8 +442,8 @@ def _turn(edge: float, known: NDArray[np.float64]) -> float:
             both = np.array([start, start + 1]).astype(f"datetime64[{unit}]")
             turns = both.astype("datetime64[D]").astype(int).astype(float).tolist()
         near = min(turns, key=lambda turn: abs(turn - edge))
-        moved = abs(int(np.searchsorted(known, near, side="right")) - below)
-        if moved <= _ROUNDING_SHARE * known.size:
+        moved = abs(int(np.searchsorted(ordered, near, side="right")) - below)
+        if moved <= _ROUNDING_SHARE * ordered.size:
             return near
     return edge
 

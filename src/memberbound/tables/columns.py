@@ -37,7 +37,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -57,17 +57,17 @@ __all__ = [
     "BLANKS",
     "FORMS",
     "GAPS",
+    "PER_DAY",
     "SPELLINGS",
     "Form",
     "Values",
     "checked_format",
+    "gaps_of",
+    "in_days",
     "iso_date",
     "label_of",
     "number_label",
     "read_value",
-    "total_batches",
-    "total_table",
-    "total_type",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -129,8 +129,8 @@ _COMMA = re.compile(
 _QUICK = r"^-?(0|[1-9][0-9]{0,14})([.][0-9]{1,300})?$"
 
 #: Units of time in a day.
-_PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000}
-_PER_DAY |= {"us": 86_400_000_000, "ns": 86_400_000_000_000}
+PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000}
+PER_DAY |= {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCKED = (
@@ -243,7 +243,7 @@ def _days_of(moment: datetime) -> float:
 
 def _length(since: timedelta) -> float:
     """Return days: whole ones and the rest, each rounded by itself, as of whole columns."""
-    return since.days + (since.seconds * 1_000_000 + since.microseconds) / _PER_DAY["us"]
+    return since.days + (since.seconds * 1_000_000 + since.microseconds) / PER_DAY["us"]
 
 
 # ── One value ─────────────────────────────────────────────────────────────────────────────────────
@@ -555,10 +555,10 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
         unit, step = np.datetime_data(array.dtype)  # type: ignore[arg-type]  # by its kind
         if unit in ("Y", "M", "W", "generic"):
             array, unit, step = array.astype(f"{kind}8[D]"), "D", 1
-        if unit not in _PER_DAY:
+        if unit not in PER_DAY:
             array, unit, step = array.astype(f"{kind}8[ns]"), "ns", 1
         whole = array.view(np.int64)
-        return Values(_in_days(whole, unit, step), np.isnat(array), dated=kind == "M")
+        return Values(in_days(whole, unit, step), np.isnat(array), dated=kind == "M")
     if kind == "b":
         numbers = np.array([0.0, 1.0] if form == "truth" else [np.nan, np.nan])
         return Values(array.astype(np.int32), parsed=numbers, texts=("False", "True"))
@@ -567,9 +567,9 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
     raise InputError(f"a column must hold numbers, texts or dates, got {array.dtype}.")
 
 
-def _in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
+def in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
     """Return days from whole numbers of a unit: whole days and the rest, each rounded by itself."""
-    per_day = _PER_DAY[unit]
+    per_day = PER_DAY[unit]
     if per_day % step:
         return np.asarray(whole.astype(np.float64) * (step / per_day))
     days, rest = np.divmod(whole, per_day // step)
@@ -625,7 +625,7 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         return _of_dictionary(column, form)
     if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
         zeros = column.fill_null(0) if column.null_count else column
-        return Values(zeros.to_numpy(zero_copy_only=False), _gaps(column))
+        return Values(zeros.to_numpy(zero_copy_only=False), gaps_of(column))
     if types.is_float16(kind) or types.is_string_view(kind):
         plain = pa.float32() if types.is_float16(kind) else pa.large_string()
         return _of_arrow(column.cast(plain), form)
@@ -633,7 +633,7 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
         whole = column.cast(pa.int32()) if types.is_date32(kind) else column
         whole = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return Values(_in_days(whole, unit), _gaps(column), dated=not types.is_duration(kind))
+        return Values(in_days(whole, unit), gaps_of(column), dated=not types.is_duration(kind))
     if types.is_null(kind):
         return Values(np.zeros(len(column)), np.ones(len(column), dtype=bool))
     if any(fits(kind) for fits in _listed_types()):
@@ -653,7 +653,8 @@ def _listed_types() -> tuple[Callable[[pa.DataType], bool], ...]:
     return (*texts, *bytes_, types.is_boolean, types.is_decimal, types.is_time)
 
 
-def _gaps(column: pa.Array) -> NDArray[np.bool_] | None:
+def gaps_of(column: pa.Array) -> NDArray[np.bool_] | None:
+    """Return where an Arrow column has no value, None where it has all."""
     if not column.null_count:
         return None
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
@@ -690,79 +691,3 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     for place, word in zip(slow.tolist(), rest, strict=True):
         numbers[place], texts[place] = read_value(word, form)
     return Values(places, parsed=numbers, texts=texts)
-
-
-# ── Arrow types of which the engine refuses some values ───────────────────────────────────────────
-
-
-def total_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which the embedded engine takes every value of an Arrow type.
-
-    Durations become days.  Dates and times in seconds or milliseconds become microseconds, and what
-    is farther than these reach (300 000 years) is cut off: no record decides whether a table is
-    read.
-
-    Examples:
-        >>> import pyarrow
-        >>> print(total_type(pyarrow.duration("us")), total_type(pyarrow.timestamp("ms", "UTC")))
-        double timestamp[us, tz=UTC]
-    """
-    import pyarrow as pa
-    from pyarrow import types
-
-    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        inner = total_type(kind.value_type)
-        return kind if inner == kind.value_type else inner
-    if types.is_duration(kind):
-        return pa.float64()
-    if types.is_date64(kind):
-        return pa.timestamp("us")
-    coarse = types.is_timestamp(kind) and kind.unit in ("s", "ms")
-    return pa.timestamp("us", kind.tz) if coarse else kind
-
-
-def _total_array(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return an array as the type that :func:`total_type` gives."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import types
-
-    given, kind = array.type, total_type(array.type)
-    if given == kind:
-        return array
-    if isinstance(array, pa.ChunkedArray):
-        return pa.chunked_array([_total_array(chunk) for chunk in array.chunks], kind)
-    if types.is_dictionary(given):
-        return _total_array(array.dictionary_decode())
-    if types.is_run_end_encoded(given):
-        return _total_array(pc.run_end_decode(array))
-    unit = "ms" if types.is_date64(given) else given.unit
-    whole = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    gaps = _gaps(array)
-    if types.is_duration(given):
-        return pa.array(_in_days(whole, unit), kind, mask=gaps)
-    finer = _PER_DAY["us"] // _PER_DAY[unit]
-    farthest = np.iinfo(np.int64).max // finer
-    micro = np.clip(whole, -farthest, farthest) * finer
-    return pa.array(micro, pa.int64(), mask=gaps).cast(kind)
-
-
-def total_table(table: pa.Table) -> pa.Table:
-    """Return a table with every column in its total type."""
-    import pyarrow as pa
-
-    return pa.table([_total_array(column) for column in table.columns], table.column_names)
-
-
-def total_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return schema and batches with every column in its total type."""
-    import pyarrow as pa
-
-    total = pa.schema([field.with_type(total_type(field.type)) for field in schema])
-    made = (
-        pa.record_batch([_total_array(column) for column in batch.columns], schema=total)
-        for batch in batches
-    )
-    return total, made

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
-from memberbound.files import written_whole
+from memberbound.files import check_output, written_whole
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import BATCH_ROWS, identifier, literal, streamed, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
@@ -372,8 +372,6 @@ def write_records(
     Edge cases: an existing file is refused unless ``overwrite``; so are a count without a value, a
     column that has the new one's name, and the table's own file.
     """
-    target = Path(out)
-    _check_target(target)
     values = {
         whole_number("a count in values_by_count", count): finite_number(f"the value of {count}", v)
         for count, v in values_by_count.items()
@@ -381,10 +379,8 @@ def write_records(
     with opened_table(source) as opened:
         keys = record_columns(opened, columns, unit)
         _refuse_taken("name", name, opened.columns)
-        if opened.path is not None and target.exists() and target.samefile(opened.path):
-            raise InputError(f"out must be another file than the table itself, got {target}.")
-        if target.exists() and not overwrite:
-            raise InputError(f"{target} exists already; remove it or allow overwriting.")
+        formats = tuple(_FORMATS)
+        target = check_output(Path(out), formats=formats, source=opened.path, force=overwrite)
         local = opened.embedded()
         try:
             if unit is not None:
@@ -401,13 +397,6 @@ def write_records(
 def _refuse_taken(argument: str, name: str, taken: Iterable[str]) -> None:
     if name.casefold() in {column.casefold() for column in taken}:
         raise InputError(f"{argument} must not be one of the table's columns, got {name!r}.")
-
-
-def _check_target(target: Path) -> None:
-    if not target.name.lower().endswith(tuple(_FORMATS)):
-        raise InputError(f"out must end in one of {', '.join(_FORMATS)}, got {str(target)!r}.")
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError(f"out must be a file in an existing directory, got {str(target)!r}.")
 
 
 def _counts_of_rows(table: Table, keys: list[str], unit: str | None) -> ir.Table:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import FULL, PrivateFolder, remove_once, unwritable
-from memberbound.tables.exact import exact_array, exact_batches, exact_type
+from memberbound.tables.exact import exact_array, exact_batches, exact_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,15 +191,18 @@ class Engine:
         self.sql(f"CREATE TEMP VIEW {name} AS {select}")
         return name
 
-    def arrow(self, data: pa.Table | pads.Dataset) -> str:
-        """Return the name of an Arrow table or data set, which is not copied if exact."""
+    def arrow(self, data: pa.Table | pads.Dataset, *, secret: bool = False) -> str:
+        """Return the name of an Arrow table or data set, which is not copied if exact.
+
+        ``secret``: see :func:`~memberbound.tables.exact.exact_type`.
+        """
         import pyarrow as pa
 
-        exact = [exact_type(field.type) for field in data.schema]
-        if exact != data.schema.types:
+        exact = exact_schema(data.schema, secret=secret)
+        if exact.types != data.schema.types:
             if not isinstance(data, pa.Table):
-                return self.copied(data.schema, data.to_batches())
-            columns = zip(data.columns, exact, strict=True)
+                return self.copied(data.schema, data.to_batches(), secret=secret)
+            columns = zip(data.columns, exact.types, strict=True)
             data = pa.table([exact_array(c, kind) for c, kind in columns], data.column_names)
         name = self.fresh("arrow")
         self.connection.register(name, data)
@@ -210,13 +213,15 @@ class Engine:
         typed = ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in untyped)
         return self.view(f"SELECT * REPLACE ({typed}) FROM {name}")
 
-    def copied(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
+    def copied(
+        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, secret: bool = False
+    ) -> str:
         """Write batches to a Parquet file in the private folder and return a view of it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = self.folder / f"{self.fresh('copy')}.parquet"
-        exact, made = exact_batches(schema, batches)
+        exact = exact_schema(schema, secret=secret)
         # A dictionary of floats would call all NaNs one.
         text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
         listed = [f.name for f in exact if any(test(f.type) for test in text)]
@@ -226,7 +231,7 @@ class Engine:
                 path, exact, compression="zstd", use_dictionary=listed or False
             )
         try:
-            for batch in made:
+            for batch in exact_batches(exact, batches):
                 with writing():
                     writer.write_batch(batch)
         finally:

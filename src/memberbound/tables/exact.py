@@ -21,7 +21,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memberbound.errors import InputError
+from memberbound.tables.columns import PER_DAY, gaps_of, in_days
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -36,6 +40,7 @@ __all__ = [
     "exact_batches",
     "exact_keys",
     "exact_rows",
+    "exact_schema",
     "exact_type",
     "fetched_columns",
     "from_pandas",
@@ -233,15 +238,15 @@ def _postgres(name: str) -> Callable[..., ir.Value]:
     def float4send(number: float) -> bytes:  # type: ignore[empty-body]
         ...
 
-    known = {"convert_to": convert_to, "float8send": float8send, "float4send": float4send}
-    made: Callable[..., ir.Value] = ibis.udf.scalar.builtin(known[name])
+    functions = {"convert_to": convert_to, "float8send": float8send, "float4send": float4send}
+    made: Callable[..., ir.Value] = ibis.udf.scalar.builtin(functions[name])
     return made
 
 
 # ---- Arrow ------------------------------------------------------------------------------------
 
 
-def exact_type(kind: pa.DataType) -> pa.DataType:
+def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
     """Return a type that the embedded engine holds without loss; most types stay as they are.
 
     Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a
@@ -249,13 +254,26 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
     decimals of more than 38 digits text, views of text plain text, extension types what they are
     stored as.
 
+    With ``secret`` the engine takes every value of the type, so that no record decides whether a
+    table is read: durations become days, dates and times in seconds or milliseconds microseconds,
+    and what is farther than these reach (300 000 years) is cut off.
+
     Examples:
         >>> import pyarrow
         >>> print(exact_type(pyarrow.duration("us")), exact_type(pyarrow.int8()))
         int64 int8
+        >>> print(exact_type(pyarrow.timestamp("ms", "UTC"), secret=True))
+        timestamp[us, tz=UTC]
     """
     import pyarrow as pa
     from pyarrow import types
+
+    if secret and types.is_duration(kind):
+        return pa.float64()
+    if secret and (
+        types.is_date64(kind) or (types.is_timestamp(kind) and kind.unit in ("s", "ms"))
+    ):
+        return pa.timestamp("us", None if types.is_date64(kind) else kind.tz)
 
     if isinstance(kind, pa.BaseExtensionType):
         return kind if kind.extension_name == "arrow.uuid" else exact_type(kind.storage_type)
@@ -269,9 +287,9 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
         if types.is_string_view(kind.value_type):  # which not every step can read
             return pa.dictionary(kind.index_type, pa.string(), kind.ordered)
         words = types.is_string(kind.value_type) or types.is_large_string(kind.value_type)
-        return kind if words else exact_type(kind.value_type)
+        return kind if words else exact_type(kind.value_type, secret=secret)
     if types.is_run_end_encoded(kind):
-        return exact_type(kind.value_type)
+        return exact_type(kind.value_type, secret=secret)
     if types.is_nested(kind):
         return _nested_type(kind, exact_type)
     simple = {
@@ -285,7 +303,7 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
             {"months": pa.int32(), "days": pa.int32(), "nanoseconds": pa.int64()}
         ),
     }
-    return next((found for test, found in simple.items() if test(kind)), kind)
+    return next((exact for test, exact in simple.items() if test(kind)), kind)
 
 
 def _nested_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -319,23 +337,44 @@ def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     import pyarrow.compute as pc
     from pyarrow import types
 
-    given = array.type
-    if given == kind:
+    source = array.type
+    if source == kind:
         return array
     if isinstance(array, pa.ChunkedArray):
         return pa.chunked_array([exact_array(chunk, kind) for chunk in array.chunks], kind)
-    if isinstance(given, pa.BaseExtensionType):
+    if isinstance(source, pa.BaseExtensionType):
         return exact_array(array.storage, kind)
-    if types.is_dictionary(given) and types.is_dictionary(kind):
+    if types.is_dictionary(source) and types.is_dictionary(kind):
         words = array.dictionary.cast(kind.value_type)
         return pa.DictionaryArray.from_arrays(array.indices, words, ordered=kind.ordered)
-    if types.is_dictionary(given):
+    if types.is_dictionary(source):
         return exact_array(array.dictionary_decode(), kind)
-    if types.is_run_end_encoded(given):
+    if types.is_run_end_encoded(source):
         return exact_array(pc.run_end_decode(array), kind)
-    if types.is_interval(given):
+    if types.is_interval(source):
         return _interval_parts(array, kind)
-    return array.cast(_in_nanoseconds(given)).cast(kind)
+    if types.is_duration(source) and types.is_float64(kind):
+        return pa.array(in_days(_whole(array), source.unit), kind, mask=gaps_of(array))
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return _microseconds(array, kind)
+    return array.cast(_in_nanoseconds(source)).cast(kind)
+
+
+def _whole(array: pa.Array) -> NDArray[np.int64]:
+    """Return times as the whole numbers of their unit, 0 for a gap."""
+    import pyarrow as pa
+
+    return np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return dates or times in a coarser unit; those out of reach as the farthest ones."""
+    import pyarrow as pa
+
+    finer = PER_DAY["us"] // PER_DAY["ms" if pa.types.is_date64(array.type) else array.type.unit]
+    farthest = np.iinfo(np.int64).max // finer
+    micro = np.clip(_whole(array), -farthest, farthest) * finer
+    return pa.array(micro, pa.int64(), mask=gaps_of(array)).cast(kind)
 
 
 def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
@@ -347,7 +386,6 @@ def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
 
 
 def _interval_parts(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    import numpy as np
     import pyarrow as pa
 
     layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
@@ -356,20 +394,20 @@ def _interval_parts(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
 
 
-def exact_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return schema and batches with every column in its exact type."""
+def exact_schema(schema: pa.Schema, *, secret: bool = False) -> pa.Schema:
+    """Return a schema with every column in its exact type."""
     import pyarrow as pa
 
-    exact = pa.schema([field.with_type(exact_type(field.type)) for field in schema])
+    return pa.schema([f.with_type(exact_type(f.type, secret=secret)) for f in schema])
 
-    def made() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            pairs = zip(batch.columns, exact.types, strict=True)
-            yield pa.record_batch([exact_array(a, kind) for a, kind in pairs], schema=exact)
 
-    return exact, made()
+def exact_batches(exact: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the types of an exact schema."""
+    import pyarrow as pa
+
+    for batch in batches:
+        pairs = zip(batch.columns, exact.types, strict=True)
+        yield pa.record_batch([exact_array(a, kind) for a, kind in pairs], schema=exact)
 
 
 # ---- pandas -----------------------------------------------------------------------------------
@@ -433,15 +471,14 @@ def _type_label(value: object) -> str:
     import datetime
     import uuid
 
-    import numpy as np
     import pandas as pd
 
     kind = type(value)
     if isinstance(value, (datetime.datetime, datetime.time)):
         unit = f"[{value.unit}]" if isinstance(value, pd.Timestamp) else ""
-        known = kind in (datetime.datetime, datetime.time, pd.Timestamp)
+        is_plain = kind in (datetime.datetime, datetime.time, pd.Timestamp)
         label = f"{kind.__name__}{unit} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
-        return label if known else f"unknown {label}"
+        return label if is_plain else f"unknown {label}"
     if isinstance(value, pd.Timedelta):
         return f"Timedelta[{value.unit}]"
     if (

@@ -124,7 +124,11 @@ class Population:
         return pd.DataFrame(parsed)
 
     def parsed_table(self) -> Table:
-        """Return :meth:`parsed` as an open table: on the same engine, its roles known."""
+        """Return :meth:`parsed` as an open table: on the same engine, its roles known.
+
+        The rows as they were written are let go; the source reads them again if asked.
+        """
+        self.source.forget_rows()
         return self.source.with_frame(self.parsed(), self.readings)
 
 
@@ -225,8 +229,8 @@ def read_secret_columns(
         unit_column = [] if unit is None else [unit]
         for column in (*target_column, *chosen, *forms, *unit_column):
             if column not in table.columns:
-                known = ", ".join(map(repr, table.columns))
-                raise InputError(f"{table.name} has no column {column!r}; it has {known}.")
+                names = ", ".join(map(repr, table.columns))
+                raise InputError(f"{table.name} has no column {column!r}; it has {names}.")
         named = (*target_column, *(() if columns is None else chosen), *forms)
         if unit is not None and unit in named:
             raise InputError(
@@ -375,9 +379,9 @@ def _check_columns(
         raise InputError(f"columns of {name} must be among {', '.join(free)}, got {names!r}.")
     unknown = [c for c in names if c not in free]
     if unknown:
-        known = ", ".join(map(repr, free))
+        listed = ", ".join(map(repr, free))
         raise InputError(
-            f"columns must be columns of {name} ({known}); it has no column {unknown[0]!r}."
+            f"columns must be columns of {name} ({listed}); it has no column {unknown[0]!r}."
         )
     twice = [c for place, c in enumerate(names) if c in names[:place]]
     if twice:

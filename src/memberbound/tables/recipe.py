@@ -12,9 +12,9 @@ import contextlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,22 +72,21 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
         # Arrow compares all bytes of a text; half a surrogate has none, and goes by the way below.
         with contextlib.suppress(UnicodeError, pa.ArrowException):
             texts = pa.array(series.to_numpy(dtype=object, na_value=None), pa.large_string())
-            found = texts.dictionary_encode(null_encoding="encode").indices
-            return np.asarray(found, dtype=np.int64)
+            codes = texts.dictionary_encode(null_encoding="encode").indices
+            return np.asarray(codes, dtype=np.int64)
     if series.dtype.kind == "O":
         # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.  Not by
         # pandas, whose version 2 compares texts up to their first zero byte.
         spelled = ((type(v).__name__, v if isinstance(v, str) else repr(v)) for v in series)
         seen: dict[tuple[str, str] | None, int] = {}
-        known = pd.notna(series).to_numpy()
-        keys = (key if there else None for key, there in zip(spelled, known, strict=True))
+        present = pd.notna(series).to_numpy()
+        keys = (key if there else None for key, there in zip(spelled, present, strict=True))
         return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
         # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
         values = series.to_numpy(dtype=np.float64)
         series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
-    codes: NDArray[np.int64] = pd.factorize(series, use_na_sentinel=False)[0]
-    return codes.astype(np.int64)
+    return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
 
 
 def numbers_of(
@@ -98,17 +97,26 @@ def numbers_of(
     return values.numbers, values.positions([""]) == 0
 
 
+class _Rule:
+    """What happens to a column; its fields are those of its JSON object, ``kind`` its name."""
+
+    kind: ClassVar[str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields; those with their default are left out."""
+        values = {f.name: (getattr(self, f.name), f.default) for f in fields(cast(Any, self))}
+        return {"rule": self.kind} | {n: v for n, (v, default) in values.items() if v != default}
+
+
 @dataclass(frozen=True)
-class Keep:
+class Keep(_Rule):
     """The column as it is."""
+
+    kind = "keep"
 
     def apply(self, series: Series) -> Series:
         """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
         return series + 0.0 if series.dtype.kind == "f" else series
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"rule": "keep"}
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -116,16 +124,14 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class Drop:
+class Drop(_Rule):
     """The column is left out."""
+
+    kind = "drop"
 
     def apply(self, series: Series) -> Series:
         """Nothing is left of the column."""
         del series
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"rule": "drop"}
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -133,13 +139,14 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(_Rule):
     """Numbers by interval: up to and including the first edge, …, above the last edge.
 
     Intervals are closed on the right, so an edge at a frequent smallest value (zero capital gain)
     separates it from the rest.
     """
 
+    kind = "bins"
     edges: tuple[float, ...]
     form: str = "number"
 
@@ -149,6 +156,7 @@ class Bins:
         if not edges or not ascending or not all(math.isfinite(e) for e in edges):
             raise InputError(f"edges must be finite ascending numbers, got {self.edges!r}.")
         object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "form", str(self.form))
 
     def names(self) -> list[str]:
         """Return the edges as people read them."""
@@ -171,11 +179,6 @@ class Bins:
         """Return the names of the bins."""
         return _labelled(series, self.codes(series), self.labels())
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        said: dict[str, object] = {"rule": "bins", "edges": list(self.edges)}
-        return said if self.form == "number" else said | {"form": self.form}
-
     def describe(self, column: str) -> str:
         """Return the step in words."""
         edges = ", ".join(self.names())
@@ -186,32 +189,30 @@ class Bins:
 class Dates(Bins):
     """Dates by interval, as :class:`Bins`; the edges are days since 1970-01-01 in UTC."""
 
+    kind = "dates"
     form: str = "date"
 
     def names(self) -> list[str]:
         """Return the edges as dates; with the time where it is not midnight."""
         return [iso_date(edge) for edge in self.edges]
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"rule": "dates", "edges": list(self.edges), "form": self.form}
-
 
 @dataclass(frozen=True)
-class Generalise:
+class Generalise(_Rule):
     """Categories by their group; a value that is not listed becomes ``(other)``."""
 
+    kind = "generalise"
     groups: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        pairs = tuple((str(value), str(group)) for value, group in self.groups)
+        object.__setattr__(self, "groups", pairs)
 
     def apply(self, series: Series) -> Series:
         """Return the group of every value."""
         codes, names = labels_of(series)
         table = {MISSING: MISSING} | dict(self.groups)
         return _labelled(series, codes, [table.get(name, OTHER) for name in names])
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"rule": "generalise", "groups": [list(pair) for pair in self.groups]}
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -220,20 +221,20 @@ class Generalise:
 
 
 @dataclass(frozen=True)
-class Merge:
+class Merge(_Rule):
     """Listed categories stay, every other one becomes ``(other)``."""
 
+    kind = "merge"
     kept: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", tuple(map(str, self.kept)))
 
     def apply(self, series: Series) -> Series:
         """Return every value's own name or ``(other)``; a missing value is a category as well."""
         codes, names = labels_of(series)
         kept = set(self.kept)
         return _labelled(series, codes, [name if name in kept else OTHER for name in names])
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"rule": "merge", "kept": list(self.kept)}
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -244,6 +245,7 @@ class Merge:
 
 
 Rule = Keep | Drop | Bins | Dates | Merge | Generalise
+_RULES: dict[str, type[Rule]] = {r.kind: r for r in (Keep, Drop, Bins, Dates, Merge, Generalise)}
 
 
 @dataclass(frozen=True)
@@ -269,10 +271,6 @@ class Pool:
             inside = rows.isin(listed)
         pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
         return frame.assign(**pooled)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"columns": list(self.columns), "cells": [list(cell) for cell in self.cells]}
 
     def describe(self) -> str:
         """Return the step in words."""
@@ -317,12 +315,10 @@ class Recipe:
 
     def steps(self) -> list[str]:
         """Return what happens to the table, in words; columns that stay are not mentioned."""
-        said = []
         dropped = [name for name, rule in self.rules if isinstance(rule, Drop)]
-        if dropped:
-            said.append(Drop().describe(", ".join(dropped)))
-        said += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
-        return said if self.pool is None else [*said, self.pool.describe()]
+        steps = [Drop().describe(", ".join(dropped))] if dropped else []
+        steps += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
+        return steps if self.pool is None else [*steps, self.pool.describe()]
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields; :meth:`from_dict` gives back an equal recipe."""
@@ -330,7 +326,7 @@ class Recipe:
             "format": _FORMAT,
             "schema": SCHEMA,
             "columns": [{"name": name, **rule.to_dict()} for name, rule in self.rules],
-            "pool": None if self.pool is None else self.pool.to_dict(),
+            "pool": None if self.pool is None else vars(self.pool),
         }
 
     def to_json(self) -> str:
@@ -349,7 +345,9 @@ class Recipe:
             pool = fields.get("pool")
             cells = () if pool is None else tuple(tuple(map(str, c)) for c in pool["cells"])
             pooling = None if pool is None else Pool(tuple(map(str, pool["columns"])), cells)
-        except (KeyError, TypeError, AttributeError) as error:
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"a recipe must be complete, {error!r} is missing or wrong.") from None
         return cls(rules, pooling)
 
@@ -363,16 +361,6 @@ class Recipe:
         return cls.from_dict(fields)
 
 
-class _Written(TypedDict, total=False):
-    """A rule as JSON has it."""
-
-    rule: str
-    form: str
-    edges: list[float]
-    kept: list[str]
-    groups: list[tuple[str, str]]
-
-
 def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:
     import pandas as pd
 
@@ -380,20 +368,9 @@ def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -
     return pd.Series(texts[codes], index=series.index, name=series.name)
 
 
-def _rule(entry: _Written) -> Rule:
+def _rule(entry: Mapping[str, Any]) -> Rule:
+    """Return the rule of a JSON object."""
     kind = entry["rule"]
-    if kind == "keep":
-        return Keep()
-    if kind == "drop":
-        return Drop()
-    if kind == "bins":
-        return Bins(tuple(entry["edges"]), str(entry.get("form", "number")))
-    if kind == "dates":
-        return Dates(tuple(entry["edges"]), str(entry["form"]))
-    if kind == "merge":
-        return Merge(tuple(map(str, entry["kept"])))
-    if kind == "generalise":
-        return Generalise(tuple((str(a), str(b)) for a, b in entry["groups"]))
-    raise InputError(
-        f"rule must be one of 'keep', 'drop', 'bins', 'dates', 'merge', 'generalise', got {kind!r}."
-    )
+    if kind not in _RULES:
+        raise InputError(f"rule must be one of {', '.join(_RULES)}, got {kind!r}.")
+    return _RULES[kind](**{n: value for n, value in entry.items() if n not in ("name", "rule")})

@@ -137,19 +137,19 @@ class Reading:
 OF_AN_ARRAY = Reading("number", "number")
 
 
-def checked_roles(given: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
+def checked_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
     """Return the roles that the user gave to columns of a table, or refuse one that is none."""
-    if given is not None and not isinstance(given, Mapping):
-        raise InputError(f"roles must map columns to roles, got {given!r}.")
-    for name, role in (given or {}).items():
+    if roles is not None and not isinstance(roles, Mapping):
+        raise InputError(f"roles must map columns to roles, got {roles!r}.")
+    for name, role in (roles or {}).items():
         if name not in columns:
-            known = ", ".join(map(repr, columns))
-            raise InputError(f"roles must name columns of {table} ({known}), got {name!r}.")
+            names = ", ".join(map(repr, columns))
+            raise InputError(f"roles must name columns of {table} ({names}), got {name!r}.")
         if role not in ROLES:
             raise InputError(
                 f"the role of {name!r} must be one of {', '.join(ROLES)}, got {role!r}."
             )
-    return dict(given or {})  # type: ignore[arg-type]  # checked to be roles
+    return dict(roles or {})  # type: ignore[arg-type]  # checked to be roles
 
 
 def overridden(name: str, reading: Reading, role: Role | None) -> Reading:
@@ -270,18 +270,18 @@ def _spelled(place: int) -> str:
     return f"CASE {' '.join(cases)} END"
 
 
-def _asked(place: int, kind: str) -> str:
+def _counted_facts(place: int, kind: str) -> str:
     """Return what the one scan asks about a column: five numbers."""
-    asked = ["0", "0", "0"]
+    numbers = ["0", "0", "0"]
     if kind == "text":
-        asked[0] = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
-        asked[1] = f"count(*) FILTER (s{place})"
+        numbers[0] = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
+        numbers[1] = f"count(*) FILTER (s{place})"
     elif kind == "whole":
         wide = f"CAST(v{place} AS HUGEINT)"
-        asked[1], asked[2] = f"min({wide})", f"max({wide})"
+        numbers[1], numbers[2] = f"min({wide})", f"max({wide})"
     value = f"t{place}" if kind == "text" else f"v{place}"
     distinct = _bytes(value, kind)
-    return f"count({value}), approx_count_distinct({distinct}), " + ", ".join(asked)
+    return f"count({value}), approx_count_distinct({distinct}), " + ", ".join(numbers)
 
 
 def _present(name: str) -> str:
@@ -307,7 +307,7 @@ def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Fa
             "looking at the columns", lambda: tuple(table.engine.sql(select).fetchall()[0])
         )
 
-    parts = [_asked(place, kind) for place, kind in enumerate(kinds.values())]
+    parts = [_counted_facts(place, kind) for place, kind in enumerate(kinds.values())]
     line = fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, kinds)}")
     facts = {}
     for place, (name, kind) in enumerate(kinds.items()):
@@ -462,11 +462,11 @@ def selected(
                 )
             chosen, left = kept, [c for c in left if c not in kept]
     notes = [_left_note(c, readings[c]) for c in left]
-    said = {"identifier": "looks like an identifier"} | ({"text": "is free text"} if texts else {})
+    words = {"identifier": "looks like an identifier"} | ({"text": "is free text"} if texts else {})
     notes += [
-        f"column {name!r} {said[readings[name].role]}; with it hardly any two rows are the same"
+        f"column {name!r} {words[readings[name].role]}; with it hardly any two rows are the same"
         for name in chosen
-        if readings[name].role in said
+        if readings[name].role in words
     ]
     return Selection(tuple(chosen), tuple(left), readings, tuple(notes))
 

@@ -66,9 +66,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
 from memberbound.files import FULL
-from memberbound.tables.columns import total_batches, total_table, total_type
 from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, one_sentence
-from memberbound.tables.exact import exact_type, from_pandas, moved_columns
+from memberbound.tables.exact import exact_schema, from_pandas, moved_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -246,18 +245,6 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
     raise InputError(f"{path} must end in one of {_KNOWN}.")
 
 
-def _copied(
-    engine: Engine, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, secret: bool
-) -> str:
-    """Copy batches; of secret rows none is refused for a value that its type can hold."""
-    return engine.copied(*(total_batches(schema, batches) if secret else (schema, batches)))
-
-
-def _as_it_is(schema: pa.Schema, *, secret: bool) -> bool:
-    """Tell whether the engine holds every value of secret rows without a change of type."""
-    return not secret or all(total_type(kind) == kind for kind in schema.types)
-
-
 def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
     """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
     import pyarrow as pa
@@ -267,8 +254,7 @@ def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
         schema = file.schema_arrow
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
         old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        exact = all(exact_type(field.type) == field.type for field in schema)
-        if exact and not old and _as_it_is(schema, secret=secret):
+        if exact_schema(schema, secret=secret).types == schema.types and not old:
             plain = literal(_plain(engine, path))
             return engine.view(f"SELECT * FROM read_parquet({plain}, hive_partitioning = false)")
     nested = next((name for name in old if name not in schema.names), None)
@@ -279,11 +265,11 @@ def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
         )
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
         if not old:
-            return _copied(engine, coarse.schema_arrow, coarse.iter_batches(), secret=secret)
+            return engine.copied(coarse.schema_arrow, coarse.iter_batches(), secret=secret)
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
             texts = [f.with_type(pa.string()) if f.name in old else f for f in coarse.schema_arrow]
             made = _old_timestamps(coarse, fine, set(old))
-            return _copied(engine, pa.schema(texts), made, secret=secret)
+            return engine.copied(pa.schema(texts), made, secret=secret)
 
 
 def _old_timestamps(
@@ -322,13 +308,11 @@ def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> str:
         stored = ds.dataset(str(path.absolute()), filesystem=local, format="ipc")
         for _ in _sound(stored.to_batches()):
             pass
-        if not _as_it_is(stored.schema, secret=secret):
-            return _copied(engine, stored.schema, stored.to_batches(), secret=secret)
-        return engine.arrow(stored)
+        return engine.arrow(stored, secret=secret)
     if _magic(path).startswith(b"FEA1"):
         raise InputError(f"{path} is in the first Feather format; save it again as version 2.")
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        return _copied(engine, stream.schema, _sound(stream), secret=secret)
+        return engine.copied(stream.schema, _sound(stream), secret=secret)
 
 
 def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -387,7 +371,7 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: boo
 
     kind = pa.array(np.asarray(array[:1]).ravel()).type
     schema = pa.schema([(column, kind) for column in names])
-    return _copied(engine, schema, blocks(), secret=secret)
+    return engine.copied(schema, blocks(), secret=secret)
 
 
 def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool) -> str:
@@ -396,7 +380,7 @@ def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, se
     if hasattr(rows, "project"):
         types = dict(zip(rows.columns, rows.types, strict=True))
         stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
-    return _copied(engine, stream.schema, stream, secret=secret)
+    return engine.copied(stream.schema, stream, secret=secret)
 
 
 def is_copied(rows: ir.Table) -> bool:
@@ -437,7 +421,7 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
         )
     if not source.column_names:
         raise InputError("the table in memory has no columns.")
-    return engine.arrow(total_table(source) if secret else source)
+    return engine.arrow(source, secret=secret)
 
 
 def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
@@ -455,11 +439,11 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
 def _sqlite(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
-        found = connection.execute(
+        tables = connection.execute(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
             "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
         ).fetchall()
-        name = identifier(_pick(path, table, {name: name for (name,) in found}))
+        name = identifier(_pick(path, table, {name: name for (name,) in tables}))
         described = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
         texts = {row[1]: _stores_text(row[2]) for row in described}
         return _from_sqlite(engine, connection, f"SELECT * FROM {name}", texts, secret=secret)
@@ -556,15 +540,15 @@ def refuse_cut(source: ir.Table) -> None:
                 )
 
 
-def _pick(path: Path, table: str | None, found: dict[str, T]) -> T:
-    names = ", ".join(map(repr, found)) or "no table at all"
+def _pick(path: Path, table: str | None, tables: dict[str, T]) -> T:
+    names = ", ".join(map(repr, tables)) or "no table at all"
     if table is not None:
-        if table not in found:
+        if table not in tables:
             raise InputError(f"{path} has no table {table!r}; it has {names}.")
-        return found[table]
-    if len(found) != 1:
+        return tables[table]
+    if len(tables) != 1:
         raise InputError(f"table must name one table of {path}, which has {names}.")
-    return next(iter(found.values()))
+    return next(iter(tables.values()))
 
 
 # ── CSV files read as they are written: every field is text, nothing is guessed but the delimiter

@@ -105,12 +105,19 @@ class Table:
         self.close()
 
     def close(self) -> None:
-        """Close the engine, unless another table owns it, and delete its private folder."""
-        local = self.__dict__.get("local", self)
+        """Close the engine, unless another table owns it, and let the rows in memory go."""
+        local = self.__dict__.pop("local", self)
         if local is not self:
             local.close()
-        if self.beside is None and "engine" in self.__dict__:
-            self.engine.close()
+        self.forget_rows()
+        # Tables in memory that share the engine start another one if they need it.
+        engine = self.__dict__.pop("engine", None)
+        if self.beside is None and engine is not None:
+            engine.close()
+
+    def forget_rows(self) -> None:
+        """Let the rows in memory go; they are read again if asked for."""
+        self.__dict__.pop("frame", None)
 
     # ── Rows on an engine ─────────────────────────────────────────────────────────────────────────
 
@@ -160,8 +167,8 @@ class Table:
             raise InputError(f"{self.name} must be counted over at least one column, got none.")
         for index, column in enumerate(names):
             if column not in self.columns:
-                known = ", ".join(map(repr, self.columns))
-                raise InputError(f"{self.name} has no column {column!r}; it has {known}.")
+                listed = ", ".join(map(repr, self.columns))
+                raise InputError(f"{self.name} has no column {column!r}; it has {listed}.")
             if column in names[:index]:
                 raise InputError(f"columns must differ from one another, got {column!r} twice.")
         return names

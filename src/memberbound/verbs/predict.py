@@ -54,11 +54,11 @@ class Prediction(Readable):
         """A pandas table: ``prediction`` and, for classifiers, ``probability_<class>``."""
         import pandas as pd
 
-        found: dict[str, NDArray[np.generic]] = {"prediction": self.values}
+        columns: dict[str, NDArray[np.generic]] = {"prediction": self.values}
         if self.probabilities is not None:
             for name, column in zip(self.classes, self.probabilities.T, strict=True):
-                found[f"probability_{name}"] = column
-        return pd.DataFrame(found)
+                columns[f"probability_{name}"] = column
+        return pd.DataFrame(columns)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract; the answers themselves where no file has them."""
@@ -141,19 +141,19 @@ def predict(
     factory = None if learner is None else network_factory(learner)
     if learner is not None and factory is None:
         raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
-    found = model if path is None else load(path, factory=factory)
-    taker = answering(found)
+    loaded = model if path is None else load(path, factory=factory)
+    taker = answering(loaded)
     if taker is None:
         raise InputError(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
     rows, notices = taker.encoded(table, database_table)
-    chances = taker.probabilities(rows)
+    probabilities = taker.probabilities(rows)
     result = Prediction(
         taker.answered(rows),
-        chances,
-        () if chances is None else taker.class_names,
+        probabilities,
+        () if probabilities is None else taker.class_names,
         taker.certificate_,
         None if out is None else str(out),
         notices,
