@@ -50,7 +50,9 @@ __all__ = [
     "fit_encoder",
     "fit_target",
     "forms_of",
+    "hardly_shared",
     "histogram_coordinates",
+    "identifier_codes",
     "noisy_names",
     "noisy_range",
     "octave_ends",
@@ -620,7 +622,7 @@ def fit_encoder(
     rows = len(next(iter(read.values())))
     private = [name for name in read if name not in bounds]
     public = [name for name in read if isinstance(bounds.get(name), Range)]
-    drafts: dict[str, ColumnCode | _Draft] = _identifiers(read, private, budget)
+    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, private, budget)
     for name in private:
         if name in drafts:
             continue
@@ -650,7 +652,7 @@ def fit_encoder(
     return Encoder(tuple(codes))
 
 
-def _identifiers(
+def identifier_codes(
     read: Mapping[str, Values], private: list[str], budget: Budget
 ) -> dict[str, ColumnCode | _Draft]:
     """Return empty codes for columns that are called identifiers and whose values hardly repeat.
@@ -695,12 +697,12 @@ def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode 
         cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
         return _Draft(name, low, high, typical if heavy else 0.0, cells)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
-    if _hardly_shared(noisy[MISSING + 1 :], scale):
+    if hardly_shared(noisy[MISSING + 1 :], scale):
         cells = _strongest(noisy[: MISSING + 1], _RANGE_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
 
 
-def _hardly_shared(texts: FloatArray, scale: float) -> bool:
+def hardly_shared(texts: FloatArray, scale: float) -> bool:
     """Tell from noisy counts whether texts fill the buckets as identifiers do: all alike.
 
     Σcount² is n²/buckets + n where no two rows share a text, and n²/k for k equal categories.

@@ -1,0 +1,328 @@
+"""Columns as cells of a histogram, and back: what a synthetic table is counted and drawn in.
+
+A column of numbers is cut at public or paid-for edges, a column of categories has one cell per
+label; both have a cell for missing values.  The cell of a value is a function of this value and of
+public or released numbers.  A draw inside a cell has the column's decimals: whole numbers stay
+whole, dates stay dates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.encoding import (
+    CELLS,
+    MISSING,
+    NUMBER_CELLS,
+    Categories,
+    Range,
+    cells_of,
+    hardly_shared,
+    noisy_names,
+    octave_ends,
+)
+from memberbound.release.budget import NoisySums
+from memberbound.tables.columns import Form, Values, iso_date, number_label
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "FORMATS",
+    "MOST_CELLS",
+    "CategoryCells",
+    "Cells",
+    "NumberCells",
+    "Writing",
+    "declared_writing",
+    "format_cells",
+    "private_column",
+    "public_column",
+    "written_as",
+]
+
+IntArray = NDArray[np.int64]
+#: How numbers are written: with so many decimals, with more, as a day, as a time.
+Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
+FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
+#: Linear cells of a range; cells of a column of numbers altogether.
+_LINEAR = 64
+MOST_CELLS = 2 * _LINEAR + NUMBER_CELLS + 8
+#: Octaves below the largest end of a range that get an edge of their own.
+_OCTAVES = 16
+#: A noisy count says that values are there from this many noise scales on.
+_SCALES = 4.5
+#: Share of the numbers that may have more decimals than the column is written with.
+_FEW = 0.01
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class NumberCells:
+    """Cells [edge, next edge) of numbers or days, and one for everything else.
+
+    ``step`` is the distance of neighbouring values, 0 where there is none.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    step: float
+    writing: Writing
+    form: Form = "any"
+
+    @property
+    def count(self) -> int:
+        """Number of cells; the last one is for missing values."""
+        return len(self.edges)
+
+    @property
+    def ordered(self) -> int:
+        """Number of cells that have neighbours."""
+        return len(self.edges) - 1
+
+    @property
+    def rare(self) -> tuple[int, ...]:
+        """Cells that are believed only where their count stands out."""
+        return (self.count - 1,)
+
+    def of(self, values: Values) -> IntArray:
+        """Return the cell of every value; beyond the ends counts as the end."""
+        numbers = values.numbers
+        place = np.searchsorted(np.array(self.edges), numbers, side="right") - 1
+        inside = np.clip(place, 0, self.ordered - 1)
+        return np.where(np.isnan(numbers), self.ordered, inside)
+
+    def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+        """Return a value between the ends of runs of cells, first to last."""
+        import pandas as pd
+
+        edges = np.array(self.edges)
+        gone = first >= self.ordered
+        low = edges[np.where(gone, 0, first)]
+        high = edges[np.where(gone, 1, last + 1)]
+        share = draws.random(len(low))
+        if self.step > 0:
+            steps = np.maximum(1.0, np.rint((high - low) / self.step))
+            numbers = low + np.floor(share * steps) * self.step
+        else:
+            numbers = low + share * (high - low)
+        if self.writing in ("day", "time"):
+            return self._dates(np.where(gone, np.nan, numbers))
+        decimals = int(self.writing) if self.writing.isdigit() else None
+        if decimals == 0 and max(map(abs, self.edges)) < 2.0**53:
+            return pd.Series(np.rint(numbers).astype(np.int64), dtype="Int64").mask(gone)
+        if decimals is not None:
+            numbers = np.round(numbers, decimals)
+        return pd.Series(np.where(gone, np.nan, numbers))
+
+    def _dates(self, days: FloatArray) -> pd.Series[Any]:
+        import pandas as pd
+
+        if "%" in self.form:
+            stamps = pd.Series(np.rint(days * 86_400), dtype="Float64")
+            stamps = pd.to_datetime(stamps, unit="s", errors="coerce")
+            return stamps.dt.strftime(self.form).astype(object).where(~np.isnan(days), None)
+        if self.writing == "day":
+            texts = [None if math.isnan(day) else iso_date(day) for day in days.tolist()]
+            return pd.Series(texts, dtype=object)
+        micros = np.where(np.isnan(days), np.iinfo(np.int64).min, np.rint(days * 86_400) * 1e6)
+        return pd.Series(micros.astype(np.int64).astype("datetime64[us]"))
+
+
+@dataclass(frozen=True)
+class CategoryCells:
+    """A cell per label, one for other values, one for missing ones."""
+
+    name: str
+    labels: tuple[str, ...]
+    form: Form = "any"
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return len(self.labels) + 2
+
+    @property
+    def ordered(self) -> int:
+        """Number of cells that have neighbours: none."""
+        return 0
+
+    @property
+    def rare(self) -> tuple[int, ...]:
+        """Cells that are believed only where their count stands out."""
+        return (self.count - 2, self.count - 1)
+
+    def of(self, values: Values) -> IntArray:
+        """Return the cell of every value."""
+        place = values.positions((*self.labels, ""))
+        other = np.where(place < 0, len(self.labels), place)
+        return np.where(place == len(self.labels), self.count - 1, other)
+
+    def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+        """Return the labels of cells."""
+        import pandas as pd
+
+        del last, draws
+        texts = np.array([*self.labels, OTHER, None], dtype=object)
+        return pd.Series(texts[first], dtype=object)
+
+
+Cells = NumberCells | CategoryCells
+
+
+# ── What is public about how a column is written ──────────────────────────────────────────────────
+
+
+def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
+    """Return what a declared type says: how numbers are written, or all labels; else None.
+
+    ``kind`` is a type of Arrow or pandas, None where there is none.
+    """
+    import pandas as pd
+
+    if "%" in form:
+        return "time" if any(mark in form for mark in ("%H", "%I", "%T", "%X", "%c")) else "day"
+    if isinstance(kind, pd.ArrowDtype):
+        kind = kind.pyarrow_dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        return tuple(dict.fromkeys(label for label in _labels(kind) if label))
+    if isinstance(kind, pd.api.extensions.ExtensionDtype):
+        kind = getattr(kind, "numpy_dtype", kind)
+    if isinstance(kind, np.dtype):
+        by_kind: dict[str, Writing] = {"i": "0", "u": "0", "M": "time"}
+        return ("False", "True") if kind.kind == "b" else by_kind.get(kind.kind)
+    if type(kind).__module__.startswith("pyarrow"):
+        from pyarrow import types
+
+        if types.is_boolean(kind):
+            return ("False", "True")
+        if types.is_integer(kind):
+            return "0"
+        if types.is_date(kind):
+            return "day"
+        return "time" if types.is_timestamp(kind) else None
+    return None
+
+
+def _labels(kind: pd.CategoricalDtype) -> list[str]:
+    import pandas as pd
+
+    codes, labels = Values.of(pd.Series(kind.categories)).coded()
+    return [labels[code] for code in codes]
+
+
+# ── How numbers are written, where no type says it: one more histogram ────────────────────────────
+
+
+def format_cells(values: Values) -> IntArray:
+    """Return for every value its place in :data:`FORMATS`, the number of formats for no number."""
+    numbers = values.numbers
+    cells = np.full(len(numbers), FORMATS.index("more"))
+    with np.errstate(all="ignore"):
+        for decimals in (3, 2, 1, 0):
+            scaled = numbers * 10.0**decimals
+            near = np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))
+            cells[near] = decimals
+    days = _dated(values)
+    cells[days] = FORMATS.index("day")
+    cells[days & (numbers != np.floor(numbers))] = FORMATS.index("time")
+    cells[np.isnan(numbers)] = len(FORMATS)
+    return cells
+
+
+def _dated(values: Values) -> NDArray[np.bool_]:
+    """Tell which values are dates: those whose label is a date."""
+    if values.parsed is None:
+        return np.full(len(values), values.dated)
+    dated = np.array(
+        [
+            text is not None and text != number_label(number) and text == iso_date(number)
+            for number, text in zip(values.parsed.tolist(), values.texts, strict=True)
+        ],
+        dtype=bool,
+    )
+    return np.asarray(dated[values.raw])
+
+
+def written_as(noisy: FloatArray, scale: float) -> Writing:
+    """Return how a column's numbers are written, from the noisy counts of formats."""
+    counts = np.maximum(noisy[: len(FORMATS)], 0.0)
+    dates = FORMATS.index("day")
+    doubt = max(_SCALES * scale, _FEW * float(counts.sum()))
+    if counts[dates:].sum() > counts[:dates].sum():
+        return "time" if counts[-1] > doubt else "day"
+    for decimals in range(dates - 1):
+        if all(count <= doubt for count in counts[decimals + 1 : dates]):
+            return FORMATS[decimals]
+    return "more"
+
+
+# ── Cells of public columns, and of private ones from a noisy histogram ───────────────────────────
+
+
+def public_column(name: str, bound: Range | Categories, writing: Writing = "more") -> Cells:
+    """Return the cells of a column with public bounds."""
+    if isinstance(bound, Categories):
+        return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
+    return NumberCells(name, *_edges(bound.low, bound.high, writing), writing, bound.form)
+
+
+def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...], float]:
+    """Return the edges of a range's cells and the step of its values.
+
+    Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.
+    """
+    step = {"more": 0.0, "day": 1.0, "time": 0.0}.get(writing, -1.0)
+    step = 10.0 ** -int(writing) if step < 0 else step
+    if step > 0:
+        low, high = math.floor(low / step) * step, (math.floor(high / step) + 1) * step
+        if round((high - low) / step) <= 2 * _LINEAR:
+            count = round((high - low) / step)
+            return tuple(low + k * step for k in range(count + 1)), step
+    linear = np.linspace(low, high, _LINEAR + 1)
+    size = max(abs(low), abs(high))
+    octaves = size * 2.0 ** -np.arange(1.0, _OCTAVES)
+    least = step if step > 0 else size * 2.0**-_OCTAVES
+    inner = np.concatenate([linear, octaves, -octaves, [0.0, least]])
+    if step > 0:
+        inner = np.rint(inner / step) * step
+    inner = np.unique(inner[(inner > low) & (inner < high)])
+    return (low, *inner.tolist(), high), step
+
+
+def private_column(
+    name: str, values: Values, rows: int, histograms: NoisySums, writing: Writing | None
+) -> Cells | None:
+    """Return the cells of a column without bounds, from two noisy histograms at most.
+
+    None where it holds identifiers or free text: values that few people share.
+
+    Guarantee: the two histograms are all that it tells about the table, except that a value of one
+    person is named with probability at most ``CLASS_SLACK`` of the encoding.
+    """
+    noisy = histograms.measure(np.bincount(cells_of(values), minlength=CELLS))
+    scale = histograms.scale
+    numbers = noisy[:NUMBER_CELLS]
+    kept = np.flatnonzero(numbers > _SCALES * scale)
+    present = rows - max(0.0, float(noisy[MISSING]))
+    doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
+    if kept.size and float(numbers.sum()) > max(present / 2, doubt):
+        ends = [octave_ends(int(cell)) for cell in kept]
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        if writing is None:
+            formats = np.bincount(format_cells(values), minlength=len(FORMATS) + 1)
+            writing = written_as(histograms.measure(formats), scale)
+        if low == high:
+            high = low + 1.0
+        return public_column(name, Range(low, high), writing)
+    if hardly_shared(noisy[MISSING + 1 :], scale):
+        return None
+    labels = noisy_names(values, histograms)
+    return CategoryCells(name, labels) if labels else None
+

@@ -1,0 +1,910 @@
+"""A synthetic table of all rows, in the neighbour game: noisy counts, a tree, a label model.
+
+Columns are cut into cells (:mod:`memberbound.release.all_rows.cells`).  Counted with noise are, in
+this order: the target; every column with the target; for every pair of columns how far it is from
+independence given the target (one number, from which a tree of pairs is chosen); the pairs of the
+tree with the target; and, round by round, what a model of the target gets wrong in every cell of a
+column.  New rows are drawn from these numbers alone: post-processing
+(proofs/synthetic-tables.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.quantities import Certificate
+from memberbound.release.all_rows.cells import (
+    FORMATS,
+    MOST_CELLS,
+    CategoryCells,
+    Cells,
+    Writing,
+    declared_writing,
+    format_cells,
+    private_column,
+    public_column,
+    written_as,
+)
+from memberbound.release.all_rows.encoding import (
+    CELLS,
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    Categories,
+    Range,
+    identifier_codes,
+    read_bounds,
+)
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
+from memberbound.release.calibration import Calibration, checked_eta
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SyntheticTable", "fit_synthetic", "person_weights"]
+
+IntArray = NDArray[np.int64]
+
+#: Shares of what preprocessing leaves of μ², chosen once on Adult and ACS (docs/synthetic.md).
+_WITH_TARGET = {"target": 0.03, "columns": 0.37, "scores": 0.05, "tree": 0.30, "labels": 0.25}
+_WITHOUT_TARGET = {"columns": 0.40, "scores": 0.08, "tree": 0.52}
+#: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
+_WRITING_SHARE = 0.01
+#: Weights are whole multiples of 1/2^20, so that sums of them are exact.
+_UNITS = 2.0**20
+_MOST_ROWS = 2**31
+#: Rows that the counts of columns need, and histograms of private ones, in noise scales.
+_ROWS_PER_SCALE = 10.0
+_PRIVATE_ROWS_PER_SCALE = 40.0
+#: Groups of the target, and blocks of a column, in the tree.
+_MOST_GROUPS = 16
+_MOST_BLOCKS = 32
+#: A cell stands alone, and is believed, from so many noise scales on; a block of the tree's.
+_CELL_SCALES = 3.0
+_BLOCK_SCALES = 8.0
+_RUN_SCALES = 1.0
+_GROUP_SCALES = 30.0
+_EMPTY_SCALES = 2.0
+#: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
+_ROUNDS = 4
+_CLIP = 0.7
+_DAMPING = 0.6
+_START_VARIANCE = 1.0
+_ROUND_VARIANCE = 0.25
+#: Computed lengths exceed exact ones by less than this.
+_ROOM = 1.0 + 2.0**-20
+#: Scores are whole multiples of 1/64, and their exponentials come from a table: the same for every
+#: record wherever it stands in the table.
+_GRID = 64.0
+_EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
+#: Rows that the label model is fitted on.
+_LEAST_FITTED, _MOST_FITTED = 5_000, 40_000
+
+
+# ── Counting ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def person_weights(persons: IntArray) -> FloatArray:
+    """Return a weight for every row, such that those of a person add up to at most 1.
+
+    Whole multiples of 1/2^20 (X26).
+
+    Examples:
+        >>> person_weights(np.array([0, 1, 1, 1])).tolist()
+        [1.0, 0.3333330154418945, 0.3333330154418945, 0.3333330154418945]
+    """
+    return np.asarray(np.floor(_UNITS / np.bincount(persons))[persons] / _UNITS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Cells of all rows, with the weights of rows that share a person."""
+
+    codes: Sequence[NDArray[np.generic]]
+    weights: FloatArray | None
+
+    def counts(self, places: IntArray, shape: tuple[int, ...]) -> FloatArray:
+        """Return how much weight is in every cell, exact.
+
+        Guarantee: replacing a record moves it by at most √2 in length, and 2 in the sum of
+        absolute values.
+        """
+        counts = np.bincount(places, self.weights, minlength=math.prod(shape))
+        return counts.reshape(shape).astype(np.float64)
+
+
+def _projected(noisy: FloatArray, total: float) -> FloatArray:
+    """Return the nearest table of nonnegative counts with this total."""
+    flat = noisy.ravel()
+    falling = np.sort(flat)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
+    last = np.flatnonzero(falling > excess)
+    cut = excess[last[-1]] if last.size else excess[0]
+    return np.maximum(noisy - cut, 0.0)
+
+
+def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
+    """Return a (parent, child, group) table with these (parent, group) and (child, group) sums."""
+    for _ in range(10):
+        table = table * (parents / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
+        table = table * (children / np.maximum(table.sum(axis=0), 1e-12))[None, :, :]
+    return table
+
+
+def _runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
+    """Return the block of every cell, from noisy counts.
+
+    A cell with enough stands alone; neighbours with less are taken together until they have
+    enough.  Cells without neighbours and with less share one block, those at the end keep theirs.
+    """
+    while True:
+        blocks = _merged(counts, ordered, least)
+        if blocks.max() < most:
+            return blocks
+        least = 1.5 * max(least, 1.0)
+
+
+def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
+    blocks = np.zeros(len(counts), dtype=np.int64)
+    block, collected, cells = -1, math.inf, 0
+    for cell in range(ordered):
+        alone = counts[cell] >= least
+        # The noise of a sum grows with the root of its length.
+        if alone or collected >= least * math.sqrt(cells):
+            block, collected, cells = block + 1, 0.0, 0
+        blocks[cell] = block
+        collected += math.inf if alone else counts[cell]
+        cells += 1
+    rest = np.arange(ordered, len(counts))
+    large = rest[counts[rest] >= least]
+    blocks[large] = block + 1 + np.arange(len(large))
+    small = rest[counts[rest] < least]
+    blocks[small] = block + 1 + len(large)
+    return blocks
+
+
+# ── What is known of a column ─────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """A column's noisy counts with the target's groups: fine bins, and blocks of them.
+
+    ``bins`` and ``blocks`` map cells; ``fine`` counts (bin, group), ``coarse`` (block, group).
+    """
+
+    cells: Cells
+    first: IntArray
+    last: IntArray
+    block_of_bin: IntArray
+    block_of_cell: IntArray
+    fine: FloatArray
+    coarse: FloatArray
+
+    def drawn(
+        self, blocks: IntArray, groups: IntArray, draws: np.random.Generator
+    ) -> pd.Series[object]:
+        """Return values inside blocks, by the bins that each group has there."""
+        bins = np.empty(len(blocks), dtype=np.int64)
+        for block in range(len(self.coarse)):
+            inside = np.flatnonzero(self.block_of_bin == block)
+            for group in range(self.fine.shape[1]):
+                rows = np.flatnonzero((blocks == block) & (groups == group))
+                weights = self.fine[inside, group]
+                if not weights.sum() > 0:
+                    weights = self.fine[inside].sum(axis=1)
+                if not weights.sum() > 0:
+                    weights = np.ones(len(inside))
+                bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
+        return self.cells.drawn(self.first[bins], self.last[bins], draws)
+
+
+def _column(
+    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
+) -> _Column:
+    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts."""
+    spread = math.sqrt(noisy.shape[1])
+    noisy = noisy.copy()
+    for cell in cells.rare:
+        if noisy[cell].sum() < _CELL_SCALES * scale * spread and noisy.shape[0] > len(cells.rare):
+            noisy[cell] = -math.inf
+    totals = noisy.sum(axis=1)
+    bins = np.arange(cells.count)
+    if cells.ordered:
+        least = _CELL_SCALES * scale * spread
+        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, least)
+        bins[cells.ordered :] = bins[cells.ordered - 1] + 1 + np.arange(cells.count - cells.ordered)
+    count = int(bins[-1]) + 1
+    first = np.searchsorted(bins, np.arange(count), side="left")
+    last = np.searchsorted(bins, np.arange(count), side="right") - 1
+    summed = np.add.reduceat(noisy, first, axis=0)
+    doubt = _RUN_SCALES * scale * spread * np.sqrt(last - first + 1.0)
+    runs = last > first
+    if not runs.all():
+        summed[runs & (summed.sum(axis=1) < doubt)] = -math.inf
+    fine = np.column_stack(
+        [_projected(column, total) for column, total in zip(summed.T, groups, strict=True)]
+    )
+    ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
+    blocks = _runs(fine.sum(axis=1), ordered, _BLOCK_SCALES * block_scale, _MOST_BLOCKS)
+    coarse = np.zeros((int(blocks.max()) + 1, noisy.shape[1]))
+    np.add.at(coarse, blocks, fine)
+    return _Column(cells, first, last, blocks, blocks[bins], fine, coarse)
+
+
+def _forest(scores: Mapping[tuple[int, int], float], columns: int) -> list[tuple[int, int | None]]:
+    """Return (column, parent) of the best forest, parents first; scores below 0 are not used."""
+    tree: dict[int, list[int]] = {column: [] for column in range(columns)}
+    root = list(range(columns))
+    for (a, b), score in sorted(scores.items(), key=lambda item: -item[1]):
+        if score > 0 and root[a] != root[b]:
+            tree[a].append(b)
+            tree[b].append(a)
+            root = [root[a] if other == root[b] else other for other in root]
+    order: list[tuple[int, int | None]] = []
+    seen: set[int] = set()
+    for start in range(columns):
+        waiting: list[tuple[int, int | None]] = [(start, None)]
+        while waiting:
+            column, parent = waiting.pop(0)
+            if column not in seen:
+                seen.add(column)
+                order.append((column, parent))
+                waiting += [(other, column) for other in tree[column]]
+    return order
+
+
+def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
+    """Return noisy (parent, child, group) counts, each parent's as near to independence as the
+    noise makes them look (James and Stein)."""
+    distance = noisy - expected
+    squares = np.square(distance).sum(axis=1, keepdims=True)
+    noise = max(noisy.shape[1] - 2, 0) * scale**2
+    weight = np.clip(1.0 - noise / np.maximum(squares, 1e-12), 0.0, 1.0)
+    # Where independence expects many and the noise explains what was counted, there is nothing.
+    empty = (noisy < _EMPTY_SCALES * scale) & (expected > 2 * _EMPTY_SCALES * scale)
+    return np.where(empty, -math.inf, expected + weight * distance)
+
+
+# ── The label model: an additive softmax of blocks ────────────────────────────────────────────────
+
+
+def _probabilities(scores: FloatArray) -> FloatArray:
+    """Return softmax probabilities of scores on the grid, a function of each row alone."""
+    lowered = (scores.max(axis=1, keepdims=True) - scores) * _GRID
+    sizes = _EXPONENTIALS[np.minimum(lowered, len(_EXPONENTIALS) - 1).astype(np.int64)]
+    total = np.zeros(len(scores))
+    for group in range(scores.shape[1]):
+        total += sizes[:, group]
+    return np.asarray(sizes / total[:, None])
+
+
+def clipped_residual_units(
+    groups: IntArray, probabilities: FloatArray, weights: FloatArray | None
+) -> FloatArray:
+    """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
+
+    Guarantee: the rows of one record add up to a vector of at most clip · 2^20 · (1 + 2^-20), in
+    whatever cells they are: weights of a record add up to at most 1.  Whole numbers: sums are
+    exact.
+    """
+    residuals = -probabilities
+    residuals[np.arange(len(groups)), groups] += 1.0
+    squares = np.zeros(len(groups))
+    for column in residuals.T:
+        squares += column * column
+    factor = np.minimum(1.0, _CLIP / np.maximum(np.sqrt(squares), 1e-12)) * _UNITS
+    if weights is not None:
+        factor = factor * weights
+    return np.asarray(np.trunc(residuals * factor[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class _LabelModel:
+    """Scores of the target's groups: intercepts and an effect per block of every column."""
+
+    intercepts: FloatArray
+    effects: tuple[FloatArray, ...]
+
+    def scores(self, blocks: Sequence[NDArray[np.generic]]) -> FloatArray:
+        """Return scores on the grid."""
+        rows = len(blocks[0]) if blocks else 0
+        scores = np.tile(self.intercepts, (rows, 1))
+        for effect, place in zip(self.effects, blocks, strict=True):
+            scores += effect[place]
+        return scores
+
+    def moved(self, by: Sequence[FloatArray]) -> _LabelModel:
+        """Return the model with other effects, rounded to the grid."""
+        pairs = zip(self.effects, by, strict=True)
+        return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
+
+    def balanced(self, blocks: Sequence[IntArray], groups: FloatArray) -> _LabelModel:
+        """Return the model whose mean probabilities on these rows are the groups' shares."""
+        wanted = np.maximum(groups / groups.sum(), 1e-6)
+        model = self
+        for _ in range(20):
+            means = np.maximum(_probabilities(model.scores(blocks)).mean(axis=0), 1e-9)
+            shift = np.rint(np.clip(np.log(wanted / means), -1.0, 1.0) * _GRID) / _GRID
+            model = replace(model, intercepts=model.intercepts + shift)
+        return model
+
+
+def _additive(
+    blocks: Sequence[IntArray],
+    curvature: FloatArray,
+    moments: Sequence[FloatArray],
+    penalty: Callable[[FloatArray], FloatArray],
+    effects: Sequence[FloatArray],
+) -> list[FloatArray]:
+    """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
+    groups = curvature.shape[1]
+
+    def summed(place: IntArray, values: FloatArray, count: int) -> FloatArray:
+        return np.column_stack([np.bincount(place, column, count) for column in values.T])
+
+    sizes = [summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
+    penalties = [penalty(size) for size in sizes]
+    changes = [np.zeros((len(effect), groups)) for effect in effects]
+    total = np.zeros_like(curvature)
+    for _ in range(8):
+        for c, place in enumerate(blocks):
+            reached = summed(place, curvature * total, len(effects[c]))
+            wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
+            step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
+            changes[c] += step
+            total += step[place]
+    return changes
+
+
+# ── The table ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticTable:
+    """Everything that was released about a table, and rows drawn from it.
+
+    Guarantee: nothing here was computed from the secret table without noise that was paid for; so
+    any number of rows may be drawn, and anything done with them.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[_Column, ...]
+    order: tuple[tuple[int, int | None], ...]
+    tables: Mapping[tuple[int, int], FloatArray]
+    target: _Column | None
+    groups: FloatArray
+    labels: _LabelModel | None
+    identifiers: tuple[str, ...]
+    left_out: tuple[str, ...]
+    noise: Mapping[str, float]
+    budget: Budget
+    records: int
+    secure: bool
+    eta: float
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        certificate = self.budget.certificate(secure=self.secure)
+        theorems = ("X22", "X25", *(("X26",) if self.budget.unit is not None else ()))
+        return replace(certificate, theorems=theorems)
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of the columns' counts and the certificate of all counts together."""
+        size = sum(column.cells.count for column in self.columns) * len(self.groups)
+        details = {
+            "mu": self.budget.mu,
+            "rows_trained": self.records,
+            "curve": self.budget.described(),
+            "noise_by_part": dict(self.noise),
+        }
+        noise = GaussianNoise(max(self.noise["columns"], 1e-300), size)
+        return Calibration(noise, self.certificate_, self.eta, "synthetic", 0, details)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of columns whose joint law was counted."""
+        names = [column.cells.name for column in self.columns]
+        return tuple((names[p], names[c]) for c, p in self.order if p is not None)
+
+    def blocks(self, rows: int, draws: np.random.Generator) -> tuple[list[IntArray], IntArray]:
+        """Return blocks of all columns and groups of the target for new rows."""
+        groups = draws.choice(len(self.groups), rows, p=self.groups / self.groups.sum())
+        blocks = [np.zeros(rows, dtype=np.int64) for _ in self.columns]
+        for child, parent in self.order:
+            coarse = self.columns[child].coarse
+            table = coarse[None] if parent is None else self.tables[parent, child]
+            given = np.zeros(rows, dtype=np.int64) if parent is None else blocks[parent]
+            # (parent, group, child): cumulated over the child.
+            steps = np.cumsum(np.moveaxis(table, 2, 1), axis=2)
+            bare = steps[:, :, -1:] <= 0
+            steps = np.where(bare, np.cumsum(coarse.T + 1e-9, axis=1)[None], steps)
+            chosen = np.empty(rows, dtype=np.int64)
+            key = given * len(self.groups) + groups
+            place = np.argsort(key, kind="stable")
+            ends = np.searchsorted(key[place], np.arange(len(steps) * len(self.groups) + 1))
+            shares = draws.random(rows)
+            for cell, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+                if start < end:
+                    law = steps[cell // len(self.groups), cell % len(self.groups)]
+                    inside = place[start:end]
+                    found = np.searchsorted(law, shares[inside] * law[-1], side="right")
+                    chosen[inside] = np.minimum(found, len(law) - 1)
+            blocks[child] = chosen
+        return blocks, groups
+
+    def sample(self, rows: int, source: RandomSource | None = None) -> pd.DataFrame:
+        """Return new rows, with the names and the order of the columns of the table."""
+        import pandas as pd
+
+        words = (SecureSource() if source is None else source).words(4)
+        draws = np.random.default_rng([int(word) for word in words])
+        blocks, groups = self.blocks(rows, draws)
+        labels = groups
+        if self.labels is not None:
+            steps = np.cumsum(_probabilities(self.labels.scores(blocks)), axis=1)
+            shares = draws.random(rows)[:, None] * steps[:, -1:]
+            labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
+        values: dict[str, pd.Series[object]] = {}
+        for column, place in zip(self.columns, blocks, strict=True):
+            values[column.cells.name] = column.drawn(place, groups, draws)
+        if self.target is not None:
+            only = np.zeros(rows, dtype=np.int64)
+            values[self.target.cells.name] = self.target.drawn(labels, only, draws)
+        for name in self.identifiers:
+            values[name] = pd.Series(np.arange(1, rows + 1))
+        return pd.DataFrame({name: values[name] for name in self.names if name in values})
+
+
+@np.errstate(all="ignore")  # no record decides whether numpy warns
+def fit_synthetic(
+    records: Records,
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None = None,
+    types: Mapping[str, object] | None = None,
+    target: str | None = None,
+    unit: str | None = None,
+    source: RandomSource | None = None,
+    reserve: Callable[[Budget], object] | None = None,
+) -> SyntheticTable:
+    """Count a secret table with noise such that η holds for every record of it.
+
+    ``types`` are the declared types of its columns, where it has any.  With ``unit`` a record is
+    all rows with one value in that column.
+
+    Guarantee: whoever knows all other records and sees everything in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X25, with ``unit`` X26 (proofs/synthetic-tables.md).
+    Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
+    given bounds are public.
+    Numerics: counts, scores and sums of residuals are exact; μ and the slack are fixed before the
+    table is looked at.
+    Edge cases: numbers beyond a range count as its end; values that few people share are drawn as
+    ``other``; columns of identifiers get fresh numbers, columns of free text are left out.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from memberbound.release.randomness import InsecureSource
+        >>> from memberbound.tables.in_memory import read_records
+        >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
+        >>> public = {"age": [0, 80], "ill": [False, True]}
+        >>> found = fit_synthetic(
+        ...     read_records(people), eta=0.05, bounds=public, target="ill", source=InsecureSource(1)
+        ... )
+        >>> found.sample(3).columns.tolist(), found.certificate_.value <= 0.05
+        (['age', 'ill'], True)
+    """
+    drawn = SecureSource() if source is None else source
+    preparation = _Preparation.of(records, read_bounds(bounds), types or {}, target, unit)
+    slack = preparation.slack()
+    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn)
+    preparation.refuse_small(budget.mu)
+    if reserve is not None:
+        reserve(budget)
+    cells, identifiers, left_out = preparation.cells(budget)
+    return _fitted(preparation, cells, identifiers, left_out, budget, checked_eta(eta))
+
+
+@dataclass(frozen=True, eq=False)
+class _Preparation:
+    """The columns of a secret table, one row per record for what is learnt about each column."""
+
+    records: Records
+    first: Records
+    weights: FloatArray | None
+    public: Mapping[str, Range | Categories]
+    writings: Mapping[str, Writing]
+    target: str | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        records: Records,
+        bounds: Mapping[str, Range | Categories],
+        types: Mapping[str, object],
+        target: str | None,
+        unit: str | None,
+    ) -> _Preparation:
+        weights = None
+        first = records
+        if unit is not None:
+            first = records.first_of(unit)
+            persons, _ = records.columns[unit].named()
+            own = np.where(persons < 0, records.rows + np.arange(records.rows), persons)
+            weights = person_weights(np.unique(own, return_inverse=True)[1])
+        used = [name for name in records.columns if name != unit]
+        public = {name: bound for name, bound in bounds.items() if name in used}
+        writings: dict[str, Writing] = {}
+        for name in used:
+            bound = public.get(name)
+            declared = declared_writing(types.get(name), "any" if bound is None else bound.form)
+            if isinstance(declared, str):
+                writings[name] = declared
+            elif declared is not None and bound is None and declared:
+                public[name] = Categories(declared)
+        if len(used) < 2:
+            raise InputError(
+                f"the table must have at least two columns, got {len(used)}. The law of one column "
+                "is released by summarize, as a histogram."
+            )
+        if not 2 <= first.rows or not records.rows < _MOST_ROWS:
+            raise InputError("the table must have at least two rows, and fewer than 2^31.")
+        if target is not None:
+            labels = getattr(public.get(target), "labels", None)
+            if labels is not None and not 2 <= len([x for x in labels if x]) <= MOST_CLASSES:
+                raise InputError(
+                    f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
+                    "A target of numbers has a range as bounds."
+                )
+        return cls(records, first, weights, public, writings, target, tuple(records.columns))
+
+    @property
+    def used(self) -> list[str]:
+        """The columns without the unit."""
+        return list(self.first.columns)
+
+    @property
+    def private(self) -> list[str]:
+        """The columns without public bounds."""
+        return [name for name in self.used if name not in self.public]
+
+    @property
+    def _unwritten(self) -> list[str]:
+        """Columns with a public range of which nobody says how they are written."""
+        ranges = [name for name, bound in self.public.items() if isinstance(bound, Range)]
+        return [name for name in ranges if name not in self.writings]
+
+    def slack(self) -> float:
+        """Return the total variation of all counts, from public numbers alone."""
+        rows, columns = self.first.rows, len(self.used)
+        cells = 0
+        for name in self.used:
+            bound = self.public.get(name)
+            listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
+            cells += max(listed, MOST_CLASSES + 2)
+        private = len(self.private) * (CELLS + len(FORMATS) + 2 + max(rows, MOST_CLASSES))
+        counted = cells * (_MOST_GROUPS + 1) + columns**2 / 2
+        tree = columns * _MOST_BLOCKS**2 * _MOST_GROUPS
+        labels = _ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
+        written = columns * (len(FORMATS) + 1)
+        coordinates = private + counted + tree + labels + written
+        return up(release_slack(coordinates) + len(self.private) * CLASS_SLACK, 2)
+
+    def refuse_small(self, mu: float) -> None:
+        """Refuse a table that the noise drowns, for public reasons only."""
+        shares = _WITHOUT_TARGET if self.target is None else _WITH_TARGET
+        columns = len(self.used)
+        needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
+        remedy = "Allow a larger eta, name fewer columns, or find more rows."
+        if self.private:
+            scale = math.sqrt(4 * len(self.private) / HISTOGRAM_SHARE) / mu
+            needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
+            remedy = "Give bounds that are public knowledge, allow a larger eta, or name fewer."
+        if self.first.rows < needed:
+            what = "rows" if self.first.unit is None else f"different values of {self.first.unit!r}"
+            raise InputError(
+                f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
+                f"columns ({len(self.private)} without bounds) at this eta, got {self.first.rows}. "
+                f"{remedy}"
+            )
+
+    def cells(self, budget: Budget) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
+        """Return the cells of columns; the names of identifiers, and of what is left out."""
+        read, rows = self.first.columns, self.first.rows
+        named = [name for name in self.private if name != self.target]
+        identifiers = tuple(identifier_codes(read, named, budget))
+        private = [name for name in self.private if name not in identifiers]
+        cells: dict[str, Cells] = {}
+        left_out = []
+        if private:
+            part = budget.take("histograms of values", HISTOGRAM_SHARE)
+            histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
+        for name in private:
+            column = private_column(name, read[name], rows, histograms, self.writings.get(name))
+            if column is None:
+                left_out.append(name)
+            else:
+                cells[name] = column
+        writings = dict(self.writings) | self._paid_writings(budget)
+        for name, bound in self.public.items():
+            cells[name] = public_column(name, bound, writings.get(name, "more"))
+        ordered = {name: cells[name] for name in self.used if name in cells}
+        if len(ordered) < 2:
+            raise InputError(
+                "the table must have at least two columns whose values many people share, got "
+                f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
+            )
+        self._check_target(ordered)
+        return ordered, identifiers, tuple(left_out)
+
+    def _paid_writings(self, budget: Budget) -> dict[str, Writing]:
+        names = self._unwritten
+        if not names:
+            return {}
+        part = budget.take("how numbers are written", _WRITING_SHARE)
+        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
+        writings = {}
+        for name in names:
+            counts = np.bincount(format_cells(self.first.columns[name]), minlength=len(FORMATS) + 1)
+            writings[name] = written_as(formats.measure(counts), formats.scale)
+        return writings
+
+    def _check_target(self, cells: Mapping[str, Cells]) -> None:
+        target = self.target
+        if target is None:
+            return
+        column = cells.get(target)
+        if column is None or (isinstance(column, CategoryCells) and len(column.labels) < 2):
+            raise InputError(
+                f"target {target!r} must have at least two classes that many people share. Give "
+                "its classes in the bounds, or leave the target out."
+            )
+
+
+def _fitted(
+    preparation: _Preparation,
+    cells: Mapping[str, Cells],
+    identifiers: tuple[str, ...],
+    left_out: tuple[str, ...],
+    budget: Budget,
+    eta: float,
+) -> SyntheticTable:
+    """Count columns, scores, pairs and residuals, and return all that was released."""
+    aim = preparation.target
+    read, left, records = preparation.records.columns, budget.left, preparation.first.rows
+    shares = {
+        part: share * left
+        for part, share in (_WITH_TARGET if aim is not None else _WITHOUT_TARGET).items()
+    }
+    names = [name for name in cells if name != aim]
+    codes = [cells[n].of(read[n]).astype(np.min_scalar_type(cells[n].count)) for n in names]
+    rows = _Rows(codes, preparation.weights)
+
+    noise: dict[str, float] = {}
+    target, groups, group_of_row = _grouped(
+        rows, cells, aim, read, budget, shares, records, noise
+    )
+    count = len(groups)
+
+    part = budget.take("columns", shares["columns"])
+    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
+    noise["columns"] = sums.scale
+    edges = max(1, len(names) - 1)
+    block_scale = math.sqrt(2.0 * edges / shares["tree"]) / budget.mu
+    columns = []
+    for name, code in zip(names, codes, strict=True):
+        places = code.astype(np.int64) * count + group_of_row
+        noisy = sums.measure(rows.counts(places, (cells[name].count, count)))
+        columns.append(_column(cells[name], noisy, groups, sums.scale, block_scale))
+    blocks = [
+        column.block_of_cell[code].astype(np.min_scalar_type(_MOST_BLOCKS))
+        for column, code in zip(columns, codes, strict=True)
+    ]
+    rows = replace(rows, codes=blocks)
+
+    order = _tree(rows, columns, group_of_row, groups, budget, shares, block_scale, noise)
+    tables = _pairs(rows, columns, order, group_of_row, groups, budget, shares, noise)
+    model = SyntheticTable(
+        preparation.names,
+        tuple(columns),
+        tuple(order),
+        tables,
+        target,
+        groups,
+        None,
+        identifiers + (() if budget.unit is None else (budget.unit,)),
+        left_out,
+        noise,
+        budget,
+        records,
+        budget.source.secure,
+        eta,
+    )
+    if aim is None or count < 2:
+        return model
+    part = budget.take("labels", min(shares["labels"], budget.left))
+    sums = part.sums(sensitivity=2 * _CLIP * _ROOM, times=_ROUNDS * len(names))
+    noise["labels"] = sums.scale
+    return replace(model, labels=_labels(model, rows, group_of_row, sums))
+
+
+def _grouped(
+    rows: _Rows,
+    cells: Mapping[str, Cells],
+    aim: str | None,
+    read: Mapping[str, Values],
+    budget: Budget,
+    shares: Mapping[str, float],
+    records: int,
+    noise: dict[str, float],
+) -> tuple[_Column | None, FloatArray, IntArray]:
+    """Return the target's groups: classes that stand out, or ranges of numbers."""
+    if aim is None:
+        return None, np.array([float(records)]), np.zeros(len(rows.codes[0]), dtype=np.int64)
+    column = cells[aim]
+    sums = budget.take("target", shares["target"]).sums(sensitivity=HISTOGRAM_MOVES)
+    noise["target"] = sums.scale
+    places = column.of(read[aim])
+    noisy = sums.measure(rows.counts(places, (column.count, 1)))
+    least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if column.ordered else 0.0)
+    total = np.array([float(records)])
+    made = _column(column, noisy, total, sums.scale, least / _BLOCK_SCALES)
+    if len(made.coarse) > _MOST_GROUPS:
+        limited = _runs(made.fine.sum(axis=1), 0, least, _MOST_GROUPS)
+        coarse = np.zeros((int(limited.max()) + 1, 1))
+        np.add.at(coarse, limited, made.fine)
+        bins = np.searchsorted(made.last, np.arange(column.count))
+        made = replace(made, block_of_bin=limited, block_of_cell=limited[bins], coarse=coarse)
+    return made, np.maximum(made.coarse[:, 0], 1.0), made.block_of_cell[places]
+
+
+def _expected(a: _Column, b: _Column, groups: FloatArray) -> FloatArray:
+    """Return the counts of two columns that are independent given the target's group."""
+    return a.coarse[:, None, :] * b.coarse[None, :, :] / np.maximum(groups, 1.0)
+
+
+def _pair_counts(
+    rows: _Rows, a: int, b: int, group_of_row: IntArray, shape: tuple[int, ...]
+) -> FloatArray:
+    places = (rows.codes[a].astype(np.int64) * shape[1] + rows.codes[b]) * shape[2] + group_of_row
+    return rows.counts(places, shape)
+
+
+def pair_score(counts: FloatArray, expected: FloatArray) -> float:
+    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
+
+    Guarantee: replacing a record moves it by at most 2.
+    """
+    return float(np.abs(counts - np.rint(expected * _UNITS) / _UNITS).sum())
+
+
+def _tree(
+    rows: _Rows,
+    columns: Sequence[_Column],
+    group_of_row: IntArray,
+    groups: FloatArray,
+    budget: Budget,
+    shares: Mapping[str, float],
+    block_scale: float,
+    noise: dict[str, float],
+) -> list[tuple[int, int | None]]:
+    """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
+    pairs = [(a, b) for a in range(len(columns)) for b in range(a + 1, len(columns))]
+    if not pairs:
+        return [(column, None) for column in range(len(columns))]
+    exact, worth = [], []
+    for a, b in pairs:
+        expected = _expected(columns[a], columns[b], groups)
+        counts = _pair_counts(rows, a, b, group_of_row, expected.shape)
+        exact.append(pair_score(counts, expected))
+        worth.append(math.sqrt(0.5 / math.pi) * block_scale * expected.size)
+    part = budget.take("scores of pairs", shares["scores"])
+    sums = part.sums(sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
+    noise["scores of pairs"] = sums.scale
+    noisy = sums.measure(exact) - np.array(worth)
+    return _forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
+
+
+def _pairs(
+    rows: _Rows,
+    columns: Sequence[_Column],
+    order: Sequence[tuple[int, int | None]],
+    group_of_row: IntArray,
+    groups: FloatArray,
+    budget: Budget,
+    shares: Mapping[str, float],
+    noise: dict[str, float],
+) -> dict[tuple[int, int], FloatArray]:
+    """Return consistent (parent, child, group) counts of the tree's pairs."""
+    edges = [(parent, child) for child, parent in order if parent is not None]
+    if not edges:
+        return {}
+    part = budget.take("pairs of the tree", shares["tree"])
+    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(edges))
+    noise["pairs of the tree"] = sums.scale
+    tables = {}
+    for parent, child in edges:
+        expected = _expected(columns[parent], columns[child], groups)
+        counts = _pair_counts(rows, parent, child, group_of_row, expected.shape)
+        shrunk = _shrunk(sums.measure(counts), expected, sums.scale)
+        slices = [
+            _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
+            for g in range(len(groups))
+        ]
+        table = np.stack(slices, axis=2) + 1e-3 * expected
+        tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
+    return tables
+
+
+def _labels(
+    model: SyntheticTable, rows: _Rows, group_of_row: IntArray, sums: NoisySums
+) -> _LabelModel:
+    """Return the label model: from the columns' counts, then from noisy sums of residuals.
+
+    It is fitted on drawn rows.  Each round the residuals of all rows are summed per block of every
+    column, with noise, and the effects move such that drawn rows would show the same sums.
+    """
+    groups, count = model.groups, len(model.groups)
+    size = int(min(max(model.records, _LEAST_FITTED), _MOST_FITTED))
+    blocks, _ = model.blocks(size, np.random.default_rng(0))
+    ratio = size / model.records
+    share = groups / groups.sum()
+    intercepts = np.rint(np.log(share) * _GRID) / _GRID
+    labels = _LabelModel(intercepts, tuple(np.zeros_like(c.coarse) for c in model.columns))
+    wide = count / (count - 1)
+
+    def penalty(variance: float, prior: float) -> Callable[[FloatArray], FloatArray]:
+        return lambda sizes: variance / (sizes * prior)
+
+    drawn = [np.bincount(b, minlength=len(c.coarse)) for b, c in zip(blocks, model.columns, strict=True)]
+    excess = [c.coarse - c.coarse.sum(axis=1, keepdims=True) * share for c in model.columns]
+    start = penalty((model.noise["columns"] * ratio) ** 2 * 0.6, _START_VARIANCE)
+    for _ in range(4):
+        likely = _probabilities(labels.scores(blocks))
+        moments = []
+        for place, number, more in zip(blocks, drawn, excess, strict=True):
+            reached = np.column_stack([np.bincount(place, p, len(number)) for p in likely.T])
+            moments.append(number[:, None] * share + more * ratio - reached)
+        curvature = wide * likely * (1 - likely)
+        labels = labels.moved(_additive(blocks, curvature, moments, start, labels.effects))
+
+    later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
+    for _ in range(_ROUNDS):
+        likely = _probabilities(labels.scores(rows.codes))
+        units = clipped_residual_units(group_of_row, likely, rows.weights)
+        moments = []
+        for code, column in zip(rows.codes, model.columns, strict=True):
+            exact = np.column_stack([np.bincount(code, u, len(column.coarse)) for u in units.T])
+            noisy = sums.measure(exact / _UNITS) * ratio
+            moments.append(noisy - noisy.mean(axis=1, keepdims=True))
+        likely = _probabilities(labels.scores(blocks))
+        curvature = wide * likely * (1 - likely) * np.maximum(_unclipped(likely), 0.1)[:, None]
+        none = [np.zeros_like(effect) for effect in labels.effects]
+        change = _additive(blocks, curvature, moments, later, none)
+        labels = labels.moved([_DAMPING * c for c in change])
+    return labels.balanced(blocks, groups)
+
+
+def _unclipped(likely: FloatArray) -> FloatArray:
+    """Return how likely a drawn row's residual is shorter than the clip."""
+    squares = np.square(likely).sum(axis=1, keepdims=True)
+    lengths = np.sqrt(np.maximum(squares - 2 * likely + 1.0, 0.0))
+    return np.asarray((likely * (lengths < _CLIP)).sum(axis=1))
