@@ -64,5 +64,7 @@ from memberbound.verbs.protect import protect as protect
 from memberbound.verbs.protect_half import protect_half as protect_half
 from memberbound.verbs.protection import Protection as Protection
 from memberbound.verbs.summarize import summarize as summarize
+from memberbound.verbs.synthesize import Synthesis as Synthesis
+from memberbound.verbs.synthesize import synthesize as synthesize
 
 PUBLIC: dict[str, str]

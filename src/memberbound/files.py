@@ -37,6 +37,7 @@ __all__ = [
     "read_document",
     "remove_leftovers",
     "remove_once",
+    "table_writer",
     "unwritable",
     "write_table",
     "write_text",
@@ -164,6 +165,11 @@ def _yaml_value(text: str, words: bool) -> object:
 
 def write_table(frame: DataFrame, path: Path, *, force: bool = False) -> None:
     """Write a pandas table as CSV, Parquet or Arrow, by the ending of the name."""
+    written_whole(path, table_writer(frame, path), force)
+
+
+def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
+    """Return what fills a draft with a pandas table, in the format that a name's ending says."""
     ending = path.name.lower()
 
     def write(draft: Path) -> None:
@@ -176,7 +182,7 @@ def write_table(frame: DataFrame, path: Path, *, force: bool = False) -> None:
         else:
             frame.reset_index(drop=True).to_feather(draft)
 
-    written_whole(path, write, force)
+    return write
 
 
 def write_text(text: str, path: Path, *, force: bool = False) -> None:

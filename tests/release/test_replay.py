@@ -31,6 +31,7 @@ from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import release_table_statistic
+from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables import columns, in_memory
 
@@ -172,6 +173,16 @@ def statistic_of(statistic, names):
     return make
 
 
+def synthetic_table(table, source):
+    renamed = {n: f"x{NAMES.index(n)}" if isinstance(table, list) else n for n in NAMES}
+    public = bounds_for(table) | {renamed["note"]: ["red", "green", "blue"]}
+    forms = preprocessing.forms_of(preprocessing.read_bounds(public))
+    records = in_memory.read_records(table, forms)
+    made = fit_synthetic(records, eta=ETA, bounds=public, target=renamed["ill"], source=source)
+    drawn = made.sample(50, InsecureSource(3)).astype(str)
+    return [drawn.to_dict(), made.pairs, made.left_out, made.identifiers, made.noise]
+
+
 RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
     "mean": statistic_of("mean", ["weight", "born", "amount"]),
     "sum": statistic_of("sum", ["weight", "born"]),
@@ -179,6 +190,7 @@ RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
     "quantiles": statistic_of("quantiles", ["weight", "amount"]),
     "histogram": statistic_of("histogram", ["group"]),
     "contingency": statistic_of("contingency", ["group", "ill"]),
+    "synthetic table": synthetic_table,
 }
 
 
@@ -220,7 +232,9 @@ def compare(monkeypatch, make, write, folder, others):
 
 
 @pytest.mark.parametrize("form", UNTYPED)
-@pytest.mark.parametrize("release", ["logistic", "boosting", "mean", "contingency"])
+@pytest.mark.parametrize(
+    "release", ["logistic", "boosting", "mean", "contingency", "synthetic table"]
+)
 def test_a_record_decides_about_its_own_row_only(monkeypatch, tmp_path, form, release):
     others = list(odd_records())
     # Every oddity in one format, every seventh in the others: make test-long has them all.
@@ -407,10 +421,18 @@ TYPED = {
 }
 
 
-def hold_extremes(monkeypatch, tmp_path, form, first_one, step):
-    def make(table, source):
-        return fit_private(table, "ill", eta=ETA, bounds=TYPED_BOUNDS, source=source).to_dict()
+def typed_model(table, source):
+    return fit_private(table, "ill", eta=ETA, bounds=TYPED_BOUNDS, source=source).to_dict()
 
+
+def typed_rows_anew(table, source):
+    public = TYPED_BOUNDS | {"word": ["a", "b"]}
+    records = in_memory.read_records(table, {})
+    made = fit_synthetic(records, eta=ETA, bounds=public, target="ill", source=source)
+    return [made.sample(50, InsecureSource(3)).astype(str).to_dict(), made.pairs, made.noise]
+
+
+def hold_extremes(monkeypatch, tmp_path, form, *, first_one, step, make=typed_model):
     plain = typed_rows()[11]
     others = [
         (*plain[:place], value, *plain[place + 1 :])
@@ -431,13 +453,19 @@ def hold_extremes(monkeypatch, tmp_path, form, first_one, step):
 def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
     """Every extreme in one container, every third in the others; make test-long has them all."""
     step = 1 if form == "pyarrow" else 3
-    hold_extremes(monkeypatch, tmp_path, form, len(form) % step, step)
+    hold_extremes(monkeypatch, tmp_path, form, first_one=len(form) % step, step=step)
+
+
+@pytest.mark.parametrize("form", ["parquet", "pandas with arrow types", "duckdb"])
+def test_synthetic_rows_of_extreme_records(monkeypatch, tmp_path, form):
+    step = 1 if form == "parquet" else 5
+    hold_extremes(monkeypatch, tmp_path, form, first_one=0, step=step, make=typed_rows_anew)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", TYPED)
 def test_a_type_holds_every_extreme(monkeypatch, tmp_path, form):
-    hold_extremes(monkeypatch, tmp_path, form, 0, 1)
+    hold_extremes(monkeypatch, tmp_path, form, first_one=0, step=1)
 
 
 def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):

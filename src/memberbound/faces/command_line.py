@@ -36,7 +36,7 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
-    "Tables": ("certify", "plan", "harden"),
+    "Tables": ("synthesize", "certify", "plan", "harden"),
     "Numbers": ("summarize", "ledger", "explain", "population"),
     "Papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),

@@ -18,13 +18,21 @@ import numpy as np
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_output, read_document, write_text, written_whole
+from memberbound.files import (
+    FORMATS,
+    check_output,
+    read_document,
+    table_writer,
+    write_text,
+    written_whole,
+)
 from memberbound.games import SubsetGame
 from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
+from memberbound.release.all_rows.synthetic import SyntheticRows
 from memberbound.release.calibration import Calibration, Release
 
 if TYPE_CHECKING:
@@ -150,6 +158,17 @@ def save(
         more = {"names": list(released.names), "secure_source": released.secure}
         about = _described("vector", released.calibration, more)
         fill = _tensors(tensors)
+    elif isinstance(released, SyntheticRows):
+        model = released.model
+        more = {
+            "secure_source": model.secure,
+            "rows": len(released.frame),
+            "unit": model.budget.unit,
+        }
+        about = _described(
+            "synthetic table", model.calibration_, more | {"left_out": model.left_out}
+        )
+        fill = table_writer(released.frame, target)
     else:
         raise InputError(
             "released must be a model from protect, a fitted MembershipPrivate or HalfPrivate, or "
@@ -186,6 +205,8 @@ def _endings(released: object) -> tuple[str, ...]:
     """Return the endings of the files that a release can go to."""
     if isinstance(released, PrivateModel):
         return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
+    if isinstance(released, SyntheticRows):
+        return FORMATS
     return (".skops",) if _is_estimator(released) else (".safetensors",)
 
 
@@ -207,7 +228,7 @@ def _safetensors() -> ModuleType:
 
 def _is_estimator(released: object) -> TypeIs[TableModel | HalfPrivate]:
     """Tell whether skops keeps it as an estimator; scikit-learn is imported only to find out."""
-    if isinstance(released, (PrivateModel, Release)):
+    if isinstance(released, (PrivateModel, Release, SyntheticRows)):
         return False
     from memberbound.release.half.half_estimator import ESTIMATORS
 

@@ -8,7 +8,7 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -145,6 +145,8 @@ class Records:
     rows: int
     name: str = "the table"
     unit: str | None = None
+    #: Declared types (of pandas or Arrow), where a column has one.
+    types: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.rows
@@ -197,14 +199,15 @@ def read_records(
         return source if columns is None else source.chosen(columns)
     with opened_table(source, database_table, secret=True) as table:
         stored = table.stored_columns(None if columns is None else list(columns))
-        values = {}
+        values, types = {}, {}
         for name, column in stored.items():
             form = (forms or {}).get(name, "any")
+            types[name] = getattr(column, "dtype", getattr(column, "type", None))
             try:
                 values[name] = Values.of(cast("Series", column), form)
             except InputError as problem:
                 raise InputError(f"column {name!r} of {table.name}: {problem}") from None
-    return Records(values, len(next(iter(values.values()))), table.name)
+    return Records(values, len(next(iter(values.values()))), table.name, types=types)
 
 
 def read_secret_columns(
@@ -214,12 +217,14 @@ def read_secret_columns(
     target: str | None = None,
     columns: Columns = None,
     unit: str | None = None,
+    every_row: bool = False,
     database_table: str | None = None,
 ) -> Records:
     """Read the columns of a secret table that a release uses: named ones or all, and the target.
 
     ``forms`` are those of the columns with bounds.  With ``unit`` only the first record of each of
-    its values is kept (:meth:`Records.first_of`).
+    its values is kept (:meth:`Records.first_of`); with ``every_row`` all of them, and the unit, in
+    the table's order of columns.
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
@@ -239,6 +244,8 @@ def read_secret_columns(
             )
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         records = read_records(table, forms, columns=[*features, *target_column, *unit_column])
+        if every_row:
+            return records.chosen(c for c in table.columns if c in records.columns)
     return records if unit is None else records.first_of(unit)
 
 

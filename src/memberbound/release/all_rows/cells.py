@@ -40,6 +40,7 @@ __all__ = [
     "Cells",
     "NumberCells",
     "Writing",
+    "as_declared",
     "declared_writing",
     "format_cells",
     "private_column",
@@ -61,6 +62,8 @@ _SCALES = 4.5
 #: Share of the numbers that may have more decimals than the column is written with.
 _FEW = 0.01
 OTHER = "other"
+#: The days that a calendar has: the years 1 to 9999.
+_CALENDAR = (-719_162.0, 2_932_895.0)
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,13 @@ class NumberCells:
         share = draws.random(len(low))
         if self.step > 0:
             steps = np.maximum(1.0, np.rint((high - low) / self.step))
-            numbers = low + np.floor(share * steps) * self.step
+            numbers = low + (np.floor(share * steps) + 0.5) * self.step
         else:
             numbers = low + share * (high - low)
         if self.writing in ("day", "time"):
-            return self._dates(np.where(gone, np.nan, numbers))
+            days = np.clip(numbers, *_CALENDAR)
+            days = np.rint(days) if self.writing == "day" else days
+            return self._dates(np.where(gone, np.nan, days))
         decimals = int(self.writing) if self.writing.isdigit() else None
         if decimals == 0 and max(map(abs, self.edges)) < 2.0**53:
             return pd.Series(np.rint(numbers).astype(np.int64), dtype="Int64").mask(gone)
@@ -276,7 +281,8 @@ def public_column(name: str, bound: Range | Categories, writing: Writing = "more
 def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...], float]:
     """Return the edges of a range's cells and the step of its values.
 
-    Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.
+    Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.  Edges lie
+    half a step below the values they begin with.
     """
     step = {"more": 0.0, "day": 1.0, "time": 0.0}.get(writing, -1.0)
     step = 10.0 ** -int(writing) if step < 0 else step
@@ -284,7 +290,7 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
         low, high = math.floor(low / step) * step, (math.floor(high / step) + 1) * step
         if round((high - low) / step) <= 2 * _LINEAR:
             count = round((high - low) / step)
-            return tuple(low + k * step for k in range(count + 1)), step
+            return tuple(low + (k - 0.5) * step for k in range(count + 1)), step
     linear = np.linspace(low, high, _LINEAR + 1)
     size = max(abs(low), abs(high))
     octaves = size * 2.0 ** -np.arange(1.0, _OCTAVES)
@@ -292,8 +298,9 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     inner = np.concatenate([linear, octaves, -octaves, [0.0, least]])
     if step > 0:
         inner = np.rint(inner / step) * step
-    inner = np.unique(inner[(inner > low) & (inner < high)])
-    return (low, *inner.tolist(), high), step
+    inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])
+    # Between two values that can occur, where no rounding moves a value across an edge.
+    return tuple((inner - step / 2).tolist()), step
 
 
 def private_column(
@@ -326,3 +333,50 @@ def private_column(
     labels = noisy_names(values, histograms)
     return CategoryCells(name, labels) if labels else None
 
+
+# ── Back to the types that the table had ──────────────────────────────────────────────────────────
+
+
+def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.Series[Any]:
+    """Return drawn values in a declared type, or as they are where it cannot hold them.
+
+    Numbers of a column whose decimal mark is declared to be the comma are written with it.
+    """
+    import pandas as pd
+
+    if form == "comma" and (kind is None or kind == np.dtype(object) or _is_text(kind)):
+        return column.map(lambda x: str(x).replace(".", ","), na_action="ignore").astype(object)
+    if kind is None or kind == np.dtype(object) or _is_text(kind):
+        return column
+    wanted: Any = kind
+    if type(kind).__module__.startswith("pyarrow"):
+        wanted = pd.ArrowDtype(kind)
+    numpy_kind = getattr(wanted, "kind", "")
+    try:
+        if column.dtype == object and numpy_kind in "iuf":
+            column = pd.to_numeric(column, errors="coerce")
+        if column.dtype == object and set(column.dropna()) <= {"True", "False", OTHER}:
+            column = column.map({"True": True, "False": False}).astype("boolean")
+        if isinstance(wanted, np.dtype) and numpy_kind in "iub" and column.isna().any():
+            wanted = {"b": "boolean"}.get(numpy_kind, "Int64")
+        if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.dtype != object:
+            names = dict(zip(_labels(wanted), wanted.categories, strict=True))
+            column = column.map(names)
+        if isinstance(wanted, pd.CategoricalDtype):
+            column = column.where(column.isin(wanted.categories))
+        return column.astype(wanted)
+    except (TypeError, ValueError, ArithmeticError):
+        return column
+
+
+def _is_text(kind: object) -> bool:
+    """Tell whether a declared type says no more than that values are texts."""
+    import pandas as pd
+
+    if isinstance(kind, pd.StringDtype):
+        return True
+    if type(kind).__module__.startswith("pyarrow"):
+        from pyarrow import types
+
+        return any(test(kind) for test in (types.is_string, types.is_large_string))
+    return False

@@ -10,6 +10,7 @@ column.  New rows are drawn from these numbers alone: post-processing
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,16 +46,23 @@ from memberbound.release.all_rows.encoding import (
     read_bounds,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.calibration import Calibration, checked_eta
-from memberbound.release.noise import GaussianNoise
+from memberbound.release.calibration import Calibration
+from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SyntheticTable", "fit_synthetic", "person_weights"]
+__all__ = [
+    "ReleasedColumn",
+    "SyntheticRows",
+    "SyntheticTable",
+    "clipped_residual_units",
+    "fit_synthetic",
+    "pair_score",
+    "person_weights",
+]
 
 IntArray = NDArray[np.int64]
 
@@ -78,6 +86,8 @@ _BLOCK_SCALES = 8.0
 _RUN_SCALES = 1.0
 _GROUP_SCALES = 30.0
 _EMPTY_SCALES = 2.0
+#: Independence that is mixed into a pair, so that no draw is without a law.
+_LEAST_SHARE = 1e-3
 #: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
 _ROUNDS = 4
 _CLIP = 0.7
@@ -94,6 +104,14 @@ _EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
 _LEAST_FITTED, _MOST_FITTED = 5_000, 40_000
 
 
+_PERSONS = (
+    "A record is one value of the column {unit!r} with all of its rows, whose weights add up to at "
+    "most one; a row without a value there is a record of its own. Neighbours differ in one "
+    "record, all of whose rows are replaced, whatever their number; the number of records, the "
+    "names of the columns and every bound that was given are public."
+)
+
+
 # ── Counting ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -103,8 +121,8 @@ def person_weights(persons: IntArray) -> FloatArray:
     Whole multiples of 1/2^20 (X26).
 
     Examples:
-        >>> person_weights(np.array([0, 1, 1, 1])).tolist()
-        [1.0, 0.3333330154418945, 0.3333330154418945, 0.3333330154418945]
+        >>> person_weights(np.array([0, 1, 1])).tolist()
+        [1.0, 0.5, 0.5]
     """
     return np.asarray(np.floor(_UNITS / np.bincount(persons))[persons] / _UNITS)
 
@@ -123,17 +141,19 @@ class _Rows:
         absolute values.
         """
         counts = np.bincount(places, self.weights, minlength=math.prod(shape))
-        return counts.reshape(shape).astype(np.float64)
+        return np.asarray(counts.reshape(shape), dtype=np.float64)
 
 
 def _projected(noisy: FloatArray, total: float) -> FloatArray:
-    """Return the nearest table of nonnegative counts with this total."""
+    """Return the nearest table of nonnegative counts with this total; -∞ is a cell of nothing."""
     flat = noisy.ravel()
+    if not np.isfinite(flat).any():
+        return np.full(noisy.shape, total / flat.size)
     falling = np.sort(flat)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
     last = np.flatnonzero(falling > excess)
     cut = excess[last[-1]] if last.size else excess[0]
-    return np.maximum(noisy - cut, 0.0)
+    return np.asarray(np.maximum(noisy - cut, 0.0))
 
 
 def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
@@ -180,7 +200,7 @@ def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
+class ReleasedColumn:
     """A column's noisy counts with the target's groups: fine bins, and blocks of them.
 
     ``bins`` and ``blocks`` map cells; ``fine`` counts (bin, group), ``coarse`` (block, group).
@@ -193,6 +213,13 @@ class _Column:
     block_of_cell: IntArray
     fine: FloatArray
     coarse: FloatArray
+
+    def with_blocks(self, blocks: IntArray) -> ReleasedColumn:
+        """Return the column with other blocks of its bins."""
+        coarse = np.zeros((int(blocks.max()) + 1, self.fine.shape[1]))
+        np.add.at(coarse, blocks, self.fine)
+        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
+        return replace(self, block_of_bin=blocks, block_of_cell=blocks[bin_of_cell], coarse=coarse)
 
     def drawn(
         self, blocks: IntArray, groups: IntArray, draws: np.random.Generator
@@ -212,9 +239,9 @@ class _Column:
         return self.cells.drawn(self.first[bins], self.last[bins], draws)
 
 
-def _column(
+def _released(
     cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
-) -> _Column:
+) -> ReleasedColumn:
     """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts."""
     spread = math.sqrt(noisy.shape[1])
     noisy = noisy.copy()
@@ -240,9 +267,7 @@ def _column(
     )
     ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
     blocks = _runs(fine.sum(axis=1), ordered, _BLOCK_SCALES * block_scale, _MOST_BLOCKS)
-    coarse = np.zeros((int(blocks.max()) + 1, noisy.shape[1]))
-    np.add.at(coarse, blocks, fine)
-    return _Column(cells, first, last, blocks, blocks[bins], fine, coarse)
+    return ReleasedColumn(cells, first, last, blocks, blocks[bins], fine, fine).with_blocks(blocks)
 
 
 def _forest(scores: Mapping[tuple[int, int], float], columns: int) -> list[tuple[int, int | None]]:
@@ -268,8 +293,10 @@ def _forest(scores: Mapping[tuple[int, int], float], columns: int) -> list[tuple
 
 
 def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
-    """Return noisy (parent, child, group) counts, each parent's as near to independence as the
-    noise makes them look (James and Stein)."""
+    """Return noisy (parent, child, group) counts, drawn towards independence (James and Stein).
+
+    Each parent's by as much as its distance from independence may be noise.
+    """
     distance = noisy - expected
     squares = np.square(distance).sum(axis=1, keepdims=True)
     noise = max(noisy.shape[1] - 2, 0) * scale**2
@@ -382,10 +409,10 @@ class SyntheticTable:
     """
 
     names: tuple[str, ...]
-    columns: tuple[_Column, ...]
+    columns: tuple[ReleasedColumn, ...]
     order: tuple[tuple[int, int | None], ...]
     tables: Mapping[tuple[int, int], FloatArray]
-    target: _Column | None
+    target: ReleasedColumn | None
     groups: FloatArray
     labels: _LabelModel | None
     identifiers: tuple[str, ...]
@@ -400,8 +427,11 @@ class SyntheticTable:
     def certificate_(self) -> Certificate:
         """What is promised."""
         certificate = self.budget.certificate(secure=self.secure)
-        theorems = ("X22", "X25", *(("X26",) if self.budget.unit is not None else ()))
-        return replace(certificate, theorems=theorems)
+        if self.budget.unit is None:
+            return replace(certificate, theorems=("X22", "X25"))
+        persons = _PERSONS.format(unit=self.budget.unit)
+        assumptions = (persons, *certificate.assumptions[1:])
+        return replace(certificate, theorems=("X22", "X25", "X26"), assumptions=assumptions)
 
     @property
     def calibration_(self) -> Calibration:
@@ -439,7 +469,7 @@ class SyntheticTable:
             place = np.argsort(key, kind="stable")
             ends = np.searchsorted(key[place], np.arange(len(steps) * len(self.groups) + 1))
             shares = draws.random(rows)
-            for cell, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+            for cell, (start, end) in enumerate(itertools.pairwise(ends)):
                 if start < end:
                     law = steps[cell // len(self.groups), cell % len(self.groups)]
                     inside = place[start:end]
@@ -471,22 +501,29 @@ class SyntheticTable:
         return pd.DataFrame({name: values[name] for name in self.names if name in values})
 
 
+@dataclass(frozen=True, eq=False)
+class SyntheticRows:
+    """Rows that were drawn, and what they were drawn from."""
+
+    frame: pd.DataFrame
+    model: SyntheticTable
+
+
 @np.errstate(all="ignore")  # no record decides whether numpy warns
 def fit_synthetic(
     records: Records,
     *,
     eta: float,
     bounds: Mapping[str, object] | str | Path | None = None,
-    types: Mapping[str, object] | None = None,
     target: str | None = None,
     unit: str | None = None,
     source: RandomSource | None = None,
-    reserve: Callable[[Budget], object] | None = None,
+    reserve: Callable[[Budget], None] | None = None,
 ) -> SyntheticTable:
     """Count a secret table with noise such that η holds for every record of it.
 
-    ``types`` are the declared types of its columns, where it has any.  With ``unit`` a record is
-    all rows with one value in that column.
+    With ``unit`` a record is all rows with one value in that column.  ``reserve`` is called with
+    the budget before any noise is drawn (a ledger).
 
     Guarantee: whoever knows all other records and sees everything in the result gains at most
     ``eta`` over guessing which of two records was in the table: for every record of any table,
@@ -506,20 +543,59 @@ def fit_synthetic(
         >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
         >>> public = {"age": [0, 80], "ill": [False, True]}
         >>> found = fit_synthetic(
-        ...     read_records(people), eta=0.05, bounds=public, target="ill", source=InsecureSource(1)
+        ...     read_records(people),
+        ...     eta=0.05,
+        ...     bounds=public,
+        ...     target="ill",
+        ...     source=InsecureSource(1),
         ... )
         >>> found.sample(3).columns.tolist(), found.certificate_.value <= 0.05
         (['age', 'ill'], True)
     """
     drawn = SecureSource() if source is None else source
-    preparation = _Preparation.of(records, read_bounds(bounds), types or {}, target, unit)
+    preparation = _Preparation.of(records, read_bounds(bounds), target, unit)
     slack = preparation.slack()
-    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn)
+    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn, reserve=reserve)
     preparation.refuse_small(budget.mu)
-    if reserve is not None:
-        reserve(budget)
     cells, identifiers, left_out = preparation.cells(budget)
-    return _fitted(preparation, cells, identifiers, left_out, budget, checked_eta(eta))
+    left, kinds = budget.left, _WITHOUT_TARGET if target is None else _WITH_TARGET
+    read, count = records.columns, preparation.first.rows
+    features = [column for name, column in cells.items() if name != target]
+    codes = [c.of(read[c.name]).astype(np.min_scalar_type(c.count)) for c in features]
+    counting = _Counting(
+        _Rows(codes, preparation.weights),
+        budget,
+        {part: share * left for part, share in kinds.items()},
+        np.array([float(count)]),
+        np.zeros(records.rows, dtype=np.int64),
+        {},
+    )
+    if target is not None:
+        counting.group_rows(cells[target], cells[target].of(read[target]), count)
+    columns = counting.columns(features)
+    order = counting.tree(columns)
+    model = SyntheticTable(
+        names=preparation.names,
+        columns=tuple(columns),
+        order=tuple(order),
+        tables=counting.pairs(columns, order),
+        target=counting.target,
+        groups=counting.groups,
+        labels=None,
+        identifiers=identifiers + (() if unit is None else (unit,)),
+        left_out=left_out,
+        noise=counting.noise,
+        budget=budget,
+        records=count,
+        secure=drawn.secure,
+        eta=checked_eta(eta),
+    )
+    if target is None or len(counting.groups) < 2:
+        return model
+    times = _ROUNDS * len(columns)
+    share = min(counting.shares["labels"], budget.left)
+    sums = counting.sums("labels", share, sensitivity=2 * _CLIP * _ROOM, times=times)
+    return replace(model, labels=_labels(model, counting.rows, counting.group_of_row, sums))
 
 
 @dataclass(frozen=True, eq=False)
@@ -539,7 +615,6 @@ class _Preparation:
         cls,
         records: Records,
         bounds: Mapping[str, Range | Categories],
-        types: Mapping[str, object],
         target: str | None,
         unit: str | None,
     ) -> _Preparation:
@@ -555,7 +630,9 @@ class _Preparation:
         writings: dict[str, Writing] = {}
         for name in used:
             bound = public.get(name)
-            declared = declared_writing(types.get(name), "any" if bound is None else bound.form)
+            declared = declared_writing(
+                records.types.get(name), "any" if bound is None else bound.form
+            )
             if isinstance(declared, str):
                 writings[name] = declared
             elif declared is not None and bound is None and declared:
@@ -565,7 +642,7 @@ class _Preparation:
                 f"the table must have at least two columns, got {len(used)}. The law of one column "
                 "is released by summarize, as a histogram."
             )
-        if not 2 <= first.rows or not records.rows < _MOST_ROWS:
+        if not first.rows >= 2 or not records.rows < _MOST_ROWS:
             raise InputError("the table must have at least two rows, and fewer than 2^31.")
         if target is not None:
             labels = getattr(public.get(target), "labels", None)
@@ -679,179 +756,121 @@ class _Preparation:
             )
 
 
-def _fitted(
-    preparation: _Preparation,
-    cells: Mapping[str, Cells],
-    identifiers: tuple[str, ...],
-    left_out: tuple[str, ...],
-    budget: Budget,
-    eta: float,
-) -> SyntheticTable:
-    """Count columns, scores, pairs and residuals, and return all that was released."""
-    aim = preparation.target
-    read, left, records = preparation.records.columns, budget.left, preparation.first.rows
-    shares = {
-        part: share * left
-        for part, share in (_WITH_TARGET if aim is not None else _WITHOUT_TARGET).items()
-    }
-    names = [name for name in cells if name != aim]
-    codes = [cells[n].of(read[n]).astype(np.min_scalar_type(cells[n].count)) for n in names]
-    rows = _Rows(codes, preparation.weights)
+@dataclass(eq=False)
+class _Counting:
+    """What is counted, what it is paid with, and what is known so far.
 
-    noise: dict[str, float] = {}
-    target, groups, group_of_row = _grouped(
-        rows, cells, aim, read, budget, shares, records, noise
-    )
-    count = len(groups)
+    ``group_of_row`` is the target's group of every row, ``groups`` the groups' noisy counts.
+    """
 
-    part = budget.take("columns", shares["columns"])
-    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
-    noise["columns"] = sums.scale
-    edges = max(1, len(names) - 1)
-    block_scale = math.sqrt(2.0 * edges / shares["tree"]) / budget.mu
-    columns = []
-    for name, code in zip(names, codes, strict=True):
-        places = code.astype(np.int64) * count + group_of_row
-        noisy = sums.measure(rows.counts(places, (cells[name].count, count)))
-        columns.append(_column(cells[name], noisy, groups, sums.scale, block_scale))
-    blocks = [
-        column.block_of_cell[code].astype(np.min_scalar_type(_MOST_BLOCKS))
-        for column, code in zip(columns, codes, strict=True)
-    ]
-    rows = replace(rows, codes=blocks)
+    rows: _Rows
+    budget: Budget
+    shares: Mapping[str, float]
+    groups: FloatArray
+    group_of_row: IntArray
+    noise: dict[str, float]
+    target: ReleasedColumn | None = None
 
-    order = _tree(rows, columns, group_of_row, groups, budget, shares, block_scale, noise)
-    tables = _pairs(rows, columns, order, group_of_row, groups, budget, shares, noise)
-    model = SyntheticTable(
-        preparation.names,
-        tuple(columns),
-        tuple(order),
-        tables,
-        target,
-        groups,
-        None,
-        identifiers + (() if budget.unit is None else (budget.unit,)),
-        left_out,
-        noise,
-        budget,
-        records,
-        budget.source.secure,
-        eta,
-    )
-    if aim is None or count < 2:
-        return model
-    part = budget.take("labels", min(shares["labels"], budget.left))
-    sums = part.sums(sensitivity=2 * _CLIP * _ROOM, times=_ROUNDS * len(names))
-    noise["labels"] = sums.scale
-    return replace(model, labels=_labels(model, rows, group_of_row, sums))
+    def sums(self, name: str, share: float, *, sensitivity: float, times: int = 1) -> NoisySums:
+        """Return the noise of a part of the budget, and note its scale."""
+        sums = self.budget.take(name, share).sums(sensitivity=sensitivity, times=times)
+        self.noise[name] = sums.scale
+        return sums
 
+    def group_rows(self, cells: Cells, places: IntArray, records: int) -> None:
+        """Find the target's groups: classes that stand out, or ranges of numbers."""
+        sums = self.sums("target", self.shares["target"], sensitivity=HISTOGRAM_MOVES)
+        noisy = sums.measure(self.rows.counts(places, (cells.count, 1)))
+        least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
+        target = _released(cells, noisy, self.groups, sums.scale, least / _BLOCK_SCALES)
+        if len(target.coarse) > _MOST_GROUPS:
+            target = target.with_blocks(_runs(target.fine.sum(axis=1), 0, least, _MOST_GROUPS))
+        self.target = target
+        self.groups = np.maximum(target.coarse[:, 0], 1.0)
+        self.group_of_row = target.block_of_cell[places]
 
-def _grouped(
-    rows: _Rows,
-    cells: Mapping[str, Cells],
-    aim: str | None,
-    read: Mapping[str, Values],
-    budget: Budget,
-    shares: Mapping[str, float],
-    records: int,
-    noise: dict[str, float],
-) -> tuple[_Column | None, FloatArray, IntArray]:
-    """Return the target's groups: classes that stand out, or ranges of numbers."""
-    if aim is None:
-        return None, np.array([float(records)]), np.zeros(len(rows.codes[0]), dtype=np.int64)
-    column = cells[aim]
-    sums = budget.take("target", shares["target"]).sums(sensitivity=HISTOGRAM_MOVES)
-    noise["target"] = sums.scale
-    places = column.of(read[aim])
-    noisy = sums.measure(rows.counts(places, (column.count, 1)))
-    least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if column.ordered else 0.0)
-    total = np.array([float(records)])
-    made = _column(column, noisy, total, sums.scale, least / _BLOCK_SCALES)
-    if len(made.coarse) > _MOST_GROUPS:
-        limited = _runs(made.fine.sum(axis=1), 0, least, _MOST_GROUPS)
-        coarse = np.zeros((int(limited.max()) + 1, 1))
-        np.add.at(coarse, limited, made.fine)
-        bins = np.searchsorted(made.last, np.arange(column.count))
-        made = replace(made, block_of_bin=limited, block_of_cell=limited[bins], coarse=coarse)
-    return made, np.maximum(made.coarse[:, 0], 1.0), made.block_of_cell[places]
+    def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
+        """Count every column with the target's groups, and go over to blocks of cells."""
+        count = len(self.groups)
+        sums = self.sums(
+            "columns", self.shares["columns"], sensitivity=HISTOGRAM_MOVES, times=len(cells)
+        )
+        columns = []
+        for column, code in zip(cells, self.rows.codes, strict=True):
+            places = code.astype(np.int64) * count + self.group_of_row
+            noisy = sums.measure(self.rows.counts(places, (column.count, count)))
+            columns.append(_released(column, noisy, self.groups, sums.scale, self.pair_scale))
+        blocks = [
+            column.block_of_cell[code].astype(np.uint8)
+            for column, code in zip(columns, self.rows.codes, strict=True)
+        ]
+        self.rows = replace(self.rows, codes=blocks)
+        return columns
 
+    @property
+    def pair_scale(self) -> float:
+        """The noise that a pair of columns has if the tree takes all of them."""
+        edges = max(1, len(self.rows.codes) - 1)
+        return math.sqrt(2.0 * edges / self.shares["tree"]) / self.budget.mu
 
-def _expected(a: _Column, b: _Column, groups: FloatArray) -> FloatArray:
-    """Return the counts of two columns that are independent given the target's group."""
-    return a.coarse[:, None, :] * b.coarse[None, :, :] / np.maximum(groups, 1.0)
+    def expected(self, a: ReleasedColumn, b: ReleasedColumn) -> FloatArray:
+        """Return the counts of two columns that are independent given the target's group."""
+        product = a.coarse[:, None, :] * b.coarse[None, :, :]
+        return np.asarray(product / np.maximum(self.groups, 1.0))
 
+    def pair_counts(self, a: int, b: int, shape: tuple[int, ...]) -> FloatArray:
+        """Return the counts of (block of a, block of b, group)."""
+        first, second = (self.rows.codes[column].astype(np.int64) for column in (a, b))
+        return self.rows.counts((first * shape[1] + second) * shape[2] + self.group_of_row, shape)
 
-def _pair_counts(
-    rows: _Rows, a: int, b: int, group_of_row: IntArray, shape: tuple[int, ...]
-) -> FloatArray:
-    places = (rows.codes[a].astype(np.int64) * shape[1] + rows.codes[b]) * shape[2] + group_of_row
-    return rows.counts(places, shape)
+    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
+        """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
+        pairs = list(itertools.combinations(range(len(columns)), 2))
+        if not pairs:
+            return [(0, None)]
+        exact, cost = [], []
+        for a, b in pairs:
+            expected = self.expected(columns[a], columns[b])
+            exact.append(pair_score(self.pair_counts(a, b, expected.shape), expected))
+            cost.append(math.sqrt(0.5 / math.pi) * self.pair_scale * expected.size)
+        moved = up(2.0 * math.sqrt(len(pairs)), 4)
+        sums = self.sums("scores of pairs", self.shares["scores"], sensitivity=moved)
+        noisy = sums.measure(exact) - np.array(cost)
+        return _forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
+
+    def pairs(
+        self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
+    ) -> dict[tuple[int, int], FloatArray]:
+        """Return consistent (parent, child, group) counts of the tree's pairs."""
+        edges = [(parent, child) for child, parent in order if parent is not None]
+        if not edges:
+            return {}
+        share = self.shares["tree"]
+        sums = self.sums("pairs of the tree", share, sensitivity=HISTOGRAM_MOVES, times=len(edges))
+        tables = {}
+        for parent, child in edges:
+            expected = self.expected(columns[parent], columns[child])
+            noisy = sums.measure(self.pair_counts(parent, child, expected.shape))
+            shrunk = _shrunk(noisy, expected, sums.scale)
+            slices = [
+                _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
+                for g in range(len(self.groups))
+            ]
+            table = np.stack(slices, axis=2) + _LEAST_SHARE * expected
+            tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
+        return tables
 
 
 def pair_score(counts: FloatArray, expected: FloatArray) -> float:
     """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
 
     Guarantee: replacing a record moves it by at most 2.
+
+    Examples:
+        >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
+        2.0
     """
     return float(np.abs(counts - np.rint(expected * _UNITS) / _UNITS).sum())
-
-
-def _tree(
-    rows: _Rows,
-    columns: Sequence[_Column],
-    group_of_row: IntArray,
-    groups: FloatArray,
-    budget: Budget,
-    shares: Mapping[str, float],
-    block_scale: float,
-    noise: dict[str, float],
-) -> list[tuple[int, int | None]]:
-    """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
-    pairs = [(a, b) for a in range(len(columns)) for b in range(a + 1, len(columns))]
-    if not pairs:
-        return [(column, None) for column in range(len(columns))]
-    exact, worth = [], []
-    for a, b in pairs:
-        expected = _expected(columns[a], columns[b], groups)
-        counts = _pair_counts(rows, a, b, group_of_row, expected.shape)
-        exact.append(pair_score(counts, expected))
-        worth.append(math.sqrt(0.5 / math.pi) * block_scale * expected.size)
-    part = budget.take("scores of pairs", shares["scores"])
-    sums = part.sums(sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
-    noise["scores of pairs"] = sums.scale
-    noisy = sums.measure(exact) - np.array(worth)
-    return _forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
-
-
-def _pairs(
-    rows: _Rows,
-    columns: Sequence[_Column],
-    order: Sequence[tuple[int, int | None]],
-    group_of_row: IntArray,
-    groups: FloatArray,
-    budget: Budget,
-    shares: Mapping[str, float],
-    noise: dict[str, float],
-) -> dict[tuple[int, int], FloatArray]:
-    """Return consistent (parent, child, group) counts of the tree's pairs."""
-    edges = [(parent, child) for child, parent in order if parent is not None]
-    if not edges:
-        return {}
-    part = budget.take("pairs of the tree", shares["tree"])
-    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(edges))
-    noise["pairs of the tree"] = sums.scale
-    tables = {}
-    for parent, child in edges:
-        expected = _expected(columns[parent], columns[child], groups)
-        counts = _pair_counts(rows, parent, child, group_of_row, expected.shape)
-        shrunk = _shrunk(sums.measure(counts), expected, sums.scale)
-        slices = [
-            _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
-            for g in range(len(groups))
-        ]
-        table = np.stack(slices, axis=2) + 1e-3 * expected
-        tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
-    return tables
 
 
 def _labels(
@@ -874,7 +893,9 @@ def _labels(
     def penalty(variance: float, prior: float) -> Callable[[FloatArray], FloatArray]:
         return lambda sizes: variance / (sizes * prior)
 
-    drawn = [np.bincount(b, minlength=len(c.coarse)) for b, c in zip(blocks, model.columns, strict=True)]
+    drawn = [
+        np.bincount(b, minlength=len(c.coarse)) for b, c in zip(blocks, model.columns, strict=True)
+    ]
     excess = [c.coarse - c.coarse.sum(axis=1, keepdims=True) * share for c in model.columns]
     start = penalty((model.noise["columns"] * ratio) ** 2 * 0.6, _START_VARIANCE)
     for _ in range(4):

@@ -1,0 +1,161 @@
+"""What a synthetic table is good for, for whoever owns the rows: estimates that nothing covers."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.answers import EstimateOf
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.cells import NumberCells
+from memberbound.release.all_rows.synthetic import ReleasedColumn, SyntheticTable
+from memberbound.release.scores import answers_of, scores_of
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Fidelity", "TrainedScores", "fidelity_of"]
+
+IntArray = NDArray[np.int64]
+#: Rows of a comparison, and the share of the real ones that models are tested on.
+_MOST_ROWS = 20_000
+_TESTED = 0.25
+_FEWEST = 40
+
+
+@dataclass(frozen=True)
+class TrainedScores:
+    """Scores of a model on the same real rows: trained on synthetic rows, on other real rows."""
+
+    synthetic_estimate: EstimateOf
+    real_estimate: EstimateOf
+    constant_estimate: EstimateOf
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Distances of pairs of columns between the two tables, and scores of standard models.
+
+    ``scores`` are by model and score: ``scores["boosting"]["AUC"].synthetic_estimate``.
+    """
+
+    two_way_tvd_estimate: EstimateOf
+    worst_two_way_tvd_estimate: EstimateOf
+    worst_pair: tuple[str, str]
+    scores: Mapping[str, Mapping[str, TrainedScores]]
+
+
+def fidelity_of(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
+    """Compare drawn rows with the real ones, on the cells by which both were counted.
+
+    Edge cases: where models cannot be trained there are no scores.
+    """
+    columns = [*model.columns, *([] if model.target is None else [model.target])]
+    drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
+    names = [column.cells.name for column in columns]
+    real = [c.block_of_cell[c.cells.of(records.columns[c.cells.name])] for c in columns]
+    new = [c.block_of_cell[c.cells.of(drawn[c.cells.name])] for c in columns]
+    distances = {
+        (names[a], names[b]): _distance((real[a], real[b]), (new[a], new[b]))
+        for a, b in itertools.combinations(range(len(columns)), 2)
+    }
+    worst = max(distances, key=lambda pair: distances[pair])
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = {} if model.target is None else _scores(model, records, drawn)
+    except Exception:  # the rows decide what libraries do with them
+        scores = {}
+    return Fidelity(float(np.mean(list(distances.values()))), distances[worst], worst, scores)
+
+
+def _distance(real: tuple[IntArray, IntArray], new: tuple[IntArray, IntArray]) -> float:
+    width = 1 + int(max(real[1].max(), new[1].max()))
+    size = width * (1 + int(max(real[0].max(), new[0].max())))
+    laws = [np.bincount(a * width + b, minlength=size) / len(a) for a, b in (real, new)]
+    return float(0.5 * np.abs(laws[0] - laws[1]).sum())
+
+
+def _scores(
+    model: SyntheticTable, records: Records, drawn: Mapping[str, Values]
+) -> dict[str, dict[str, TrainedScores]]:
+    """Train on real and on synthetic rows, and test on other real rows."""
+    from sklearn import ensemble, linear_model
+
+    assert model.target is not None
+    numeric = isinstance(model.target.cells, NumberCells)
+    draws = np.random.default_rng(0)
+    answers = _answers(model.target, records.columns[model.target.cells.name])
+    usable = np.flatnonzero(np.isfinite(answers) if numeric else answers != "")
+    usable = draws.permutation(usable)[:_MOST_ROWS]
+    cut = int(len(usable) * _TESTED)
+    test, train = usable[:cut], usable[cut:]
+    made = _answers(model.target, drawn[model.target.cells.name])
+    synthetic = np.flatnonzero(np.isfinite(made) if numeric else made != "")[:_MOST_ROWS]
+    if min(len(test), len(train), len(synthetic)) < _FEWEST:
+        return {}
+    classes = () if numeric else tuple(np.unique(answers[usable]).tolist())
+    truth = answers[test]
+    constant: Any = answers[train].mean() if numeric else _commonest(answers[train])
+    blank = np.zeros((len(test), len(classes)))
+    floor = scores_of(truth, np.full(len(test), constant), blank, classes)
+    result = {}
+    for name, one_hot in (("boosting", False), ("linear", True)):
+        features = _features(model.columns, records.columns, one_hot=one_hot)
+        new = _features(model.columns, drawn, one_hot=one_hot)
+        if one_hot:
+            kind = (
+                linear_model.Ridge() if numeric else linear_model.LogisticRegression(max_iter=300)
+            )
+        elif numeric:
+            kind = ensemble.HistGradientBoostingRegressor(random_state=0)
+        else:
+            kind = ensemble.HistGradientBoostingClassifier(random_state=0)
+        found = []
+        for rows, goal in ((new[synthetic], made[synthetic]), (features[train], answers[train])):
+            fitted = kind.fit(rows, goal)
+            found.append(scores_of(truth, *answers_of(fitted, features[test], classes), classes))
+        result[name] = {
+            score: TrainedScores(found[0][score], found[1][score], floor[score])
+            for score in floor
+            if score in found[0] and score in found[1]
+        }
+    return result
+
+
+def _answers(target: ReleasedColumn, values: Values) -> NDArray[Any]:
+    """Return numbers, or labels with '' where there is none."""
+    if isinstance(target.cells, NumberCells):
+        return values.numbers
+    places, names = values.named()
+    return np.array([*names, ""], dtype=object)[places].astype(str)
+
+
+def _commonest(labels: NDArray[Any]) -> Any:
+    names, counts = np.unique(labels, return_counts=True)
+    return names[int(np.argmax(counts))]
+
+
+def _features(
+    columns: Sequence[ReleasedColumn], read: Mapping[str, Values], *, one_hot: bool
+) -> FloatArray:
+    """Return numbers and blocks as features, or an indicator per block."""
+    parts = []
+    for column in columns:
+        values = read[column.cells.name]
+        blocks = column.block_of_cell[column.cells.of(values)]
+        if one_hot:
+            parts.append(np.eye(len(column.coarse), dtype=np.float64)[blocks])
+        elif isinstance(column.cells, NumberCells):
+            parts.append(values.numbers[:, None])
+        else:
+            parts.append(blocks[:, None].astype(np.float64))
+    return np.hstack(parts)

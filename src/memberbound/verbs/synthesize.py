@@ -1,0 +1,331 @@
+"""The verb ``synthesize``: a table of new rows that hides every record of the old one.
+
+Everything that the new rows are drawn from is a noisy count, so whatever is made of them, by
+anybody and however often, keeps the promise.  How like the old rows they are is computed from the
+secret rows all the same: ``fidelity`` is for whoever owns them, and is stored nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from memberbound.answers import INTERNAL, Answer, Given, Lower, OmitEmpty, Upper, computed
+from memberbound.declarations import (
+    Column,
+    DatabaseTable,
+    Force,
+    LedgerFile,
+    Names,
+    Option,
+    OutputFile,
+    Rates,
+    Table,
+    Whole,
+)
+from memberbound.errors import whole_number
+from memberbound.files import check_output
+from memberbound.games import NeighbourGame
+from memberbound.quantities import Certificate, decimals, marked, percent, significant
+from memberbound.release.all_rows.cells import as_declared
+from memberbound.release.all_rows.encoding import forms_of, read_bounds
+from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
+from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
+from memberbound.release.budget import Budget
+from memberbound.release.ledger_file import entered
+from memberbound.release.randomness import source_from_seed
+from memberbound.release.saving import save
+from memberbound.tables.in_memory import Records, read_secret_columns
+from memberbound.tables.source import header_notes
+from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Synthesis", "synthesize"]
+
+_OWN_EYES = (
+    "fidelity is computed from the secret rows and covered by no certificate: keep it to yourself"
+)
+_POST_PROCESSING = (
+    "Rows are drawn from noisy counts alone: whatever is done with them keeps the bound, any "
+    "number of times. That the rows are like real ones is not promised."
+)
+
+
+@dataclass(frozen=True)
+class ReplacedRecord:
+    """What the attacker's curve says about a record that is replaced."""
+
+    advantage_upper: Upper
+    accuracy_upper: Upper
+    tpr_upper: dict[str, Upper]
+    epsilon_upper: Upper | None
+
+
+@dataclass(frozen=True)
+class CurveReadings:
+    """The attacker's curve, read off."""
+
+    delta: Given
+    eta_upper: Upper
+    security_lower: Lower
+    replace_one: ReplacedRecord
+
+    @classmethod
+    def of(cls, budget: Budget) -> CurveReadings:
+        """Read the curve of a budget."""
+        read: dict[str, Any] = budget.described()
+        return cls(**(read | {"replace_one": ReplacedRecord(**read["replace_one"])}))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Synthesis(Answer):
+    """A table of new rows (``table``), and the certificate that it hides every record.
+
+    ``fidelity`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
+    are for the owner of the rows (``owner_only``).  Everything else may be published.
+    """
+
+    VERB: ClassVar = "synthesize"
+
+    eta: Given
+    mu: Given
+    rows: int
+    columns: tuple[str, ...]
+    records: int
+    persons: int | None
+    unit: str | None
+    target: str | None
+    bounds: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    left_out: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    noise: dict[str, Given]
+    budget: dict[str, Given]
+    curve: CurveReadings
+    certificate: Certificate
+    fidelity: Fidelity
+    guess_upper: OmitEmpty[dict[str, Upper]]
+    out: str | None
+    warnings: tuple[str, ...]
+    table: pd.DataFrame = field(metadata=INTERNAL, default=None)
+    model: SyntheticTable = field(metadata=INTERNAL, default=None)  # type: ignore[assignment]
+    owner_only: tuple[str, ...] = ("fidelity", "warnings")
+    game: NeighbourGame = field(default_factory=NeighbourGame)
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """The results that the bound rests on."""
+        return (*self.certificate.theorems, *(("X23",) if self.guess_upper else ()))
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true for the bound to hold."""
+        beyond = (BEYOND_MEMBERSHIP,) if self.guess_upper else ()
+        return (*self.certificate.assumptions, *beyond, _POST_PROCESSING)
+
+    @computed
+    def sentence(self) -> str:
+        """Two sentences to pass on with the table: what holds, for whom, what is not promised."""
+        who, made = "record's", f"all {self.records} rows"
+        if self.unit is not None:
+            who, made = "person's", f"all rows of {self.records} values of {self.unit!r}"
+        most = percent(self.curve.replace_one.accuracy_upper, "upper")
+        given = ", the columns' names and the bounds given" if self.bounds else " and the names"
+        number = "number of rows" if self.unit is None else "number of these values"
+        return (
+            f"Nobody who knows every other record, and sees this table and whatever is made of it, "
+            f"is right about any {who} membership more than {most} of the time (guessing blindly: "
+            f"50 %). Its rows were drawn from noisy counts of {made}, of which only the {number}"
+            f"{given} are public; that conclusions from them hold for real people is not promised."
+        )
+
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return what was released, what is promised, and how like the rows are."""
+        replaced, owner = self.curve.replace_one, " (owner only)"
+        rows: list[tuple[str, object]] = [
+            ("rows", self.rows),
+            ("columns", len(self.columns)),
+            ("η certified", marked(self.certificate.value, "certificate", "eta", 6)),
+        ]
+        for rate, tpr in replaced.tpr_upper.items():
+            rows.append((f"TPR at FPR {percent(float(rate), 'given')}", marked(tpr, "certificate")))
+        for before, after in self.guess_upper.items():
+            at = f"a guess right {percent(float(before), 'given')} of the time before"
+            rows.append((at, marked(after, "certificate")))
+        spent = ", ".join(f"{name} {percent(x, 'estimate')}" for name, x in self.budget.items())
+        rows.append(("budget (μ²) went to", spent))
+        counts = ", ".join(
+            f"{name} ± {significant(x, 'given', 3)}" for name, x in self.noise.items()
+        )
+        rows.append(("noise of a count", counts))
+        for what, names in (("fresh numbers", self.identifiers), ("left out", self.left_out)):
+            if names:
+                rows.append((what, ", ".join(names)))
+        close = self.fidelity
+        mean = decimals(close.two_way_tvd_estimate, "estimate", 3)
+        worst = decimals(close.worst_two_way_tvd_estimate, "estimate", 3)
+        pair = " and ".join(close.worst_pair)
+        rows.append(("distance of two columns", f"≈ {mean}, at worst {worst} ({pair}){owner}"))
+        for model, scores in close.scores.items():
+            for name, score in scores.items():
+                new, real, constant = (
+                    decimals(x, "estimate", 3)
+                    for x in (
+                        score.synthetic_estimate,
+                        score.real_estimate,
+                        score.constant_estimate,
+                    )
+                )
+                text = f"≈ {new} (trained on real rows {real}, a constant {constant}){owner}"
+                rows.append((f"{model}, {name}", text))
+        if self.out is not None:
+            rows.append(("written", self.out))
+        return rows
+
+    def summary_notes(self) -> list[str]:
+        """Return the notes, which are for the owner."""
+        return [f"note (owner only): {warning}." for warning in self.warnings]
+
+
+def synthesize(
+    source: Table,
+    *,
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    target: Column | None = None,
+    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
+    rows: Whole | None = None,
+    columns: Names | None = None,
+    unit: Column | None = None,
+    baseline: Rates | None = None,
+    ledger: LedgerFile | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+) -> Synthesis:
+    """Make a table of new rows from which nobody can tell whose record was in the old one.
+
+    Guarantee: nobody who knows all other records and sees the new rows, or anything made of them,
+    is right about any record's membership more than ``eta`` above blind guessing: for every record
+    of any table, without a confidence level.
+    Theorem: X25, with ``unit`` X26 (proofs/synthetic-tables.md).
+    Assumes: one release; the number of rows (with ``unit``: of persons), the columns' names and
+    declared types and the bounds are public.
+    Edge cases: numbers beyond a range count as its end; values that few people share become
+    ``other``; columns that are called identifiers and hardly repeat get fresh numbers; columns of
+    free text are left out and named.
+
+    Args:
+        source: a file or a table, one record per row.
+        eta: how far above blind guessing anybody may get, in (0, ½).
+        target: column that models will predict; its relation to the others is kept best.
+        bounds: YAML or JSON file (or a mapping) with what is public about the columns:
+            ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``. Everything else is
+            learnt from the rows, with noise.
+        rows: number of new rows (default: as many as there are records).
+        columns: columns to draw (default: all).
+        unit: column that identifies the person; all rows of a person count, with weights that add
+            up to at most one, so that a record is a person.
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the table; the answer bounds it with the table. May be repeated.
+        ledger: ledger of releases about the same people, which this one is entered into and must
+            not exceed; see ``memberbound ledger``.
+        database_table: the table inside a DuckDB or SQLite file.
+        out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
+        force: overwrite ``out``.
+        insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
+
+    Command line:
+        memberbound synthesize people.csv --target ill --eta 0.05 --out safe.parquet
+        memberbound synthesize stays.csv --unit patient --bounds bounds.yaml --out safe.csv
+
+    Examples:
+        >>> import pandas
+        >>> age = [k % 80 for k in range(4000)]
+        >>> people = pandas.DataFrame({"age": age, "ill": ["yes" if a > 40 else "no" for a in age]})
+        >>> public = {"age": [0, 80], "ill": ["no", "yes"]}
+        >>> result = synthesize(people, target="ill", bounds=public, insecure_seed=1)
+        >>> result.table.columns.tolist(), len(result.table), result.certificate.value <= 0.05
+        (['age', 'ill'], 4000, True)
+    """
+    seed = insecure_seed
+    if seed is not None:
+        seed = whole_number("insecure_seed", seed, at_least=0)
+    if rows is not None:
+        rows = whole_number("rows", rows, at_least=1)
+    guesses = chances("baseline", baseline)
+    if out is not None:
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        check_output(Path(out), source=own, force=force)
+    public = read_bounds(bounds)
+    records = read_secret_columns(
+        source,
+        forms_of(public),
+        target=target,
+        columns=columns,
+        unit=unit,
+        every_row=True,
+        database_table=database_table,
+    )
+    drawn = source_from_seed(seed)
+    with entered(ledger, "synthesize", "synthetic table", eta) as entry:
+        model = fit_synthetic(
+            records,
+            eta=eta,
+            bounds=public,
+            target=target,
+            unit=unit,
+            source=drawn,
+            reserve=entry.reserve,
+        )
+        frame = model.sample(model.records if rows is None else rows, drawn)
+        released = SyntheticRows(_typed(frame, records, model), model)
+        if out is not None:
+            save(released, Path(out), force=force)
+            entry.out = str(out)
+    curve = model.budget.curve()
+    return Synthesis(
+        eta=model.eta,
+        mu=model.budget.mu,
+        rows=len(frame),
+        columns=tuple(frame.columns),
+        records=model.records,
+        persons=None if unit is None else model.records,
+        unit=unit,
+        target=target,
+        bounds=tuple(sorted(name for name in public if name in records.columns)),
+        identifiers=model.identifiers,
+        left_out=model.left_out,
+        pairs=model.pairs,
+        noise=dict(model.noise),
+        budget=model.budget.shares(),
+        curve=CurveReadings.of(model.budget),
+        certificate=model.certificate_,
+        fidelity=fidelity_of(model, records, frame),
+        guess_upper={repr(before): curve.tpr(before) for before in guesses},
+        out=None if out is None else str(out),
+        warnings=(*header_notes(source), *_notes(unit, seed), _OWN_EYES),
+        table=released.frame,
+        model=model,
+    )
+
+
+def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.DataFrame:
+    """Return drawn rows with the types that the table's columns were declared with."""
+    forms = {column.cells.name: column.cells.form for column in model.columns}
+    typed = {}
+    for name in frame.columns:
+        kind = None if name in model.identifiers else records.types.get(name)
+        typed[name] = as_declared(frame[name], kind, forms.get(name, "any"))
+    return frame.assign(**typed)
+
+
+def _notes(unit: str | None, seed: int | None) -> list[str]:
+    person = f"one record is one value of {unit!r}, with all of its rows"
+    seeded = "noise comes from a seed: whoever knows it knows the members"
+    return [person] * (unit is not None) + [seeded] * (seed is not None)

@@ -1,0 +1,346 @@
+"""Synthetic tables: the sensitivity of every part by brute force, noise, cells, what is drawn."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.release import budget as budgets
+from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows.cells import FORMATS, format_cells, public_column, written_as
+from memberbound.release.all_rows.encoding import Categories, Range
+from memberbound.release.all_rows.synthetic import (
+    clipped_residual_units,
+    fit_synthetic,
+    pair_score,
+    person_weights,
+)
+from memberbound.release.randomness import InsecureSource
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import read_records
+
+UNITS = 2.0**20
+#: Every person: one to three rows, each in one of three cells.
+PERSONS = [p for size in (1, 2, 3) for p in itertools.product(range(3), repeat=size)]
+
+
+def person_counts(rows, weigh=person_weights):
+    """Return the weighted counts of one person's rows in three cells."""
+    weights = weigh(np.zeros(len(rows), dtype=np.int64))
+    counted = synthetic._Rows([], weights)
+    return counted.counts(np.array(rows), (3,))
+
+
+# ── Sensitivity, by brute force ───────────────────────────────────────────────────────────────────
+
+
+def test_no_person_moves_a_table_of_counts_by_more_than_the_root_of_two():
+    vectors = [person_counts(person) for person in PERSONS]
+    moved = [a - b for a, b in itertools.product(vectors, repeat=2)]
+    assert max(np.linalg.norm(m) for m in moved) == pytest.approx(math.sqrt(2), abs=1e-12)
+    assert max(np.abs(m).sum() for m in moved) <= 2.0
+    # Broken: every row of a person counts in full.
+    full = [person_counts(person, lambda own: np.ones(len(own))) for person in PERSONS]
+    assert max(np.linalg.norm(a - b) for a, b in itertools.product(full, repeat=2)) > 2
+
+
+def test_no_person_moves_a_score_by_more_than_two():
+    draws = np.random.default_rng(0)
+    worst, broken = 0.0, 0.0
+    for _ in range(50):
+        others = draws.integers(0, 5, 3).astype(float)
+        expected = draws.uniform(0, 5, 3)
+        for a, b in itertools.product(PERSONS, repeat=2):
+            scores = [pair_score(others + person_counts(p), expected) for p in (a, b)]
+            worst = max(worst, abs(scores[0] - scores[1]))
+            squares = [np.square(others + person_counts(p) - expected).sum() for p in (a, b)]
+            broken = max(broken, abs(squares[0] - squares[1]))
+    assert 1.9 < worst <= 2.0
+    assert broken > 2.0  # a sum of squares would move by more
+
+
+def test_scores_are_exact():
+    """Sums of units: the same whatever the order of the cells is."""
+    draws = np.random.default_rng(1)
+    counts = draws.integers(0, 2**40, 999) / UNITS
+    expected = draws.uniform(0, 2**20, 999)
+    order = draws.permutation(999)
+    assert pair_score(counts, expected) == pair_score(counts[order], expected[order])
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
+    draws = np.random.default_rng(2)
+    vectors, raw = [], []
+    for _ in range(400):
+        rows = int(draws.integers(1, 4))
+        probabilities = draws.dirichlet(np.full(groups, 0.3), rows)
+        labels, cells = draws.integers(0, groups, rows), draws.integers(0, 2, rows)
+        weights = person_weights(np.zeros(rows, dtype=np.int64))
+        units = clipped_residual_units(labels, probabilities.copy(), weights)
+        assert (units == np.rint(units)).all()
+        sums = np.zeros((2, groups))
+        np.add.at(sums, cells, units / UNITS)
+        vectors.append(sums.ravel())
+        residuals = np.eye(groups)[labels] - probabilities
+        unclipped = np.zeros((2, groups))
+        np.add.at(unclipped, cells, residuals)
+        raw.append(unclipped.ravel())
+    allowed = synthetic._CLIP * synthetic._ROOM
+    assert max(map(np.linalg.norm, vectors)) <= allowed
+    apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
+    assert 1.7 * allowed < apart <= 2 * allowed
+    assert max(map(np.linalg.norm, raw)) > allowed  # without clip and weights
+
+
+def test_probabilities_of_a_row_do_not_depend_on_its_place():
+    draws = np.random.default_rng(3)
+    scores = np.rint(draws.normal(0, 5, (101, 3)) * 64) / 64
+    shifted = synthetic._probabilities(np.vstack([scores[:1], scores]))
+    assert (synthetic._probabilities(scores) == shifted[1:]).all()
+
+
+# ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
+
+
+def people(rows=600, seed=0):
+    draws = np.random.default_rng(seed)
+    age = draws.integers(0, 90, rows)
+    ward = draws.choice(["a", "b", "c"], rows)
+    code = np.array([{"a": 1, "b": 2, "c": 3}[w] for w in ward])
+    ill = np.where(draws.random(rows) < 0.1 + 0.8 * (age > 45), "yes", "no")
+    person = np.arange(rows) // 2
+    return pd.DataFrame({"age": age, "ward": ward, "code": code, "ill": ill, "person": person})
+
+
+BOUNDS = {
+    "age": [0, 90],
+    "ward": ["a", "b", "c"],
+    "code": {"categories": [1, 2, 3]},
+    "ill": ["no", "yes"],
+}
+
+
+def measured(monkeypatch, table, unit, eta):
+    """Return the sums that were asked for, with noise that does not depend on the table."""
+    sums = []
+
+    def release(values, scale, source):
+        exact = np.asarray(values, dtype=np.float64)
+        sums.append((exact.copy(), scale))
+        pattern = np.arange(exact.size) % 3 == 0
+        return 40 * scale * pattern.reshape(exact.shape) + 0 * source.normal(1)
+
+    monkeypatch.setattr(budgets, "noisy_release", release)
+    made = fit_synthetic(
+        read_records(table if unit else table.drop(columns="person")),
+        eta=eta,
+        bounds=BOUNDS,
+        target="ill",
+        unit=unit,
+        source=InsecureSource(0),
+    )
+    return made, sums
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
+    """The worst of many neighbours uses most of μ², and none more; without weights one does."""
+    table = people()
+    if broken and unit is None:
+        # Broken: the clip of residuals is forgotten in their noise.
+        monkeypatch.setattr(synthetic, "_ROOM", 0.05)
+    elif broken:
+        monkeypatch.setattr(synthetic, "person_weights", lambda own: np.ones(len(own)))
+    made, first = measured(monkeypatch, table, unit, 0.4)
+    worst = 0.0
+    for age, ward, ill, more in itertools.product((0, 44, 89), "ac", ("no", "yes"), (0, 3)):
+        other = table.copy()
+        code = {"a": 1, "c": 3}[ward]
+        who = [10] if unit is None else [10, 11]
+        for row in who:
+            other.loc[row, ["age", "ward", "code", "ill"]] = [age, ward, code, ill]
+        if unit is not None:  # the number of a person's rows is not public
+            other = pd.concat([other, *[other.iloc[[10]]] * more], ignore_index=True)
+        _, second = measured(monkeypatch, other, unit, 0.4)
+        assert [(s.shape, scale) for s, scale in first] == [(s.shape, c) for s, c in second]
+        spent = sum(
+            float(np.square((a - b) / scale).sum())
+            for (a, scale), (b, _) in zip(first, second, strict=True)
+        )
+        worst = max(worst, spent)
+    if broken:
+        assert worst > made.budget.mu**2
+    else:
+        assert 0.3 * made.budget.mu**2 < worst <= made.budget.mu**2
+
+
+def test_scales_are_those_of_the_parts():
+    made = fit_synthetic(
+        read_records(people(4000).drop(columns="person")),
+        eta=0.2,
+        bounds=BOUNDS,
+        target="ill",
+        source=InsecureSource(1),
+    )
+    parts = {part.name: part.mu for part in made.budget.parts}
+    assert sum(mu**2 for mu in parts.values()) <= made.budget.mu**2
+    assert made.budget.curve().eta <= 0.2
+    edges = len(made.pairs)
+    expected = {
+        "target": math.sqrt(2) / parts["target"],
+        "columns": math.sqrt(2 * 3) / parts["columns"],
+        "scores of pairs": 2 * math.sqrt(3) / parts["scores of pairs"],
+        "pairs of the tree": math.sqrt(2 * edges) / parts["pairs of the tree"],
+        "labels": 2 * synthetic._CLIP * math.sqrt(4 * 3) / parts["labels"],
+    }
+    for name, scale in made.noise.items():
+        assert expected[name] <= scale <= expected[name] * (1 + 1e-5)
+
+
+# ── Cells ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2.0, "3", "1e3"], "0"),
+        (["1,5", 2.5], "1"),
+        ([12.95, "1.25"], "2"),
+        ([0.125], "3"),
+        ([math.pi, 1e-7], "more"),
+        (["2020-01-01", "31.12.2021"], "day"),
+        (["2020-01-01 12:00"], "time"),
+    ],
+)
+def test_how_a_value_is_written(values, expected):
+    assert {FORMATS[cell] for cell in format_cells(Values.of(values))} == {expected}
+
+
+def test_few_odd_values_do_not_decide_how_a_column_is_written():
+    counts = np.array([900.0, 0, 0, 0, 5.0, 0, 0, 0])
+    assert written_as(counts, 3.0) == "0"
+    assert written_as(np.array([500.0, 400, 0, 0, 5, 0, 0, 0]), 3.0) == "1"
+    assert written_as(np.array([9.0, 0, 0, 0, 0, 500, 0, 0]), 3.0) == "day"
+
+
+@pytest.mark.parametrize(
+    "bound", [Range(0, 90), Range(-5, 1e6), Range(0.5, 0.75), Range(18000, 18100)]
+)
+@pytest.mark.parametrize("writing", FORMATS)
+def test_what_is_drawn_is_in_its_cell(bound, writing):
+    cells = public_column("x", bound, writing)
+    assert (np.diff(cells.edges) > 0).all()
+    places = np.arange(cells.ordered)
+    drawn = cells.drawn(places, places, np.random.default_rng(0))
+    again = cells.of(Values.of(drawn))
+    # A time is drawn to the second.
+    if writing == "time":
+        assert (np.abs(again - places) <= 1).all()
+    else:
+        assert (again == places).all()
+    gap = cells.drawn(
+        np.array([cells.ordered]), np.array([cells.ordered]), np.random.default_rng(0)
+    )
+    assert gap.isna().all()
+    assert (cells.of(Values.of([None, "word"])) == cells.ordered).all()
+
+
+def test_categories_have_cells_for_other_and_missing_values():
+    cells = public_column("x", Categories(("a", "b", "")))
+    assert cells.of(Values.of(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
+
+
+# ── What is drawn ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_rows_are_like_the_rows():
+    table = people(20_000).drop(columns="person")
+    made = fit_synthetic(
+        read_records(table), eta=0.2, bounds=BOUNDS, target="ill", source=InsecureSource(2)
+    )
+    drawn = made.sample(20_000, InsecureSource(3))
+    assert drawn.columns.tolist() == table.columns.tolist()
+    for old in (False, True):
+        real = (table["ill"] == "yes")[(table["age"] > 45) == old].mean()
+        new = (drawn["ill"] == "yes")[(drawn["age"] > 45) == old].mean()
+        assert new == pytest.approx(real, abs=0.05)
+    pair = drawn["ward"].map({"a": 1, "b": 2, "c": 3}).astype(str) == drawn["code"].astype(str)
+    assert pair.mean() > 0.97
+    assert drawn["ward"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_without_bounds_or_target():
+    draws = np.random.default_rng(4)
+    rows = 30_000
+    size = draws.choice(["small", "large"], rows)
+    table = pd.DataFrame(
+        {
+            "customer_id": np.arange(rows) + 10**6,
+            "size": size,
+            "price": np.round(np.where(size == "small", 5.0, 500.0) * draws.uniform(1, 2, rows), 2),
+            "gap": np.where(draws.random(rows) < 0.3, None, "x"),
+            "born": pd.Timestamp("1980-01-01")
+            + pd.to_timedelta(draws.integers(0, 9999, rows), "D"),
+            "always": "same",
+            "remark": [f"text number {k}" for k in range(rows)],
+        }
+    )
+    made = fit_synthetic(read_records(table), eta=0.2, source=InsecureSource(5))
+    drawn = made.sample(10_000, InsecureSource(6))
+    assert made.left_out == ("remark",)
+    assert drawn.columns.tolist() == [c for c in table.columns if c != "remark"]
+    assert drawn["customer_id"].tolist() == list(range(1, 10_001))
+    assert (drawn["price"] == drawn["price"].round(2)).all()
+    assert drawn["price"].between(2, 2000).all()
+    assert (drawn["price"][drawn["size"] == "small"] < 100).mean() > 0.97
+    assert drawn["gap"].isna().mean() == pytest.approx(0.3, abs=0.02)
+    assert set(drawn["gap"].dropna()) == {"x"}
+    assert set(drawn["always"]) == {"same"}
+    assert pd.to_datetime(drawn["born"]).between("1960-01-01", "2030-01-01").all()
+    assert made.labels is None
+
+
+def test_a_target_of_numbers_keeps_its_relation():
+    draws = np.random.default_rng(7)
+    x = draws.uniform(0, 10, 20_000)
+    table = pd.DataFrame({"x": x, "y": 3 * x + draws.normal(0, 2, x.size)})
+    public = {"x": [0, 10], "y": [-10, 40]}
+    made = fit_synthetic(
+        read_records(table), eta=0.2, bounds=public, target="y", source=InsecureSource(8)
+    )
+    drawn = made.sample(5000, InsecureSource(9))
+    assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "problem"),
+    [
+        (people(600)[["age"]], {}, "two columns"),
+        (people(600)[["age", "ward", "ill"]], {"eta": 0.01}, "at least about"),
+        (people(600)[["age", "ward"]], {"bounds": None, "eta": 0.05}, "without bounds"),
+        (people(600), {"target": "ward", "bounds": BOUNDS | {"ward": ["a"]}}, "2 to 32 classes"),
+        (
+            people(600),
+            {"target": "ward", "bounds": BOUNDS | {"ward": [f"w{k}" for k in range(1000)]}},
+            "2 to 32 classes",
+        ),
+        (people(600)[["age", "ward"]], {"eta": 0.5}, "eta"),
+    ],
+)
+def test_what_cannot_be_is_refused(table, options, problem):
+    options = {"eta": 0.3, "bounds": BOUNDS} | options
+    if options["bounds"] is not None:
+        options["bounds"] = {k: v for k, v in options["bounds"].items() if k in table}
+    with pytest.raises(InputError, match=problem):
+        fit_synthetic(read_records(table), source=InsecureSource(0), **options)
+
+
+def test_nothing_but_identifiers_is_refused():
+    table = pd.DataFrame({"id": np.arange(9000), "patient_id": np.arange(9000) + 7})
+    with pytest.raises(InputError, match="many people share"):
+        fit_synthetic(read_records(table), eta=0.4, source=InsecureSource(0))

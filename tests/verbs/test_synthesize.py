@@ -1,0 +1,179 @@
+"""The verb synthesize, as a user meets it: files, types, certificate, refusals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.release.saving import certificate_path, verified
+from memberbound.verbs.synthesize import Synthesis, synthesize
+
+ROWS = 6000
+BOUNDS = {"age": [0, 90], "ward": ["a", "b"], "ill": ["no", "yes"], "kg": [0, 200]}
+
+
+def people(rows=ROWS):
+    draws = np.random.default_rng(0)
+    age = draws.integers(0, 90, rows)
+    return pd.DataFrame(
+        {
+            "patient": np.arange(rows) // 2,
+            "age": age,
+            "ward": draws.choice(["a", "b"], rows),
+            "kg": np.round(draws.uniform(40, 120, rows), 1),
+            "ill": np.where(draws.random(rows) < 0.1 + 0.8 * (age > 45), "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def answer():
+    table = people().drop(columns="patient")
+    return synthesize(table, target="ill", bounds=BOUNDS, eta=0.1, baseline=0.1, insecure_seed=1)
+
+
+def test_keys_of_the_contract(answer):
+    content = answer.to_dict()
+    keys = ("eta", "mu", "rows", "columns", "persons", "budget", "curve", "fidelity", "certificate")
+    assert set(keys) < set(content)
+    assert content["command"] == "synthesize"
+    assert content["protects"] == "every record"
+    assert content["theorems"] == ["X22", "X25", "X23"]
+    assert content["certificate"]["upper"] <= 0.1
+    assert content["persons"] is None
+    assert content["owner_only"] == ["fidelity", "warnings"]
+    assert 0.1 < content["guess_upper"]["0.1"] < 0.25
+    assert sum(content["budget"].values()) <= 1
+    json.dumps(content, allow_nan=False)
+    assert Synthesis.from_dict(content).to_dict() == content
+
+
+def test_fidelity_says_what_models_reach(answer):
+    fidelity = answer.fidelity
+    assert 0 < fidelity.two_way_tvd_estimate <= fidelity.worst_two_way_tvd_estimate < 0.3
+    area = fidelity.scores["boosting"]["AUC"]
+    assert area.constant_estimate == 0.5
+    assert area.synthetic_estimate > 0.75
+    assert area.real_estimate > 0.8
+
+
+def test_summary_marks_what_is_the_owners(answer):
+    lines = answer.summary().splitlines()
+    owner = [line for line in lines if "AUC" in line or "distance of two" in line]
+    assert owner
+    assert all("(owner only)" in line for line in owner)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "arrow"])
+def test_the_table_reads_back(tmp_path, ending):
+    people().to_csv(tmp_path / "people.csv", index=False)
+    out = tmp_path / f"safe.{ending}"
+    answer = synthesize(
+        tmp_path / "people.csv", bounds=BOUNDS, eta=0.3, rows=500, out=out, insecure_seed=2
+    )
+    assert answer.columns == ("patient", "age", "ward", "kg", "ill")
+    said = verified(out)
+    assert said["kind"] == "synthetic table"
+    assert said["certificate"]["upper"] <= 0.3
+    assert "fidelity" not in certificate_path(out).read_text()
+    assert memberbound.certify(out, columns=["ward", "ill"]).rows == 500
+    again = synthesize(
+        out, columns=["ward", "ill"], eta=0.45, bounds={n: BOUNDS[n] for n in ("ward", "ill")}
+    )
+    assert again.columns == ("ward", "ill")
+
+
+def test_types_are_those_of_the_table(tmp_path):
+    draws = np.random.default_rng(3)
+    schema = pa.schema(
+        {
+            "small": pa.int8(),
+            "half": pa.float32(),
+            "day": pa.date32(),
+            "seen": pa.timestamp("ms"),
+            "flag": pa.bool_(),
+            "word": pa.dictionary(pa.int32(), pa.string()),
+        }
+    )
+    days = draws.integers(15_000, 16_000, ROWS)
+    table = pa.table(
+        [
+            pa.array(draws.integers(0, 9, ROWS), pa.int8()),
+            pa.array(draws.uniform(0, 1, ROWS).astype(np.float32)),
+            pa.array(days, pa.int32()).cast(pa.date32()),
+            pa.array(days * 86_400_000, pa.timestamp("ms")),
+            pa.array(draws.random(ROWS) < 0.5),
+            pa.array(draws.choice(["x", "y"], ROWS)).dictionary_encode(),
+        ],
+        schema=schema,
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    synthesize(tmp_path / "t.parquet", eta=0.4, out=tmp_path / "new.parquet", insecure_seed=4)
+    new = pq.read_table(tmp_path / "new.parquet")
+    assert new.column_names == schema.names
+    for name in ("small", "half", "day", "flag"):
+        assert new.schema.field(name).type == schema.field(name).type
+    assert pa.types.is_timestamp(new.schema.field("seen").type)
+    assert set(new["word"].to_pylist()) <= {"x", "y", "other", None}
+    assert {type(value) for value in new["flag"].drop_null().to_pylist()} == {bool}
+
+
+def test_pandas_types_come_back():
+    table = people().drop(columns="patient")
+    table["ward"] = table["ward"].astype("category")
+    table["old"] = table["age"] > 60
+    answer = synthesize(table, bounds={"age": [0, 90], "kg": [0, 200]}, eta=0.4, insecure_seed=5)
+    assert answer.table["ward"].dtype == table["ward"].dtype
+    assert answer.table["age"].dtype.kind in "iu"
+    assert answer.table["old"].dtype in (np.dtype(bool), pd.BooleanDtype())
+
+
+def test_persons():
+    answer = synthesize(people(), unit="patient", bounds=BOUNDS, eta=0.3, insecure_seed=6)
+    assert answer.persons == answer.rows == ROWS // 2
+    assert "X26" in answer.theorems
+    assert "all of its rows" in answer.assumptions[0]
+    assert answer.table["patient"].tolist() == list(range(1, ROWS // 2 + 1))
+
+
+def test_a_ledger_is_kept(tmp_path):
+    ledger = tmp_path / "ledger.json"
+    memberbound.ledger(ledger, limit_eta=0.2)
+    table = people().drop(columns="patient")
+    options = {"bounds": BOUNDS, "ledger": ledger}
+    synthesize(table, eta=0.15, **options)
+    state = memberbound.ledger(ledger)
+    assert [entry.command for entry in state.releases] == ["synthesize"]
+    with pytest.raises(InputError, match="ledger"):
+        synthesize(table, eta=0.19, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"eta": 0.7}, "eta"),
+        ({"eta": 0.0}, "eta"),
+        ({"rows": 0}, "rows"),
+        ({"columns": "age"}, "two columns"),
+        ({"bounds": {"nosuch": [0, 1]}}, "no column 'nosuch'"),
+        ({"bounds": {"age": [5, 5]}}, "range"),
+        ({"target": "nosuch"}, "no column"),
+        ({"unit": "age"}, "unit must be neither"),
+        ({"eta": 1e-4}, "at least about"),
+        ({"out": "exists.csv"}, "must not exist"),
+        ({"out": "safe.xlsx"}, "must end in"),
+    ],
+)
+def test_bad_input_writes_nothing(tmp_path, monkeypatch, options, problem):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exists.csv").write_text("x\n")
+    options = {"bounds": BOUNDS, "out": "new.csv", "eta": 0.3} | options
+    with pytest.raises(InputError, match=problem):
+        synthesize(people(), **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exists.csv"]
+    assert (tmp_path / "exists.csv").read_text() == "x\n"
