@@ -13,95 +13,11 @@ from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.cells import FORMATS, format_cells, public_column, written_as
 from memberbound.release.all_rows.encoding import Categories, Range
 from memberbound.release.all_rows.synthetic import (
-    clipped_residual_units,
     fit_synthetic,
-    pair_score,
-    person_weights,
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
-
-UNITS = 2.0**20
-#: Every person: one to three rows, each in one of three cells.
-PERSONS = [p for size in (1, 2, 3) for p in itertools.product(range(3), repeat=size)]
-
-
-def person_counts(rows, weigh=person_weights):
-    """Return the weighted counts of one person's rows in three cells."""
-    weights = weigh(np.zeros(len(rows), dtype=np.int64))
-    counted = synthetic._Rows([], weights)
-    return counted.counts(np.array(rows), (3,))
-
-
-# ── Sensitivity, by brute force ───────────────────────────────────────────────────────────────────
-
-
-def test_no_person_moves_a_table_of_counts_by_more_than_the_root_of_two():
-    vectors = [person_counts(person) for person in PERSONS]
-    moved = [a - b for a, b in itertools.product(vectors, repeat=2)]
-    assert max(np.linalg.norm(m) for m in moved) == pytest.approx(math.sqrt(2), abs=1e-12)
-    assert max(np.abs(m).sum() for m in moved) <= 2.0
-    # Broken: every row of a person counts in full.
-    full = [person_counts(person, lambda own: np.ones(len(own))) for person in PERSONS]
-    assert max(np.linalg.norm(a - b) for a, b in itertools.product(full, repeat=2)) > 2
-
-
-def test_no_person_moves_a_score_by_more_than_two():
-    draws = np.random.default_rng(0)
-    worst, broken = 0.0, 0.0
-    for _ in range(50):
-        others = draws.integers(0, 5, 3).astype(float)
-        expected = draws.uniform(0, 5, 3)
-        for a, b in itertools.product(PERSONS, repeat=2):
-            scores = [pair_score(others + person_counts(p), expected) for p in (a, b)]
-            worst = max(worst, abs(scores[0] - scores[1]))
-            squares = [np.square(others + person_counts(p) - expected).sum() for p in (a, b)]
-            broken = max(broken, abs(squares[0] - squares[1]))
-    assert 1.9 < worst <= 2.0
-    assert broken > 2.0  # a sum of squares would move by more
-
-
-def test_scores_are_exact():
-    """Sums of units: the same whatever the order of the cells is."""
-    draws = np.random.default_rng(1)
-    counts = draws.integers(0, 2**40, 999) / UNITS
-    expected = draws.uniform(0, 2**20, 999)
-    order = draws.permutation(999)
-    assert pair_score(counts, expected) == pair_score(counts[order], expected[order])
-
-
-@pytest.mark.parametrize("groups", [2, 3])
-def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
-    draws = np.random.default_rng(2)
-    vectors, raw = [], []
-    for _ in range(400):
-        rows = int(draws.integers(1, 4))
-        probabilities = draws.dirichlet(np.full(groups, 0.3), rows)
-        labels, cells = draws.integers(0, groups, rows), draws.integers(0, 2, rows)
-        weights = person_weights(np.zeros(rows, dtype=np.int64))
-        units = clipped_residual_units(labels, probabilities.copy(), weights)
-        assert (units == np.rint(units)).all()
-        sums = np.zeros((2, groups))
-        np.add.at(sums, cells, units / UNITS)
-        vectors.append(sums.ravel())
-        residuals = np.eye(groups)[labels] - probabilities
-        unclipped = np.zeros((2, groups))
-        np.add.at(unclipped, cells, residuals)
-        raw.append(unclipped.ravel())
-    allowed = synthetic._CLIP * synthetic._ROOM
-    assert max(map(np.linalg.norm, vectors)) <= allowed
-    apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
-    assert 1.7 * allowed < apart <= 2 * allowed
-    assert max(map(np.linalg.norm, raw)) > allowed  # without clip and weights
-
-
-def test_probabilities_of_a_row_do_not_depend_on_its_place():
-    draws = np.random.default_rng(3)
-    scores = np.rint(draws.normal(0, 5, (101, 3)) * 64) / 64
-    shifted = synthetic._probabilities(np.vstack([scores[:1], scores]))
-    assert (synthetic._probabilities(scores) == shifted[1:]).all()
-
 
 # ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
 

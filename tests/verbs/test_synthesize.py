@@ -128,9 +128,18 @@ def test_pandas_types_come_back():
     table["ward"] = table["ward"].astype("category")
     table["old"] = table["age"] > 60
     answer = synthesize(table, bounds={"age": [0, 90], "kg": [0, 200]}, eta=0.4, insecure_seed=5)
-    assert answer.table["ward"].dtype == table["ward"].dtype
+    assert isinstance(answer.table["ward"].dtype, pd.CategoricalDtype)
     assert answer.table["age"].dtype.kind in "iu"
     assert answer.table["old"].dtype in (np.dtype(bool), pd.BooleanDtype())
+
+
+def test_a_category_that_one_person_has_is_not_named():
+    """The categories of a pandas column are usually those of its rows."""
+    table = people().drop(columns="patient")
+    table.loc[7, "ward"] = "the only one"
+    table["ward"] = table["ward"].astype("category")
+    answer = synthesize(table, bounds={"age": [0, 90], "kg": [0, 200]}, eta=0.4, insecure_seed=5)
+    assert set(answer.table["ward"].cat.categories) <= {"a", "b", "other"}
 
 
 def test_persons():

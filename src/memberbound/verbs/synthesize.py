@@ -26,9 +26,9 @@ from memberbound.declarations import (
     Table,
     Whole,
 )
-from memberbound.errors import whole_number
+from memberbound.errors import fractions, whole_number
 from memberbound.files import check_output
-from memberbound.games import NeighbourGame
+from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
 from memberbound.quantities import Certificate, decimals, marked, percent, significant
 from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
@@ -40,7 +40,6 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +124,7 @@ class Synthesis(Answer):
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the bound to hold."""
-        beyond = (BEYOND_MEMBERSHIP,) if self.guess_upper else ()
+        beyond = (GUESSES_STAND_ALONE,) if self.guess_upper else ()
         return (*self.certificate.assumptions, *beyond, _POST_PROCESSING)
 
     @computed
@@ -258,7 +257,7 @@ def synthesize(
         seed = whole_number("insecure_seed", seed, at_least=0)
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
-    guesses = chances("baseline", baseline)
+    guesses = fractions("baseline", baseline)
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         check_output(Path(out), source=own, force=force)

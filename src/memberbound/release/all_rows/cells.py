@@ -187,7 +187,8 @@ Cells = NumberCells | CategoryCells
 def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
     """Return what a declared type says: how numbers are written, or all labels; else None.
 
-    ``kind`` is a type of Arrow or pandas, None where there is none.
+    ``kind`` is a type of Arrow or pandas, None where there is none.  The categories of a pandas
+    categorical are not used: usually they were inferred from the rows.
     """
     import pandas as pd
 
@@ -195,8 +196,6 @@ def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | No
         return "time" if any(mark in form for mark in ("%H", "%I", "%T", "%X", "%c")) else "day"
     if isinstance(kind, pd.ArrowDtype):
         kind = kind.pyarrow_dtype
-    if isinstance(kind, pd.CategoricalDtype):
-        return tuple(dict.fromkeys(label for label in _labels(kind) if label))
     if isinstance(kind, pd.api.extensions.ExtensionDtype):
         kind = getattr(kind, "numpy_dtype", kind)
     if isinstance(kind, np.dtype):
@@ -213,13 +212,6 @@ def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | No
             return "day"
         return "time" if types.is_timestamp(kind) else None
     return None
-
-
-def _labels(kind: pd.CategoricalDtype) -> list[str]:
-    import pandas as pd
-
-    codes, labels = Values.of(pd.Series(kind.categories)).coded()
-    return [labels[code] for code in codes]
 
 
 # ── How numbers are written, where no type says it: one more histogram ────────────────────────────
@@ -348,6 +340,9 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
         return column.map(lambda x: str(x).replace(".", ","), na_action="ignore").astype(object)
     if kind is None or kind == np.dtype(object) or _is_text(kind):
         return column
+    if isinstance(kind, pd.CategoricalDtype):
+        # Not with the categories of the table's own: one person may be the only one in one.
+        return column.astype("category")
     wanted: Any = kind
     if type(kind).__module__.startswith("pyarrow"):
         wanted = pd.ArrowDtype(kind)
@@ -359,11 +354,6 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
             column = column.map({"True": True, "False": False}).astype("boolean")
         if isinstance(wanted, np.dtype) and numpy_kind in "iub" and column.isna().any():
             wanted = {"b": "boolean"}.get(numpy_kind, "Int64")
-        if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.dtype != object:
-            names = dict(zip(_labels(wanted), wanted.categories, strict=True))
-            column = column.map(names)
-        if isinstance(wanted, pd.CategoricalDtype):
-            column = column.where(column.isin(wanted.categories))
         return column.astype(wanted)
     except (TypeError, ValueError, ArithmeticError):
         return column
