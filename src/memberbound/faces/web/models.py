@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import joined, verb_named
@@ -51,17 +51,6 @@ Names = Annotated[list[Name], Field(max_length=2000)]
 Numbers = Annotated[list[Number], Field(max_length=MOST_NUMBERS)]
 Rates = Annotated[list[Number], Field(max_length=50)]
 FileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$", description="The id of an upload.")]
-
-
-def _learner(names: tuple[str, ...]) -> Any:
-    """Return the type of a learner's name: a factory would be code."""
-
-    def check(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"learner must be one of {', '.join(names)}, got {name!r}")
-        return name
-
-    return Annotated[str, AfterValidator(check), Field(json_schema_extra={"enum": list(names)})]
 
 
 #: Kind of an argument → what a request may hold for it.
@@ -130,10 +119,8 @@ def _class_name(command: str) -> str:
 
 def _type(parameter: Parameter) -> Any:
     option = parameter.option
-    if parameter.kind == "choice":
-        return Literal[option.choices]
-    if parameter.kind == "learner":
-        return _learner(option.choices or LEARNERS)
+    if parameter.kind in ("choice", "learner"):
+        return Literal[option.choices or LEARNERS]
     if parameter.kind == "whole":
         least = 0 if option.least is None else int(option.least)
         most = _MOST_WHOLE if option.most is None else int(option.most)

@@ -42,8 +42,8 @@ export function step() {
 /** An object of texts that is kept in one value. */
 export function mapping(text) {
   try {
-    const found = JSON.parse(text || "{}");
-    return found && typeof found === "object" && !Array.isArray(found) ? found : {};
+    const value = JSON.parse(text || "{}");
+    return value && typeof value === "object" && !Array.isArray(value) ? value : {};
   } catch {
     return {};
   }
@@ -53,8 +53,8 @@ export function mapping(text) {
 export function list(text) {
   if (!text) return null;
   try {
-    const found = JSON.parse(text);
-    return Array.isArray(found) ? found.map(String) : null;
+    const value = JSON.parse(text);
+    return Array.isArray(value) ? value.map(String) : null;
   } catch {
     return null;
   }

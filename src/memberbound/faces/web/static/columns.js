@@ -30,7 +30,7 @@ export class ColumnChooser {
       this.boxes.forEach(({ box }) => {
         box.checked = state;
       });
-      this.#told();
+      this.#announce();
       this.changed();
     };
     this.sum = element("span", { class: "quiet", role: "status" });
@@ -52,12 +52,12 @@ export class ColumnChooser {
         this.boxes.map(({ node }) => node),
       ),
     );
-    this.#told();
+    this.#announce();
   }
 
   #box(column, checked, rows, roles) {
     const change = () => {
-      this.#told();
+      this.#announce();
       this.changed();
     };
     const box = element("input", { type: "checkbox", onchange: change });
@@ -94,10 +94,10 @@ export class ColumnChooser {
 
   /** A column that is different in every row is offered to be left out, with one click. */
   #advise() {
-    const found = this.boxes.filter(({ box, unique }) => unique && box.checked);
+    const identifiers = this.boxes.filter(({ box, unique }) => unique && box.checked);
     fill(
       this.advice,
-      found.map((each) =>
+      identifiers.map((each) =>
         element(
           "div",
           { class: "notice note" },
@@ -112,7 +112,7 @@ export class ColumnChooser {
               onclick: () => {
                 each.box.checked = false;
                 each.box.focus();
-                this.#told();
+                this.#announce();
                 this.changed();
               },
             },
@@ -123,7 +123,7 @@ export class ColumnChooser {
     );
   }
 
-  #told() {
+  #announce() {
     this.#advise();
     this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
   }

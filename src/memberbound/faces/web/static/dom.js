@@ -38,7 +38,7 @@ export function freshId(stem) {
 
 /** Say something to a screen reader without showing it. */
 export function say(text) {
-  const place = document.getElementById("said");
+  const place = document.getElementById("spoken");
   if (place) place.textContent = text;
 }
 

@@ -108,7 +108,7 @@ export class Form {
     const name =
       problem.field ??
       [...this.inputs.keys()].filter((key) => problem.message.startsWith(key)).sort((a, b) => b.length - a.length)[0];
-    const found = this.inputs.get(name);
+    const field = this.inputs.get(name);
     const group = this.groups.get(name);
     if (group && this.node.contains(group) && !group.hidden) {
       // Beside the field it is about.
@@ -116,9 +116,9 @@ export class Form {
       if (folded) folded.open = true;
       group.after(this.problem);
     }
-    if (found?.input) {
-      found.input.setAttribute("aria-invalid", "true");
-      found.input.setAttribute("aria-errormessage", this.problem.id);
+    if (field?.input) {
+      field.input.setAttribute("aria-invalid", "true");
+      field.input.setAttribute("aria-errormessage", this.problem.id);
     }
   }
 

@@ -20,10 +20,10 @@ const STATES = {
 };
 
 export class JobPanel {
-  /** `found(job)` is called with a finished job; the id stands in `state[key]`, which `remember`
+  /** `finished(job)` is called with a finished job; the id stands in `state[key]`, which `remember`
       keeps; an answer is headed by the name of its table, unless the page does that (`named: false`). */
-  constructor({ found, state, remember, key = "job", named = true }) {
-    this.found = found;
+  constructor({ finished, state, remember, key = "job", named = true }) {
+    this.finished = finished;
     this.named = named;
     this.changed = (id) => {
       state[key] = id;
@@ -65,7 +65,7 @@ export class JobPanel {
         this.#show(job);
         if (!["queued", "running"].includes(job.state)) {
           this.busy = false;
-          if (job.state === "done") this.found(job);
+          if (job.state === "done") this.finished(job);
           return;
         }
         await wait(pause, control.signal);

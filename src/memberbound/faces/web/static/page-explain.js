@@ -105,12 +105,12 @@ export function open(root, given) {
   function show() {
     const { answer, same } = latest;
     const blind = Math.max(answer.prior, 1 - answer.prior);
-    const found = form.text("mode") === "choose";
+    const choosing = form.text("mode") === "choose";
     const setting =
       answer.notion === "DP-SGD"
-        ? figure("noise_multiplier", "given", "=", found ? significant(answer.noise_multiplier, "upper") : plain(answer.noise_multiplier), {
-            label: found ? "Take a noise multiplier of" : null,
-            big: found,
+        ? figure("noise_multiplier", "given", "=", choosing ? significant(answer.noise_multiplier, "upper") : plain(answer.noise_multiplier), {
+            label: choosing ? "Take a noise multiplier of" : null,
+            big: choosing,
           })
         : null;
     const derived = answer.notion !== "(ε, δ)-DP";
@@ -119,12 +119,12 @@ export function open(root, given) {
         ? "no finite ε"
         : derived
           ? significant(answer.epsilon, "upper")
-          : found
+          : choosing
             ? significant(answer.epsilon, "lower")
             : plain(answer.epsilon);
     const epsilon = figure("epsilon", derived ? "certified" : "given", derived ? "≤" : "=", quoted, {
-      label: found && !setting ? `Take ε (at δ = ${plain(answer.delta)})` : `ε at δ = ${plain(answer.delta)}`,
-      big: found && !setting,
+      label: choosing && !setting ? `Take ε (at δ = ${plain(answer.delta)})` : `ε at δ = ${plain(answer.delta)}`,
+      big: choosing && !setting,
     });
     const accuracy = ceiling("accuracy_upper", answer.accuracy_upper, percentUp, {
       label: answer.prior === 0.5 ? "Right at most" : `Right at most, when ${percent(answer.prior)} were in`,
@@ -139,7 +139,7 @@ export function open(root, given) {
         `On the way from blind guessing (${percentUp(blind)}) to always right: ${atMostInWords(answer.accuracy_upper)}.`,
       ),
       figures(
-        found ? [setting ?? epsilon, accuracy] : accuracy,
+        choosing ? [setting ?? epsilon, accuracy] : accuracy,
         Object.entries(answer.tpr_upper).map(([fpr, value]) =>
           ceiling("tpr_upper", value, percentUp, {
             label: `Members found, ${percent(Number(fpr))} of non-members accused`,
@@ -155,16 +155,16 @@ export function open(root, given) {
           ? null
           : security("security_lower_iid", answer.security_lower_iid),
         ceiling("precision_upper", answer.precision_upper, percentUp),
-        found ? (setting ? epsilon : null) : [setting, epsilon],
+        choosing ? (setting ? epsilon : null) : [setting, epsilon],
       ),
-      found
+      choosing
         ? element(
             "p",
             { class: "quiet" },
             "Bounds are rounded up in the last digit shown, so the promise itself may look a hair above what you asked for.",
           )
         : null,
-      found
+      choosing
         ? null
         : element(
             "p",
@@ -275,13 +275,13 @@ export function open(root, given) {
     const near = Object.keys(ladder.answers.find(Boolean)?.tpr_upper ?? { 0.01: 0 }).sort(
       (a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01),
     )[0];
-    const found = `members found, ${percent(Number(near))} of non-members accused`;
+    const column = `members found, ${percent(Number(near))} of non-members accused`;
     fill(
       ladder,
       element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),
       choose
-        ? table("Largest ε that keeps a promise", ["nobody is right more than", "largest ε", found, "take it"], rows)
-        : table("What other values of ε allow", ["setting", "right at most", found, "take it"], rows),
+        ? table("Largest ε that keeps a promise", ["nobody is right more than", "largest ε", column, "take it"], rows)
+        : table("What other values of ε allow", ["setting", "right at most", column, "take it"], rows),
     );
   }
 

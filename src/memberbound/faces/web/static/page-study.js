@@ -98,7 +98,7 @@ export function open(root, given) {
     named: false,
     state,
     remember,
-    found: async (done) => {
+    finished: async (done) => {
       const files = downloads(done);
       let report = done.result;
       try {

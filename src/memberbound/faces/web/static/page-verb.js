@@ -51,7 +51,7 @@ function open(root, given, name, verb) {
     if (columned.some((each) => each.name === changedField)) source.choose();
     changed();
   });
-  const job = new JobPanel({ state, remember, found: show });
+  const job = new JobPanel({ state, remember, finished: show });
   const source = new TablePart({
     form,
     state,

@@ -23,11 +23,11 @@ export class TablePart {
       title: "Choose a table",
       hint,
       example,
-      chosen: (found) => {
-        if (found && found.file !== state.file) state.columns = state.roles = "";
-        this.file = found;
-        state.file = found?.file ?? "";
-        fill(this.aimed, found && aims.map((aim) => this.#select(aim, found.columns.map(({ name }) => name))));
+      chosen: (upload) => {
+        if (upload && upload.file !== state.file) state.columns = state.roles = "";
+        this.file = upload;
+        state.file = upload?.file ?? "";
+        fill(this.aimed, upload && aims.map((aim) => this.#select(aim, upload.columns.map(({ name }) => name))));
         this.choose();
         changed();
       },

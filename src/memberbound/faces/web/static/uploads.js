@@ -80,7 +80,7 @@ export class FilePanel {
     fill(this.status, words, bar, stop);
     if (previous) this.#drop(previous.file);
     try {
-      const found = await upload(
+      const received = await upload(
         file,
         (share) => {
           bar.value = share;
@@ -91,7 +91,7 @@ export class FilePanel {
         },
         control.signal,
       );
-      this.#take(found);
+      this.#take(received);
     } catch (problem) {
       // Stopped for another file: that one has the floor.
       if (this.control !== control) return;
@@ -115,25 +115,25 @@ export class FilePanel {
     }
   }
 
-  #take(found) {
-    this.file = found;
-    const size = found.rows === null ? "" : `${count(found.rows)} rows, ${count(found.columns.length)} columns, `;
+  #take(file) {
+    this.file = file;
+    const size = file.rows === null ? "" : `${count(file.rows)} rows, ${count(file.columns.length)} columns, `;
     fill(
       this.status,
       element(
         "p",
         { class: "taken" },
-        element("strong", {}, found.name),
-        ` — ${size}${bytes(found.bytes)} `,
+        element("strong", {}, file.name),
+        ` — ${size}${bytes(file.bytes)} `,
         element(
           "button",
-          { type: "button", class: "small", "aria-label": `Remove ${found.name}`, onclick: () => this.forget() },
+          { type: "button", class: "small", "aria-label": `Remove ${file.name}`, onclick: () => this.forget() },
           "Remove",
         ),
       ),
     );
-    say(`${found.name} was read.`);
-    this.chosen(found);
+    say(`${file.name} was read.`);
+    this.chosen(file);
   }
 
   forget() {
