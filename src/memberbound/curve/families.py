@@ -171,13 +171,13 @@ class SlackCurve(TradeoffCurve):
     @cached_property
     def _lowest(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """(ε, δ) at which the raised profile is lowest, backward and forward, on a grid."""
-        knots, found = self.base.knots(), []
+        knots, lowest = self.base.knots(), []
         for forward in (False,) if self.is_symmetric else (False, True):
             grid = np.append(0.0, knots[knots > 0] if forward else -knots[knots < 0])
             values = self._raised(grid, forward=forward)
             best = int(np.argmin(values))
-            found.append((float(grid[best]), float(values[best])))
-        return found[0], found[-1]
+            lowest.append((float(grid[best]), float(values[best])))
+        return lowest[0], lowest[-1]
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         if self.slack == 0.0:

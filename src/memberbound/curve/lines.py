@@ -39,14 +39,14 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
     """
     if not lines:
         return []
-    given = np.array(lines)
-    given = given[np.lexsort((given[:, 1], -given[:, 0]))]
-    given = given[np.append(True, np.diff(given[:, 0]) != 0)]
+    pairs = np.array(lines)
+    pairs = pairs[np.lexsort((pairs[:, 1], -pairs[:, 0]))]
+    pairs = pairs[np.append(True, np.diff(pairs[:, 0]) != 0)]
     # Of lines closer than a few hundred units in the last place one is enough: dividing by such a
     # gap would only magnify rounding.
-    gaps = -np.diff(given[:, 0])
-    given = given[np.append(True, gaps > _CLOSE * UNIT * given[:-1, 0])]
-    eps, delta = given[:, 0], np.minimum(given[:, 1], 1.0)
+    gaps = -np.diff(pairs[:, 0])
+    pairs = pairs[np.append(True, gaps > _CLOSE * UNIT * pairs[:-1, 0])]
+    eps, delta = pairs[:, 0], np.minimum(pairs[:, 1], 1.0)
     # A flatter line with a smaller δ makes every steeper line before it redundant.
     later = np.minimum.accumulate(delta[::-1])[::-1]
     keep = delta < np.append(later[1:], math.inf)

@@ -248,9 +248,9 @@ class PolygonCurve(TradeoffCurve):
             return None
         share = (above - target) / (above - below)
         guess = low + math.log1p(share * math.expm1(high - low))
-        found = min(high, guess * (1 + 1e-11) + 1e-300)
-        tight = self.delta(max(low, found * (1 - 1e-9)), side) > target
-        return found if tight and self.delta(found, side) <= target else None
+        epsilon = min(high, guess * (1 + 1e-11) + 1e-300)
+        tight = self.delta(max(low, epsilon * (1 - 1e-9)), side) > target
+        return epsilon if tight and self.delta(epsilon, side) <= target else None
 
     def _search_top(self, target: float, side: Side) -> float:
         finite = np.abs(self.loss[np.isfinite(self.loss)])

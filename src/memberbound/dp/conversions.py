@@ -219,8 +219,8 @@ def guarantee_from_rdp(
 def guarantee_from_zcdp(rho: float, adjacency: Adjacency = "replace-one") -> DpGuarantee:
     """Return a curve for ρ-zero-concentrated DP: D_α ≤ ρα for every α > 1."""
     level = nonnegative("rho", rho)
-    found = guarantee_from_rdp(_ORDERS.tolist(), (level * _ORDERS).tolist(), adjacency)
-    return DpGuarantee(found.curve, adjacency, "zCDP")
+    guarantee = guarantee_from_rdp(_ORDERS.tolist(), (level * _ORDERS).tolist(), adjacency)
+    return DpGuarantee(guarantee.curve, adjacency, "zCDP")
 
 
 def _delta(alpha: FloatArray, tau: FloatArray, eps: FloatArray) -> FloatArray:

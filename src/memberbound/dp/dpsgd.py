@@ -415,16 +415,16 @@ def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
     spread = max(math.sqrt(math.fsum(squares) / count), _LEAST_SPREAD)
     # With many sampled steps the total is nearly normal, and a spacing of f times one step's spread
     # adds at most f²/4 of its variance: no second lattice is needed to know that it is fine enough.
-    known = all(q == 1.0 or q * steps >= _MANY_HITS for _, q, steps in kinds)
-    spacing = spread * (_KNOWN_STEP if known else _FIRST_STEP)
+    nearly_normal = all(q == 1.0 or q * steps >= _MANY_HITS for _, q, steps in kinds)
+    spacing = spread * (_KNOWN_STEP if nearly_normal else _FIRST_STEP)
     before: np.ndarray | None = None
-    for _ in range(1 if known else _ROUNDS):
+    for _ in range(1 if nearly_normal else _ROUNDS):
         lattices = ((one_step(sigma, q, direction, spacing), steps) for sigma, q, steps in kinds)
-        found = Composition(tuple(lattices)).profile()
-        if found.advantage >= 1.0 and before is not None:
+        profile = Composition(tuple(lattices)).profile()
+        if profile.advantage >= 1.0 and before is not None:
             break  # the window would not fit in memory; coarser lattices have said what they can
-        lines = lines.meet(found)
-        now = np.array([found.advantage, *(found.tpr(a) - a for a in _WATCHED_FPR)])
+        lines = lines.meet(profile)
+        now = np.array([profile.advantage, *(profile.tpr(a) - a for a in _WATCHED_FPR)])
         if before is not None and np.all(before - now <= _CONVERGED * np.abs(now)):
             break
         before, spacing = now, spacing / _REFINE

@@ -258,21 +258,21 @@ class Composition:
 
     def _tilted(self, theta: float) -> _Tilted | None:
         """Return the masses under the tilt θ, with the rounding of the exponentials."""
-        found = [lattice.tilted(theta) for lattice, _ in self.parts]
-        known = [each for each in found if each is not None]
-        if len(known) < len(found):
+        tilted = [lattice.tilted(theta) for lattice, _ in self.parts]
+        finite = [each for each in tilted if each is not None]
+        if len(finite) < len(tilted):
             return None
-        masses, logs, errors = zip(*known, strict=True)
+        masses, logs, errors = zip(*finite, strict=True)
         return _Tilted(theta, masses, self._total(logs), self._total(errors))
 
     def _log_moments(self, masses: Sequence[FloatArray], orders: FloatArray) -> FloatArray:
         """Logarithms of the moments of the sum, from above."""
-        found = [
+        moments = [
             times * lattice.log_moments(mass, orders)
             for (lattice, times), mass in zip(self.parts, masses, strict=True)
         ]
-        total = np.sum(found, axis=0)
-        return np.asarray(total + len(found) * UNIT * np.sum(np.abs(found), axis=0))
+        total = np.sum(moments, axis=0)
+        return np.asarray(total + len(moments) * UNIT * np.sum(np.abs(moments), axis=0))
 
     def _orders(self, masses: Sequence[FloatArray], log_tail: float) -> FloatArray:
         """Orders around the one that is best for a normal law of the same variance."""

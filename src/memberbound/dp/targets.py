@@ -265,8 +265,8 @@ def calibrated_noise_multiplier(
     """
 
     def steps_at(sigma: float) -> DpSgd | DpSgdHistory:
-        found = DpSgd(sigma, sample_rate, steps)
-        return DpSgdHistory((*beside, found)) if beside else found
+        wanted = DpSgd(sigma, sample_rate, steps)
+        return DpSgdHistory((*beside, wanted)) if beside else wanted
 
     def excess(sigma: float) -> float:
         # A hair of margin for the rounding between one profile and the full curve.

@@ -178,7 +178,7 @@ def _candidates(
     """Return every bound on Δ_n, each at its share of β."""
     rows = source.rows
     shares = _SHARES_ALL_ROWS if n == rows else _SHARES_WITH_REST
-    found: dict[str, float] = {}
+    bounds: dict[str, float] = {}
     plain, *exponential = tabulated_count_functions()
     closed, walk = closed_count_function(), walk_function()
     plain_total, closed_total, walk_total, *totals = totals_upper(
@@ -190,17 +190,17 @@ def _candidates(
     mixture = mixture_upper(
         totals, [groups * f.exponent for f in exponential], _WEIGHTS, beta * shares[EXPONENTIAL]
     )
-    found[EXPONENTIAL] = mixture - discount
+    bounds[EXPONENTIAL] = mixture - discount
     for name, total, less in (
         ("count function", plain_total, discount),
         ("closed count function", closed_total, discount),
         ("rademacher", walk_total, 0.0),
     ):
         kind = f"{name}, self-bounding"
-        found[kind] = self_bounding_upper(total, beta * shares[kind], n / rows) - less
+        bounds[kind] = self_bounding_upper(total, beta * shares[kind], n / rows) - less
         kind = f"{name}, bounded differences"
-        found[kind] = bounded_differences_upper(total, n, rows, beta * shares[kind]) - less
-    result = {name: min(1.0, up(max(value, 0.0) / n, 16)) for name, value in found.items()}
+        bounds[kind] = bounded_differences_upper(total, n, rows, beta * shares[kind]) - less
+    result = {name: min(1.0, up(max(value, 0.0) / n, 16)) for name, value in bounds.items()}
     if n < rows:
         result[SPLIT] = split_leak_upper(source, n, beta * shares[SPLIT])
     if reference is not None:
@@ -234,15 +234,15 @@ def c_k_plug_in_estimate(profile: CountProfile) -> float:
 
 def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str, ...]:
     singles = int(profile.cells[0]) if profile.count[0] == 1 else 0
-    found = []
+    warnings = []
     if singles > _MISLEADING_SINGLES * profile.rows:
-        found.append(
+        warnings.append(
             f"{singles} of {profile.rows} rows are alone in their cell, so much of the law was "
             "never seen and the plug-in estimate is too low"
         )
     if estimate * _MISLEADING_RATIO < bound and math.isfinite(bound):
-        found.append(
+        warnings.append(
             f"the plug-in estimate {significant(estimate, 'estimate', 3)} is far below what is "
             "certified; rely on the certificate"
         )
-    return tuple(found)
+    return tuple(warnings)

@@ -56,10 +56,10 @@ class CountProfile:
             (7, 4, [1, 2, 3], [2, 1, 1])
         """
         # An array is taken as it is: as a list it would be made of so many numbers one by one.
-        given: Any = counts
+        listed: Any = counts
         if isinstance(counts, Iterable) and not isinstance(counts, np.ndarray):
-            given = list(given)
-        values = _whole("counts", np.asarray(given))
+            listed = list(listed)
+        values = _whole("counts", np.asarray(listed))
         if np.any(values < 0):
             raise InputError(f"counts must be at least 0, got {int(values.min())!r}.")
         count, cells = np.unique(values[values > 0], return_counts=True)

@@ -365,13 +365,13 @@ def leak_by_size_of_atom(
     middle = ~rare & ~dominant
     exact = np.where(rare, p * np.exp(size * np.log1p(-np.where(rare, p, 0.0))), 0.0)
     exact += np.where(dominant, q * np.exp(size * np.log1p(-np.where(dominant, q, 0.0))), 0.0)
-    known = math.fsum((exact * weight).tolist())
+    exact_part = math.fsum((exact * weight).tolist())
     spread = math.fsum((np.where(middle, np.sqrt(p * q), 0.0) * weight).tolist()) / math.sqrt(size)
-    slack = 1e-11 * known
-    low = known - slack + LOWER_CONSTANT * spread
+    slack = 1e-11 * exact_part
+    low = exact_part - slack + LOWER_CONSTANT * spread
     return Between(
         max(down(low, 8) - miss, 0.0),
-        min(up(known + slack + UPPER_CONSTANT * spread + miss, 8), 1.0),
+        min(up(exact_part + slack + UPPER_CONSTANT * spread + miss, 8), 1.0),
     )
 
 

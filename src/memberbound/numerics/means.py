@@ -258,17 +258,17 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
     stakes = _stakes(len(table), level)
     counts = np.ones(len(table))
     if table.shape[1] == 1:  # equal draws count together
-        values, found = np.unique(table, return_counts=True)
-        table, counts = values[:, None], found.astype(np.float64)
+        values, repeats = np.unique(table, return_counts=True)
+        table, counts = values[:, None], repeats.astype(np.float64)
     top = (counts @ table) / counts.sum()
 
     def excess(place: FloatArray, column: NDArray[np.intp]) -> FloatArray:
         """Return √ln K - √ln(1/β), nearly a line, at that many steps of the columns' means."""
         means = top[column] * (place * _STEP)
         part = table if column.size == table.shape[1] else np.take(table, column, axis=1)
-        found = _log_capital(part, counts, means, stakes)
+        capital = _log_capital(part, counts, means, stakes)
         # So written it has the sign of ln K - ln(1/β), whatever is rounded.
-        return (found - level) / (np.sqrt(np.maximum(found, 0.0)) + math.sqrt(level))
+        return (capital - level) / (np.sqrt(np.maximum(capital, 0.0)) + math.sqrt(level))
 
     lower: FloatArray = top * (_last_refuted(excess, top > 0) * _STEP)
     return lower

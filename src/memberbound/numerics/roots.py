@@ -212,12 +212,12 @@ def least_scale(
         >>> 3.0 <= found <= 3.0 * (1 + 1e-6)
         True
     """
-    known: dict[float, float] = {}
+    values: dict[float, float] = {}
 
     def at(x: float) -> float:
-        if x not in known:
-            known[x] = excess(x)
-        return known[x]
+        if x not in values:
+            values[x] = excess(x)
+        return values[x]
 
     lowest = max(floor, _TINY)
     good = bad = max(start, lowest)
@@ -245,11 +245,11 @@ def confirmed(
     For an x that was found with something close to ``value``, cheaper or without its rounding.
     """
     for _ in range(40):
-        found = value(x)
-        if found <= target:
+        result = value(x)
+        if result <= target:
             return x
         # What is too large by a share asks for about that share more, rarely for more.
-        share = found / target - 1 if target > 0 else 0.0
+        share = result / target - 1 if target > 0 else 0.0
         x *= 1 + max(step, min(share, 0.01))
         step *= 2
     raise SearchError(f"what was found, {x!r}, did not meet the target again.")
