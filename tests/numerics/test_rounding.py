@@ -12,13 +12,11 @@ from memberbound.numerics.rounding import (
     UNIT,
     down,
     half_up,
-    scaled_exp,
     sum_slack,
     sum_up,
     up,
     up_array,
 )
-from oracle.real import exp_bracket
 
 F = Fraction
 POSITIVE = st.floats(5e-324, 1e300, allow_subnormal=True)
@@ -70,26 +68,6 @@ def test_sum_up_is_the_next_double_or_exact(first, second):
 def test_plain_sum_and_half_would_be_too_small():
     assert F(0.1 + 1e-18) < F(0.1) + F(1e-18) <= F(sum_up(0.1, 1e-18))
     assert F(SMALLEST / 2) < F(SMALLEST) / 2 <= F(half_up(SMALLEST))
-
-
-@given(st.floats(0, 1, allow_subnormal=True), st.floats(-1500, 1400))
-def test_scaled_exp_is_off_by_few_roundings(factor, exponent):
-    low, high = exp_bracket(exponent)
-    said = scaled_exp(factor, exponent)
-    if said == math.inf:
-        assert F(factor) * high > F(1.7e308)
-        return
-    assert F(up(said, 8)) >= F(factor) * low or factor * said == 0.0
-    assert F(said) <= F(factor) * high * (1 + F(16 * UNIT)) + F(SMALLEST)
-
-
-def test_logarithm_form_would_be_too_coarse():
-    factor, exponent = 1e-280, 640.0
-    naive = math.exp(exponent + math.log(factor))
-    low, _ = exp_bracket(exponent)
-    truth = F(factor) * low
-    assert abs(F(naive) - truth) > truth * F(32 * UNIT)
-    assert abs(F(scaled_exp(factor, exponent)) - truth) < truth * F(8 * UNIT)
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=60))

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from memberbound.iid.worst_case import diversity, leak_of_law, slow_law
+from memberbound.iid.worst_case import diversity, leak_of_law
 from oracle.claims import assert_holds
 
 
@@ -39,6 +39,23 @@ def test_tends_to_zero_although_c_k_is_infinite():
 
 
 SCHEDULE = [(10, 0.9), (10**3, 0.8), (10**6, 0.7), (10**9, 0.6), (10**12, 0.5)]
+
+
+def slow_law(schedule):
+    """A law (probabilities, atoms of each) whose worst leak at each n_i is at least ε_i.
+
+    The mass ε_i - ε_{i+1} is spread over so many atoms that n_i records hardly ever meet one twice.
+    A block of mass w on K > n atoms leaks w(1 - w/K)ⁿ ≥ w(1 - n/K).  Blocks i, i+1, … have mass
+    s_i > ε_i together, so K_j ≥ n_i·s_i/(s_i - ε_i) for all j ≥ i keeps ε_i (twice that is used).
+    """
+    leaks = [leak for _, leak in schedule]
+    aims = [1.0, *((a + b) / 2 for a, b in pairwise(leaks))]
+    masses = [a - b for a, b in zip(aims, [*aims[1:], 0.0], strict=True)]
+    cells, needed = [], 1.0
+    for (n, leak), aim in zip(schedule, aims, strict=True):
+        needed = max(needed, 2.0 * n * aim / (aim - leak))
+        cells.append(math.ceil(needed))
+    return np.array(masses) / cells, np.array(cells, dtype=float)
 
 
 def keeps(p, cells):

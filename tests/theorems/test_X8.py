@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from memberbound.iid.gaussian_mean import (
-    leak_of_gaussian_mean,
-    leak_of_gaussian_mean_bound,
-    optimal_ball,
-    record_leak_of_gaussian_mean,
-)
+from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
+from oracle.gaussian_mean import ball, record_leak
 
 CASES = [(2, 1, 0.5), (10, 3, 0.5), (50, 1, 0.5), (50, 20, 0.5), (20, 3, 0.4), (20, 3, 0.6)]
 CASES += [(200, 10, 0.55), (1000, 2, 0.5)]
@@ -27,7 +23,7 @@ def by_the_ball(n, d, nu):
     ends = sorted(e for e in ends if e >= ends[0])
     pieces = [
         integrate.quad(
-            lambda r: stats.chi.pdf(r, d) * record_leak_of_gaussian_mean(r, n, d, gamma),
+            lambda r: stats.chi.pdf(r, d) * record_leak(r, n, d, gamma),
             a, b, epsabs=1e-13, limit=200,
         )[0]
         for a, b in pairwise(ends)
@@ -49,8 +45,7 @@ def attack_advantage(n, d, nu, *, seed, trials=200_000, inflate=1.0):
     inside = (others + v) / math.sqrt(n)
     outside = (others + rng.standard_normal((trials, d))) / math.sqrt(n)
     norms = np.linalg.norm(v, axis=1)
-    base = optimal_ball(0.0, n, d, gamma)[1]
-    square = (base + (n - 1) * norms**2) * inflate
+    square = ball(norms, n, d, gamma) * inflate
     hit_in = ((inside - math.sqrt(n) * v) ** 2).sum(axis=1) <= square
     hit_out = ((outside - math.sqrt(n) * v) ** 2).sum(axis=1) <= square
     if gamma >= 1:

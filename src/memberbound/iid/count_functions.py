@@ -16,9 +16,8 @@ from scipy import special
 from memberbound.errors import InputError, whole_number
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.binomial import half_deviation_upper
-from memberbound.numerics.means import bounded_differences_upper
 from memberbound.numerics.roots import last_true, least_whole
-from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
+from memberbound.numerics.rounding import FloatArray, sum_slack, up_array
 from memberbound.quantities import significant
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "heavy_discount_lower",
     "heavy_probability_lower",
     "poisson_deviation_lower",
-    "rademacher_leak_upper",
     "tabulated_count_functions",
     "totals_upper",
     "walk_function",
@@ -230,23 +228,6 @@ def walk_length(count: NDArray[np.int64]) -> FloatArray:
 def walk_function() -> CountFunction:
     """Return c ↦ E|S_c| as a count function; E|S_c| ≤ √(2(c+1)/π), which is concave."""
     return CountFunction("walk", 0.0, walk_length, lambda x: math.sqrt(2 * (x + 1) / math.pi))
-
-
-def rademacher_leak_upper(profile: CountProfile, beta: float) -> float:
-    """Return F/N + √(L/(2N)) with F = Σ_k E|S_{c_k}| and L = ln(1/β), at most 1.
-
-    Guarantee: at or above Δ_N, for every law and every learner, with probability ≥ 1-β.
-    Theorem: X5, ``proofs/rademacher.md``.
-    Assumes: the N rows are i.i.d.
-    Numerics: rounded up.
-
-    Examples:
-        >>> round(rademacher_leak_upper(CountProfile.from_counts([500] * 20), 0.05), 4)
-        0.0479
-    """
-    total = totals_upper([walk_function()], profile)[0]
-    rows = profile.rows
-    return min(1.0, up(bounded_differences_upper(total, rows, rows, beta) / rows))
 
 
 # ── What the Poisson comparison gives away on heavy cells, won back (X5) ──────────────────────────

@@ -10,7 +10,7 @@ hockey-stick of N(μ,1) against N(0,1) at g,
     γ ≥ 1:  Δ = E H(R/√n)      at ln g =  ln γ + (d/2)ln(1-1/n) + R²/(2n),
     γ ≤ 1:  Δ = E H(R/√(n-1))  at ln g = -ln γ - (d/2)ln(1-1/n) - R²/(2(n-1)).
 The second line is the first for the pair in the other order: under P_out the mixing variable is
-R/√(1-1/n).  Given V the best region is a ball (:func:`optimal_ball`); averaging non-central χ²
+R/√(1-1/n).  Given V the best region is a ball; averaging non-central χ²
 probabilities over V gives the same number with far more work and cancellation.
 """
 
@@ -21,7 +21,7 @@ import math
 import numpy as np
 from scipy import special
 
-from memberbound.errors import InputError, nonnegative, whole_number
+from memberbound.errors import InputError, whole_number
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.normal import gaussian_hockey_stick_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, up
@@ -29,9 +29,6 @@ from memberbound.numerics.rounding import UNIT, FloatArray, up
 __all__ = [
     "leak_of_gaussian_mean",
     "leak_of_gaussian_mean_bound",
-    "optimal_ball",
-    "record_leak_of_gaussian_mean",
-    "total_variation_bound",
 ]
 
 #: Absolute error allowed to the outer quadrature (and proved to be met).
@@ -120,54 +117,6 @@ def _radii(d: int, tilt: float) -> tuple[FloatArray, FloatArray, float]:
     return radius, density / density.sum() * (1 + 4 * rounding), error
 
 
-def optimal_ball(norm: float, n: int, d: int, gamma: float = 1.0) -> tuple[float, float]:
-    """Return (centre/‖v‖, squared radius) of the region where membership of v pays, for √n·mean.
-
-    Attack on record v of length ``norm``: say "member" when ‖√n·mean - c·v‖² ≤ r².  Completing the
-    square in the likelihood ratio of N(v/√n, (1-1/n)I) to N(0,I) gives c = √n and
-    r² = (n-1)(‖v‖² - d·ln(1-1/n) - 2 ln γ); negative means "never".
-    """
-    size, dimension = _checked(n, d, at_least=2)
-    length = nonnegative("norm", norm)
-    square = length**2 - dimension * math.log1p(-1 / size) - 2 * math.log(gamma)
-    return math.sqrt(size), (size - 1) * square
-
-
-def record_leak_of_gaussian_mean(norm: float, n: int, d: int, gamma: float = 1.0) -> float:
-    """Return the leak on one record of length ‖S^(-1/2)(v - m)‖ = ``norm``, to nearest.
-
-    The difference of two non-central χ² probabilities of :func:`optimal_ball` (X8): what an outlier
-    risks, which the average :func:`leak_of_gaussian_mean` hides.
-    Numerics: absolute error about 1e-11 for n up to 10⁴ (scipy's non-central χ²); an estimate of
-    the exact value, not a bound.
-
-    Examples:
-        >>> [round(record_leak_of_gaussian_mean(r, 100, 5), 3) for r in (0.0, 2.0, 10.0)]
-        [0.006, 0.08, 0.384]
-    """
-    _, square = optimal_ball(norm, n, d, gamma)
-    inside = outside = 0.0
-    if square > 0:
-        shrink = 1 - 1 / n
-        inside = float(special.chndtr(square / shrink, d, (n - 1) * norm**2))
-        outside = float(special.chndtr(square, d, n * norm**2))
-    if gamma >= 1:
-        return max(inside - gamma * outside, 0.0)
-    return max((1 - outside) - (1 - inside) / gamma, 0.0)
-
-
-def total_variation_bound(norm: float, n: int, d: int) -> float:
-    """Return √d/(2n) + ‖v‖/(2√n) ≥ TV(N(0,I), N(v/√n, (1-1/n)I)), from above.
-
-    Theorem: A25-P25 (A24-PB.1), for n ≥ 2: at n = 1, where it is printed too, the second law is a
-    point, the distance is 1, and the bound says ½ at v = 0.
-    Edge cases: capped at 1; n = 1 is refused.
-    """
-    size, dimension = _checked(n, d, at_least=2)
-    value = math.sqrt(dimension) / (2 * size) + nonnegative("norm", norm) / (2 * math.sqrt(size))
-    return min(up(value, 8), 1.0)
-
-
 def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
     """Return √d/(2n) + E‖V‖/(2√n), the closed upper bound on Δ at every ν and λ.
 
@@ -188,8 +137,8 @@ def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
     return min(up(value, 8), 1.0)
 
 
-def _checked(n: int, d: int, at_least: int = 1) -> tuple[int, int]:
-    size = whole_number("n", n, at_least=at_least)
+def _checked(n: int, d: int) -> tuple[int, int]:
+    size = whole_number("n", n)
     dimension = whole_number("d", d)
     if dimension > _MAX_DIMENSION:
         raise InputError(f"d must be at most {_MAX_DIMENSION:,}, got {d!r}.")

@@ -9,7 +9,7 @@ and Σ_k E(p_k - B_k/(γn))₊ for γ ≤ 1: A25-T14's formula after its constan
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,15 +28,9 @@ __all__ = [
     "checked_law",
     "diversity",
     "diversity_given_largest_atom",
-    "largest_diversity",
-    "leak_between",
-    "leak_by_size_of_atom",
     "leak_from_diversity",
     "leak_of_law",
     "leak_of_uniform",
-    "older_leak_lower",
-    "security_of_law",
-    "slow_law",
 ]
 
 #: Largest number of atoms of a uniform law.
@@ -103,25 +97,6 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
         return 0.0
     share = float(hockey_stick_upper(size, Atoms.uniform(cells), gamma, rest)[0])
     return min(up(cells * share, 8), 1.0)
-
-
-def security_of_law(
-    probabilities: ArrayLike,
-    n: int,
-    nu: float = 0.5,
-    lam: float = 1.0,
-    multiplicity: ArrayLike | None = None,
-) -> float:
-    """Return the least MIS = 1 - Δ of any learner on this law, from below (A25-T6, T14).
-
-    Guarantee, Theorem, Assumes, Edge cases: as :func:`leak_of_law`.
-    Numerics: never above the true value.
-
-    Examples:
-        >>> round(security_of_law([0.5, 0.5], n=100), 6)
-        0.960205
-    """
-    return max(down(1.0 - leak_of_law(probabilities, n, nu, lam, multiplicity), 2), 0.0)
 
 
 def _gamma(nu: float, lam: float) -> tuple[float, float]:
@@ -192,10 +167,6 @@ def _chunks(
 # Bounds through C_K are looser than :func:`~memberbound.iid.worst_case.leak_of_law` but need
 # only one number of the law.  Each is rounded outward.
 
-#: A25-L30: ψ(⌊np⌋, p) lies between these multiples of √(np(1-p)) if n ≥ 5, 1 ≤ ⌊np⌋ ≤ n - 2.
-LOWER_CONSTANT = 0.29
-UPPER_CONSTANT = 0.44
-
 
 class Between(NamedTuple):
     """A number known to lie in [lower, upper]."""
@@ -211,22 +182,6 @@ class Diversity(NamedTuple):
     gini_simpson: float
     shannon: float
     atoms: int
-
-    def from_gini_simpson(self) -> Between:
-        """2G ≤ C_K ≤ √(K·G), G = 1 - Σp_k² (A25-eq23, eq24).
-
-        √x ≥ 2x on [0, ¼] with x = p_k(1-p_k), and Cauchy-Schwarz over the K atoms.
-        """
-        g = self.gini_simpson
-        return Between(down(2 * g), up(math.sqrt(self.atoms * g)))
-
-    def from_shannon(self) -> Between:
-        """H ≤ C_K ≤ √(K(1 - e^-H)) (A25-eq25, natural logarithms).
-
-        ln(1/p) ≤ √(1/p - 1), and Jensen: Σp_k² ≥ exp(-H).
-        """
-        h = self.shannon
-        return Between(down(h), up(math.sqrt(self.atoms * -math.expm1(-h))))
 
 
 def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -> Diversity:
@@ -247,18 +202,6 @@ def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -
         math.fsum((-p * log * weight).tolist()),
         int(weight.sum()),
     )
-
-
-def largest_diversity(atoms: int) -> float:
-    """Return the largest C_K of any law on K atoms, √(K-1), at the uniform law, from above.
-
-    Theorem: A25-L23 (Σ√(p(1-p)) is concave and symmetric).
-
-    Examples:
-        >>> round(largest_diversity(10), 12)
-        3.0
-    """
-    return up(math.sqrt(_atoms(atoms) - 1))
 
 
 def diversity_given_largest_atom(atoms: int, largest: float) -> Between:
@@ -307,132 +250,6 @@ def leak_from_diversity(c_k: float, n: int) -> float:
     """
     size = whole_number("n", n)
     return min(up(nonnegative("c_k", c_k) / (2 * math.sqrt(size))), 1.0)
-
-
-def leak_between(
-    probabilities: ArrayLike, n: int, multiplicity: ArrayLike | None = None
-) -> Between:
-    """Return 0.29·C_K/√n ≤ worst leak at γ = 1 ≤ 0.44·C_K/√n, or 0 and C_K/(2√n).
-
-    Guarantee: the worst leak over all learners at γ = 1 lies between; the upper end holds at every
-    ν and λ.
-    Theorem: A25-C15.  The constants need n ≥ 5 and n·p_k > 1 for every atom; otherwise only the
-    always valid upper bound is returned, with 0 below.
-
-    Examples:
-        >>> [round(x, 4) for x in leak_between([0.5, 0.5], n=100)]
-        [0.029, 0.044]
-    """
-    size = whole_number("n", n)
-    law, weights, miss = checked_law(probabilities, multiplicity)
-    p, weight = _listed(law, weights)
-    c_k = math.fsum((np.sqrt(p * (1 - p)) * weight).tolist())
-    root = math.sqrt(size)
-    # L30 asks for 1 ≤ ⌊np⌋ ≤ n - 2; the second follows from n·p_k > 1 when there are two atoms and
-    # the sum is exactly 1, and is checked because it may be 1 only nearly.  A certain atom adds 0.
-    inside = (size * p > 1 + 2**-50) & ((size * (1 - p) > 1 + 2**-50) | (p == 1.0))
-    if size >= 5 and bool(inside.all()):
-        return Between(
-            max(down(LOWER_CONSTANT * c_k / root, 8) - miss, 0.0),
-            min(up(UPPER_CONSTANT * c_k / root + miss, 8), 1.0),
-        )
-    return Between(0.0, min(up(c_k / (2 * root) + miss, 8), 1.0))
-
-
-def leak_by_size_of_atom(
-    probabilities: ArrayLike, n: int, multiplicity: ArrayLike | None = None
-) -> Between:
-    """Return bounds on the worst leak at γ = 1 that treat rare and dominant atoms exactly.
-
-    Guarantee: the worst leak over all learners at γ = 1 lies between, for every law and n ≥ 5.
-    Theorem: A25-L21 as corrected: an atom with p < 1/n adds exactly p(1-p)^n, one with
-    p ≥ 1 - 1/n exactly pⁿ(1-p), and the others between 0.29 and 0.44 times √(p(1-p)/n).  As printed
-    the constants are used for dominant atoms too, where they fail on both sides.
-
-    Examples:
-        >>> [round(x, 5) for x in leak_by_size_of_atom([0.9, 0.1], n=5)]
-        [0.1181, 0.1181]
-    """
-    size = whole_number("n", n, at_least=5)
-    law, weights, miss = checked_law(probabilities, multiplicity)
-    p, weight = _listed(law, weights)
-    q = 1.0 - p
-    edge = 1 + 1e-12
-    # Within rounding of the edges 1/n and 1 - 1/n the exact value is the same from both sides
-    # (De Moivre's term is continuous), so these atoms may be counted with either neighbour.
-    rare = size * p < edge
-    dominant = ~rare & (size * q < edge)
-    middle = ~rare & ~dominant
-    exact = np.where(rare, p * np.exp(size * np.log1p(-np.where(rare, p, 0.0))), 0.0)
-    exact += np.where(dominant, q * np.exp(size * np.log1p(-np.where(dominant, q, 0.0))), 0.0)
-    exact_part = math.fsum((exact * weight).tolist())
-    spread = math.fsum((np.where(middle, np.sqrt(p * q), 0.0) * weight).tolist()) / math.sqrt(size)
-    slack = 1e-11 * exact_part
-    low = exact_part - slack + LOWER_CONSTANT * spread
-    return Between(
-        max(down(low, 8) - miss, 0.0),
-        min(up(exact_part + slack + UPPER_CONSTANT * spread + miss, 8), 1.0),
-    )
-
-
-def older_leak_lower(c_k: float, n: int, smallest: float) -> float:
-    """Return e^(-13/6)/√(2π)·(C_K - 1/√(2n))/√n, a lower bound on the worst leak at γ = 1.
-
-    Guarantee: some learner leaks at least this much.
-    Theorem: A24-C5.4.2, with the condition it is printed without: n ≥ 2 and n·p_k ≥ 1 for every
-    atom, checked here through ``smallest`` = min p_k (uniform law on 1000 atoms, n = 2: printed
-    bound 1.0053, truth 0.998).
-    Numerics: rounded down; ``c_k`` must not be above the true C_K.
-    Edge cases: never below 0.
-
-    Examples:
-        >>> round(older_leak_lower(1.0, n=100, smallest=0.5), 6)
-        0.004247
-    """
-    size = whole_number("n", n, at_least=2)
-    rarest = fraction("smallest", smallest, open_left=True)
-    if Fraction(rarest) * size < 1 - Fraction(1, 2**52):
-        raise InputError(
-            f"smallest must be at least 1/n = {1 / size!r}, got {smallest!r}. "
-            "The bound is false for rarer atoms; use leak_by_size_of_atom."
-        )
-    constant = math.exp(-13 / 6) / math.sqrt(2 * math.pi)
-    value = constant * (nonnegative("c_k", c_k) - 1 / math.sqrt(2 * size)) / math.sqrt(size)
-    return max(down(value, 16), 0.0)
-
-
-def slow_law(schedule: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatArray]:
-    """Return a law (probabilities, multiplicities) whose worst leak obeys no faster rate.
-
-    ``schedule`` lists (n_i, ε_i) with n_i rising and 1 > ε_i falling; at each n_i the worst leak is
-    at least ε_i.
-
-    Theorem: A25-L20, made constructive: the mass ε_i - ε_{i+1} (all of 1 - ε₂ for the first)
-    is spread over so many atoms that n_i records hardly ever meet one twice.  Continued for ever
-    the law has C_K = ∞ and a leak that falls as slowly as the schedule asks.
-
-    Examples:
-        >>> p, cells = slow_law([(10, 0.5), (1000, 0.4)])
-        >>> bool(abs((p * cells).sum() - 1) < 1e-12)
-        True
-    """
-    sizes = [whole_number("n", n) for n, _ in schedule]
-    leaks = [fraction("leak", e, open_left=True, open_right=True) for _, e in schedule]
-    if not sizes or sizes != sorted(set(sizes)) or leaks != sorted(set(leaks), reverse=True):
-        raise InputError("schedule must list rising n with falling leaks in (0, 1).")
-    # A block of mass w on K > n atoms leaks w(1 - w/K)ⁿ ≥ w(1 - n/K).  Blocks i, i+1, … have mass
-    # s_i > ε_i together, so K_j ≥ n_i·s_i/(s_i - ε_i) for all j ≥ i keeps ε_i (twice that is used).
-    aims = [1.0, *((e + leaks[i]) / 2 for i, e in enumerate(leaks[1:]))]
-    masses = [a - b for a, b in zip(aims, [*aims[1:], 0.0], strict=True)]
-    margins = [(a - e) / a for a, e in zip(aims, leaks, strict=True)]
-    cells, needed = [], 1.0
-    for n, margin in zip(sizes, margins, strict=True):
-        needed = max(needed, 2.0 * n / margin)
-        if needed > MAX_ATOMS:
-            raise InputError(f"schedule must need at most {MAX_ATOMS:,} atoms, got {needed!r}.")
-        cells.append(math.ceil(needed))
-    count = np.array(cells, dtype=np.float64)
-    return np.array(masses) / count, count
 
 
 def _atoms(atoms: int) -> int:

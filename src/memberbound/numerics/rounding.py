@@ -19,7 +19,6 @@ __all__ = [
     "UNIT",
     "down",
     "half_up",
-    "scaled_exp",
     "shared_confidence",
     "sum_slack",
     "sum_up",
@@ -71,22 +70,6 @@ def sum_up(first: float, second: float) -> float:
     tail = total - first
     missing = (first - (total - tail)) + (second - tail)
     return math.nextafter(total, math.inf) if missing > 0 else total
-
-
-def scaled_exp(factor: float, exponent: float) -> float:
-    """Return ``factor``·e^``exponent`` for ``factor`` ≥ 0, to 8 roundings and the last double.
-
-    A large exponential is applied in two halves, so that a tiny factor neither lets it overflow
-    on the way nor has to pass through a logarithm, which costs as many units as it is long.
-    """
-    if factor == 0.0:
-        return 0.0
-    if abs(exponent) < 700.0:
-        return factor * math.exp(exponent)
-    if exponent > 1416.0:
-        return math.inf
-    half = math.exp(max(exponent, -1416.0) / 2)
-    return factor * half * half
 
 
 def sum_slack(terms: int) -> float:
