@@ -22,7 +22,11 @@ from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
 from memberbound.release.half.statistics import total
 from memberbound.release.noise import GaussianNoise
-from memberbound.report.charts import save_frontier, save_roc, save_success
+from memberbound.report.answer_charts import (
+    explanation_chart,
+    frontier_chart,
+    population_chart,
+)
 from memberbound.report.drawing import BLUE, GREEN, save
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.gaussian import gaussian_success, noise_from_dp
@@ -86,18 +90,20 @@ def drawn() -> None:
     """Draw what needs no browser."""
     patients = load_breast_cancer(as_frame=True).frame
     sizes = patients[["mean radius", "mean texture"]]
-    found = {
-        "roc": lambda path: save_roc(memberbound.explain(epsilon=1.0, delta=1e-5), path),
-        "population": lambda path: save_success(memberbound.population(sizes, epsilon=8), path),
-        "frontier": lambda path: save_frontier(
-            memberbound.harden(patients, security=0.9, target="target", learners=False), path
+    charts = {
+        "roc": lambda: explanation_chart(memberbound.explain(epsilon=1.0, delta=1e-5)),
+        "population": lambda: population_chart(memberbound.population(sizes, epsilon=8)),
+        "frontier": lambda: frontier_chart(
+            memberbound.harden(patients, security=0.9, target="target", learners=False)
         ),
-        "crowd": crowd_success,
     }
-    for name, draw in found.items():
+    for name, chart in charts.items():
         path = HERE / f"{name}.png"
         path.unlink(missing_ok=True)
-        draw(path)
+        chart().save(path)
+    crowd = HERE / "crowd.png"
+    crowd.unlink(missing_ok=True)
+    crowd_success(crowd)
 
 
 def pictured(browser: Any, address: str, name: str, *, height: int, ready: str) -> None:

@@ -18,7 +18,7 @@ import memberbound
 from documentation.formulas import CODE
 from memberbound.papers.errata import Erratum
 from memberbound.papers.results import Entry, entries, errata
-from memberbound.report.charts import save_roc
+from memberbound.report.answer_charts import explanation_chart
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "proofs"
@@ -313,7 +313,8 @@ def _for_site(proof: str) -> str:
 
 def draw_roc(place: Path) -> None:
     """Draw the figure of the how-to as the command draws it."""
-    save_roc(memberbound.explain(noise_multiplier=1, sample_rate=0.01, steps=1000), place)
+    answer = memberbound.explain(noise_multiplier=1, sample_rate=0.01, steps=1000)
+    explanation_chart(answer).save(place)
 
 
 def pages() -> dict[str, str]:

@@ -142,21 +142,15 @@ def test_a_file_that_appears_meanwhile_is_not_lost(tmp_path) -> None:
 
 
 def test_frontier_plot(frame, tmp_path) -> None:
-    from memberbound.report.charts import save_frontier
+    from memberbound.report.answer_charts import frontier_chart
 
-    result = harden(frame, security=0.9, target="y", learners=False)
-    page = b"<!doctype html>"
-    for ending, magic in (
-        (".png", b"\x89PNG"),
-        (".svg", b"<?xml"),
-        (".pdf", b"%PDF"),
-        (".html", page),
-    ):
-        path = save_frontier(result, tmp_path / f"f{ending}")
+    chart = frontier_chart(harden(frame, security=0.9, target="y", learners=False))
+    for ending, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+        path = chart.save(tmp_path / f"f{ending}")
         assert path.read_bytes().startswith(magic)
     with pytest.raises(InputError):
-        save_frontier(result, tmp_path / "f.bmp")
-    assert len(list(tmp_path.iterdir())) == 4
+        chart.save(tmp_path / "f.bmp")
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.skipif(not ADULT.is_file(), reason="the Adult table is not here")

@@ -219,7 +219,7 @@ class _Command:
             note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
         if self.drawing is not None:
-            text = "Draw the answer into this file (.png .svg .pdf .html)."
+            text = "Draw the answer into this file (.png .svg .pdf)."
             note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
         shown += [_typer_parameter(parameter) for parameter in self.verb.limit_parameters]

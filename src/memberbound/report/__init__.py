@@ -10,9 +10,13 @@ __all__ = ["DRAWINGS"]
 
 def _drawn_by(name: str) -> Callable[[object, Path], Path]:
     def draw(answer: object, target: Path) -> Path:
-        from memberbound.report import charts
+        from memberbound.errors import InputError
+        from memberbound.report import answer_charts
 
-        path: Path = getattr(charts, name)(answer, target)
+        chart = getattr(answer_charts, name)(answer)
+        if chart is None:
+            raise InputError("plot must be left out here: the answer has nothing to draw.")
+        path: Path = chart.save(target)
         return path
 
     return draw
@@ -20,7 +24,7 @@ def _drawn_by(name: str) -> Callable[[object, Path], Path]:
 
 #: Verb → what draws its answer; matplotlib is imported when a picture is asked for.
 DRAWINGS = {
-    "explain": _drawn_by("save_roc"),
-    "harden": _drawn_by("save_frontier"),
-    "population": _drawn_by("save_success"),
+    "explain": _drawn_by("explanation_chart"),
+    "harden": _drawn_by("frontier_chart"),
+    "population": _drawn_by("population_chart"),
 }

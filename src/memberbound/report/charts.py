@@ -1,4 +1,4 @@
-"""The charts of answers and reports, each a function of the numbers that it shows."""
+"""The charts of reports, each a function of the numbers that it shows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError
 from memberbound.quantities import Mark, marked, percent, significant, vacuous
 from memberbound.report.drawing import (
     DASH_DOT,
@@ -24,7 +22,6 @@ from memberbound.report.drawing import (
     Chart,
     Legend,
     View,
-    check_target,
     data_mark,
     filled,
     fitting,
@@ -41,13 +38,10 @@ from memberbound.report.drawing import (
 )
 from memberbound.report.model import (
     RECORDS,
-    Ceiling,
     Exposure,
-    Floor,
     Report,
     RocCurve,
     SandwichRow,
-    Seen,
     scored,
 )
 from memberbound.report.prose import allowed_over, blind_guess
@@ -57,27 +51,21 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from memberbound.verbs.explain import Explanation
-    from memberbound.verbs.harden import Hardening
-    from memberbound.verbs.population import PopulationAnswer
 
 __all__ = [
-    "attackers_chart",
-    "attacks_chart",
-    "ceiling_chart",
-    "explanation_chart",
+    "ATTACKERS",
+    "Look",
+    "count_text",
+    "draw_roc",
+    "estimated_line",
     "exposure_chart",
-    "frontier_chart",
-    "leaks_chart",
+    "log_ticks",
     "remedies_chart",
     "roc_chart",
     "sandwich_chart",
-    "save_frontier",
-    "save_roc",
-    "save_success",
+    "sandwich_of",
     "success_chart",
     "sweep_chart",
-    "swept_epsilons",
 ]
 
 #: How something looks, in matplotlib's words.
@@ -104,7 +92,7 @@ _SUBJECTS = {
 }
 
 
-def _estimated() -> Look:
+def estimated_line() -> Look:
     """Return the look of a line of estimates: dashed, with open circles."""
     return {"color": tone("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
 
@@ -138,39 +126,10 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
         f"allowed are {limit}."
     )
     lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
-    return _sandwich((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines, _GROUPS)
+    return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines, _GROUPS)
 
 
-def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
-    """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
-
-    An attack without scores (``learned``) has an advantage alone, and no row.
-    """
-    rows = []
-    for name, attack in attacks.items():
-        if attack["accuracy"] is None:
-            continue
-        estimate, lower = (attack["accuracy"][key] for key in ("estimate", "lower"))
-        floor = None if lower is None else Floor("audit", lower, confidence, name)
-        seen = Seen("estimate", estimate, "accuracy")
-        rows.append(SandwichRow("given", name, "average", "model", 0.5, None, seen, floor))
-    title = "How often each attack is right"
-    alt = f"{title}, half of the candidates being members."
-    return _sandwich(("attacks", title, alt), rows, [(0.5, "blind guessing 50 %")])
-
-
-def attackers_chart(success: Mapping[str, float], blind: float) -> Chart:
-    """Return the certified success of attackers, by who they are, about the worst record."""
-    rows = []
-    for name, upper in success.items():
-        ceiling = Ceiling("certificate", upper, 1.0, ())
-        rows.append(SandwichRow("model", name, "worst", "subset", blind, ceiling, None, None))
-    title = "How often each attacker is right at most"
-    lines = [(blind, f"blind guessing {blind_guess(blind)}")]
-    return _sandwich(("attackers", title, f"{title}, about the worst record."), rows, lines)
-
-
-def _sandwich(
+def sandwich_of(
     names: tuple[str, str, str],
     rows: Sequence[SandwichRow],
     lines: Sequence[tuple[float, str]],
@@ -394,10 +353,6 @@ def remedies_chart(report: Report) -> Chart | None:
 
 #: False-positive rates of the report's table.
 _RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
-#: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.
-_LEAST, _LEAST_SHOWN = 1e-6, -5.0
-#: The ceiling of the true-positive rate at false-positive rates.
-Values = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def roc_chart(report: Report) -> Chart | None:
@@ -415,66 +370,14 @@ def roc_chart(report: Report) -> Chart | None:
         f"At 10 percent false alarms: {'; '.join(parts)}. Blind guessing finds 10 percent.",
         ("Curve", *(f"at {percent(rate, 'given')} false alarms" for rate in _RATES)),
         [(curve.label, *(_read(curve, rate) for rate in _RATES)) for curve in curves],
-        lambda width, view: _roc(
+        lambda width, view: draw_roc(
             width, view, [(curve, _curve_look(curve)) for curve in order], _lowest(curves)
         ),
         ("linear", "log"),
     )
 
 
-def explanation_chart(explanation: Explanation) -> Chart:
-    """Return the certified ROC of a guarantee, linear and log–log."""
-    guarantee, adjacency = explanation.guarantee, explanation.adjacency
-    ceilings = {f"no attack gets above this ({adjacency})": guarantee.curve.roc}
-    if adjacency != "replace-one":
-        label = "… when “out” means another record in its place (replace-one)"
-        ceilings[label] = guarantee.replaced().curve.roc
-    return ceiling_chart(ceilings, explanation.fpr, explanation.setting)
-
-
-def ceiling_chart(ceilings: Mapping[str, Values], rates: Sequence[float], setting: str) -> Chart:
-    """Return certified ceilings of the ROC, linear and log–log.
-
-    Args:
-        ceilings: name → ceiling; the first is drawn solid, another one dashed.
-        rates: false-positive rates to mark on the first.
-        setting: what the ceilings are about.
-    """
-    grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
-    looks: list[Look] = [
-        {"color": tone("certified"), "lw": 2.8},
-        {"color": tone("certified"), "lw": 1.5, "ls": DASHED},
-    ]
-    curves = []
-    for (label, values), look in zip(ceilings.items(), looks, strict=False):
-        heights = np.minimum(values(grid), 1.0)
-        points = tuple(grid.tolist()), tuple(heights.tolist())
-        curves.append((RocCurve("model", "certificate", label, *points), look))
-
-    def ceiling(values: Values, rate: float) -> Mark:
-        return marked(min(1.0, float(values(np.array([rate]))[0])), "certificate", "tpr")
-
-    first = next(iter(ceilings.values()))
-    asked = sorted({rate for rate in rates if rate > 0})
-    steps = (float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 2, 5))
-    parts = [f"{ceiling(first, rate)} at {percent(rate, 'given')} false alarms" for rate in asked]
-    marks = [(rate, min(1.0, float(first(np.array([rate]))[0]))) for rate in asked]
-    return Chart(
-        "ceiling",
-        f"The best possible attack: {setting}",
-        f"Certified ceiling of the members that any attack finds: {'; '.join(parts) or setting}. "
-        "Blind guessing finds as large a share of the members as it has false alarms.",
-        ("false alarms", *ceilings),
-        [
-            (percent(rate, "given"), *(ceiling(values, rate) for values in ceilings.values()))
-            for rate in sorted({*steps, *asked, 1.0})
-        ],
-        lambda width, view: _roc(width, view, curves, _LEAST_SHOWN, marks),
-        ("linear", "log"),
-    )
-
-
-def _roc(
+def draw_roc(
     width: float,
     view: View,
     curves: Sequence[tuple[RocCurve, Look]],
@@ -567,7 +470,7 @@ class Attacker:
 
 
 #: By the names in the answer of ``population``.
-_ATTACKERS = {
+ATTACKERS = {
     "worst_case": Attacker(
         "worst case", "everybody drawn but one, any data set whatever", "worst-case", "s", DOTTED
     ),
@@ -633,17 +536,17 @@ def success_chart(
         del view
         looks = {
             name: {"color": tone(who.color), "ls": who.dash, "marker": who.marker, "lw": 2.3}
-            for name, who in _ATTACKERS.items()
+            for name, who in ATTACKERS.items()
         }
         legend = [
-            (key(**looks[name]), f"{_ATTACKERS[name].name}: knows {_ATTACKERS[name].knows}")
+            (key(**looks[name]), f"{ATTACKERS[name].name}: knows {ATTACKERS[name].knows}")
             for name in whole
         ]
         figure, (axes,) = framed(width, 280, legend, left=50, top=48)
         pad = max((last / first) ** 0.03, 1.05)
         axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
         percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
-        _log_ticks(axes.xaxis, first, last)
+        log_ticks(axes.xaxis, first, last)
         # The name of the asked ε has a line of its own below the title.
         titled(axes, fitting(axis, width - 20, SMALL), "right at most, most exposed record", pad=25)
         axes.axhline(level[0], color=tone("ink"), ls=DASHED, lw=1.5)
@@ -653,7 +556,7 @@ def success_chart(
             axes.plot(epsilons, curve, color=tone("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
             (line,) = axes.plot(epsilons, proved, ms=5, markevery=every, **looks[name])
-            data_mark(line, "line", _ATTACKERS[name].name)
+            data_mark(line, "line", ATTACKERS[name].name)
         epsilon, text = asked
         if first <= epsilon <= last:
             upright(axes, epsilon, "quiet", DOTTED, up=1.05)
@@ -662,12 +565,12 @@ def success_chart(
         note(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
         return figure
 
-    parts = [f"{_ATTACKERS[name].name} {marked(success[name], 'certificate')}" for name in whole]
+    parts = [f"{ATTACKERS[name].name} {marked(success[name], 'certificate')}" for name in whole]
     return Chart(
         id,
         "Certified success of attackers over ε",
         f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
-        ("ε", *(_ATTACKERS[name].name.capitalize() for name in whole)),
+        ("ε", *(ATTACKERS[name].name.capitalize() for name in whole)),
         [
             # At a smaller ε the bound holds all the more.
             (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
@@ -677,7 +580,7 @@ def success_chart(
     )
 
 
-def _log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
+def log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
     """Set about so many round ticks on a logarithmic axis."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [low]
@@ -687,10 +590,10 @@ def _log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
         if len(ticks) <= most:
             break
     ticks = ticks[:: math.ceil(len(ticks) / most)]
-    ticked(axis, ticks, [_count(tick) for tick in ticks])
+    ticked(axis, ticks, [count_text(tick) for tick in ticks])
 
 
-def _count(value: float) -> str:
+def count_text(value: float) -> str:
     """Return the text of a tick, with separated thousands."""
     return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
 
@@ -793,164 +696,3 @@ def _by_chance(item: Exposure, edges: NDArray[np.float64]) -> NDArray[np.float64
     shares, _ = np.histogram(right / tries, bins=edges, weights=weight)
     expected: NDArray[np.float64] = sum(item.histogram.counts) * shares
     return expected
-
-
-# ── Tables: how much rows leak, what a coarser table keeps, how many rows are enough ──────────────
-
-
-def leaks_chart(
-    edges: Sequence[float], histograms: Mapping[str, Sequence[int]], limit: float, words: str
-) -> Chart:
-    """Return how many rows may leak how much, one histogram below the other.
-
-    Args:
-        edges: ends of the bins; a row in (a, b] is certified to leak at most b.
-        histograms: name → rows of each bin.
-        limit: rows above it are called exposed.
-        words: what the chart shows.
-    """
-
-    def draw(width: float, view: View) -> Figure:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-        del view
-        above = significant(limit, "given")
-        legend = [
-            (patch(**filled("certified")), f"at most {above}"),
-            (patch(**filled("danger", "//")), f"exposed: more than {above} is not excluded"),
-        ]
-        height = 180 if len(histograms) == 1 else 120
-        figure, panels = framed(width, height, legend, left=56, rows=len(histograms))
-        for axes, (name, rows) in zip(panels, histograms.items(), strict=True):
-            for (low, high), count in zip(pairwise(edges), rows, strict=True):
-                if count:
-                    look = filled("danger", "//") if low >= limit - 1e-9 else filled("certified")
-                    (bar,) = axes.bar(low, count, high - low, align="edge", **look)
-                    said = f"leak at most {significant(high, 'upper', 4)}: {count} rows"
-                    data_mark(bar, "bar", said)
-            axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *rows)))
-            titled(axes, "", fitting(name, width - 70, SMALL))
-            axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
-            axes.tick_params(labelbottom=axes is panels[-1])
-            if 0 < limit < 1:
-                upright(axes, limit, "quiet", DOTTED)
-        titled(panels[-1], "certified leak of a row, at most")
-        return figure
-
-    return Chart(
-        "leaks",
-        "How much the rows leak at most",
-        words,
-        ("leak at most", *histograms),
-        [
-            (significant(high, "upper", 4), *(f"{rows[place]:,}" for rows in histograms.values()))
-            for place, high in enumerate(edges[1:])
-            if any(rows[place] for rows in histograms.values())
-        ],
-        draw,
-    )
-
-
-def frontier_chart(answer: Mapping[str, Any]) -> Chart | None:
-    """Return the information that coarsenings keep over their leak; nothing without a frontier.
-
-    Args:
-        answer: the dictionary of ``harden``.
-    """
-    points = [point for point in answer["frontier_estimate"] if point["security"] is not None]
-    if not points:
-        return None
-    points.sort(key=lambda point: float(point["security"]), reverse=True)
-    leaks = [max(1 - point["security"], 1e-6) for point in points]
-    kept = [point["information"] for point in points]
-    upper = max(float(answer["after"]["delta_upper"]), 1e-6)
-    released, asked = float(answer["information_estimate"]), answer["security"]
-
-    def draw(width: float, view: View) -> Figure:
-        del view
-        point: Look = {"color": tone("certified"), "marker": "<", "ms": 12, "ls": ""}
-        name = "certified"
-        if vacuous(upper, "delta"):
-            point, name = point | {"color": tone("quiet"), "marker": "X"}, "nothing is proved"
-        legend = [(key(**_estimated()), "coarsenings ≈ (estimates)")]
-        legend.append((key(**point), f"released table ({name})"))
-        figure, (axes,) = framed(width, 260, [*legend, *_asked("MIS", asked)], left=52)
-        data_mark(axes.step(leaks, kept, where="post", **_estimated())[0], "line")
-        data_mark(axes.plot([upper], [released], **point)[0], "point")
-        if asked is not None:
-            upright(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
-        low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
-        axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
-        _log_ticks(axes.xaxis, low, high)
-        measure = fitting(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
-        titled(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
-        return figure
-
-    return Chart(
-        "frontier",
-        "What remains at each level of security",
-        f"Estimated information kept by {len(points)} coarsenings against the leak of the worst "
-        f"learner; the released table: leak {marked(upper, 'certificate', 'delta', 6)}, "
-        f"information ≈ {significant(released, 'estimate', 4)} nats.",
-        ("security MIS", "information, nats", "of the most"),
-        [
-            (
-                Mark("estimate", f"≈ {significant(security, 'estimate', 4)}"),
-                Mark("estimate", f"≈ {significant(information, 'estimate', 4)}"),
-                marked(information / (max(kept) or 1.0), "estimate"),
-            )
-            for security, information in zip((p["security"] for p in points), kept, strict=True)
-        ],
-        draw,
-    )
-
-
-def _asked(name: str, value: float | None) -> Legend:
-    """Return the line of a legend for what was asked for, if it was."""
-    if value is None:
-        return []
-    line = key(color=tone("quiet"), ls=DASH_DOT, lw=1.5)
-    return [(line, f"asked: {name} {significant(value, 'given')}")]
-
-
-# ── The files of ``--plot`` ───────────────────────────────────────────────────────────────────────
-
-
-def save_roc(explanation: Explanation, path: str | Path) -> Path:
-    """Draw the certified ROC into ``path`` (PNG, SVG, PDF or a self-contained HTML page)."""
-    caption = f"ROC, linear and log–log: {explanation.sentence}"
-    return explanation_chart(explanation).save(path, caption)
-
-
-def save_frontier(hardening: Hardening, path: str | Path) -> Path:
-    """Draw information against the leak into ``path`` (PNG, SVG, PDF or HTML)."""
-    check_target(path)
-    chart = frontier_chart(hardening.to_dict())
-    if chart is None:
-        raise InputError("hardening must have a frontier, got none.")
-    return chart.save(path)
-
-
-def save_success(
-    answer: PopulationAnswer, path: str | Path, epsilons: Sequence[float] | None = None
-) -> Path:
-    """Draw success bounds against ε into ``path`` (PNG, SVG, PDF or HTML)."""
-    grid = swept_epsilons(answer) if epsilons is None else list(epsilons)
-    points = answer.sweep(grid)
-    delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
-    chart = success_chart(
-        grid,
-        {name: [getattr(point, name) for point in points] for name in _ATTACKERS},
-        {name: getattr(answer.compared, name) for name in _ATTACKERS},
-        asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
-        level=(answer.success_blind, "blind guessing"),
-        axis=f"ε of the mechanism, worst case over all data sets{delta}",
-    )
-    return chart.save(path, answer.sentence)
-
-
-def swept_epsilons(answer: PopulationAnswer, points: int = 25) -> list[float]:
-    """Return ε around the one that was asked about, on a logarithmic grid."""
-    centre = answer.epsilon if 0 < answer.epsilon < float("inf") else 1.0
-    return [float(e) for e in np.geomspace(centre / 30, centre * 10, points)]

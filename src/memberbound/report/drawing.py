@@ -1,4 +1,4 @@
-"""A chart: drawn by matplotlib, shown as SVG in a page, written as SVG, PNG, PDF or HTML.
+"""A chart: drawn by matplotlib, shown as SVG in a page, written as SVG, PNG or PDF.
 
 Colours have the names of the report's style sheet: in a page an SVG takes the page's light or dark
 scheme, and a file of its own brings both.  Texts stay texts.  Everything is drawn without pyplot,
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from textwrap import wrap
@@ -66,7 +65,7 @@ __all__ = [
     "upright",
 ]
 
-FORMATS = (".png", ".svg", ".pdf", ".html")
+FORMATS = (".png", ".svg", ".pdf")
 #: From the Okabe–Ito palette, for the figures of the papers.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 
@@ -124,12 +123,12 @@ class Chart:
             "rows": [["–" if cell is None else str(cell) for cell in row] for row in self.rows],
         }
 
-    def save(self, path: str | Path, caption: str = "") -> Path:
-        """Write PNG, SVG, PDF or one HTML page, with all views beside each other."""
+    def save(self, path: str | Path) -> Path:
+        """Write PNG, SVG or PDF, with all views beside each other."""
         both = len(self.views) > 1
         figure = self.figure(2 * _WIDTH if both else _FILE_WIDTH, "both" if both else None)
         _put_title(figure, self.title)
-        return save(figure, path, title=self.title, caption=caption or self.alt)
+        return save(figure, path, title=self.title, caption=self.alt)
 
 
 def check_target(path: str | Path) -> Path:
@@ -145,7 +144,7 @@ def check_target(path: str | Path) -> Path:
 
 
 def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
-    """Write a figure as PNG, SVG, PDF or a self-contained HTML page with its caption.
+    """Write a figure as PNG, SVG or PDF; an SVG holds its title and caption.
 
     The file appears whole or not at all, and the same figure gives the same file.
     """
@@ -159,9 +158,7 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
                 figure.savefig(draft, format=kind[1:], dpi=160, facecolor="white", metadata=about)
             return
         svg = _svg(figure, "chart", title, caption, alone=True)
-        head = '<?xml version="1.0" encoding="utf-8"?>\n'
-        text = head + svg if kind == ".svg" else _page(svg, title, caption)
-        draft.write_text(f"{text}\n", "utf-8")
+        draft.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n', "utf-8")
 
     written_whole(target, write, force=True)
     return target
@@ -177,18 +174,6 @@ def _put_title(figure: Figure, title: str) -> None:
     figure.set_size_inches(width, whole)
     place = {"x": 8 / 72 / width, "y": 1 - 8 / 72 / whole, "va": "top"}
     figure.text(s=fitting(title, 72 * width - 16), fontsize=TEXT, color=tone("ink"), **place)
-
-
-def _page(svg: str, title: str, caption: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title><style>body{{font:16px/1.5 system-ui,sans-serif;"
-        "max-width:62rem;margin:2rem auto;padding:0 1rem;background:var(--card);color:var(--ink)}"
-        "svg{width:100%;height:auto}</style></head><body>"
-        f"<p>{escape(caption)}</p><figure>{svg}</figure></body></html>"
-    )
 
 
 # ── Settings and colours ──────────────────────────────────────────────────────────────────────────

@@ -15,11 +15,10 @@ import pytest
 import memberbound
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import child
-from memberbound.faces.web.charts import histogram, swept
 from memberbound.faces.web.child import QUESTIONS, Events, renamed, respond, sentence_of
 from memberbound.faces.web.work import performed as perform
 from memberbound.quantities import marked
-from memberbound.report.charts import swept_epsilons
+from memberbound.report.answer_charts import histogram, sweep, swept_epsilons
 
 
 @pytest.fixture
@@ -138,7 +137,9 @@ def test_harden_and_its_files(run, path, people, tmp_path):
 
 
 def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("memberbound.report.charts.swept_epsilons", lambda answer: [0.5, 2.0, 9.0])
+    monkeypatch.setattr(
+        "memberbound.report.answer_charts.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
+    )
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(24, 2)).round(3)
     (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
@@ -150,9 +151,6 @@ def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
     assert numbers_of(job["charts"]["success"])[1] == [
         "2",
         *(str(marked(getattr(point, name), "certificate")) for name in WHO),
-    ]
-    assert [row[3] for row in numbers_of(job["charts"]["attackers"])] == [
-        str(marked(getattr(own.compared, name), "certificate")) for name in WHO
     ]
     assert {"computing", "other values of ε"} <= job["labels"]
     records = pd.read_csv(tmp_path / "out" / "records.csv")
@@ -175,14 +173,14 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
 
     monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
     job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
-    assert list(job["charts"]) == ["attackers"]
+    assert job["charts"] == {}
     assert 0.5 <= job["result"]["success_upper"] <= 1
 
 
 def test_a_slow_sweep_gives_fewer_points_or_none(monkeypatch):
     answer = memberbound.population(pd.DataFrame({"x": range(10)}), epsilon=1.0, clip=10.0)
     epsilons = swept_epsilons(answer)
-    whole = swept(answer, epsilons, lambda *_: None)
+    whole = sweep(answer, epsilons, 30.0)
     assert list(whole) == epsilons
     now = [0.0]
     original = memberbound.verbs.population.PopulationAnswer.sweep
@@ -192,15 +190,15 @@ def test_a_slow_sweep_gives_fewer_points_or_none(monkeypatch):
         return original(self, epsilons)
 
     monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", slow)
-    monkeypatch.setattr("memberbound.faces.web.charts.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memberbound.report.answer_charts.time.monotonic", lambda: now[0])
     pace = 3.0
-    some = swept(answer, epsilons, lambda *_: None)
+    some = sweep(answer, epsilons, 30.0)
     assert len(some) == 11
     assert list(some) == sorted(some)
     assert (min(some), max(some)) == (epsilons[0], epsilons[-1])
     assert all(point == whole[epsilon] for epsilon, point in some.items())
     pace = 15.0
-    assert swept(answer, epsilons, lambda *_: None) == {}
+    assert sweep(answer, epsilons, 30.0) == {}
 
 
 def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def _explained(options: Keywords) -> dict[str, object]:
 
 def _explanation_chart(options: Keywords) -> dict[str, object]:
     """Return the certified ceiling of the ROC as a chart."""
-    from memberbound.report.charts import explanation_chart
+    from memberbound.report.answer_charts import explanation_chart
 
     explanation = _explanation(json.dumps(options["options"], sort_keys=True))
     return explanation_chart(explanation).to_dict(options["scale"])

@@ -49,7 +49,7 @@ def performed(
     """
     from joblib import parallel_config
 
-    from memberbound.faces.web.charts import charts_of
+    from memberbound.report.answer_charts import charts_of
     from memberbound.tables.engine import observed_queries
 
     verb = verb_named(name)
@@ -76,7 +76,7 @@ def performed(
     with parallel_config(backend="threading"), observed_queries(advance_query):
         answer = verb.function(**arguments)
         assert answer is not None
-        charts = charts_of(answer, table, progress)
+        charts = {n: c.to_dict() for n, c in charts_of(answer, table, progress).items()}
     _write_for_spreadsheets(verb)
     summary = [asdict(block) for block in blocks(answer.summary(), measures=verb.measures)]
     return {"result": answer.to_dict(), "charts": charts, "summary": summary}
@@ -121,9 +121,9 @@ def load_all() -> None:
         verb_named(name)
     for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
         import_module(name)
-    for name in ("child", "charts", "inspection"):
+    for name in ("child", "inspection"):
         import_module(f"memberbound.faces.web.{name}")
-    for name in ("report.charts", "report.page", "tables.counting"):
+    for name in ("report.answer_charts", "report.page", "tables.counting"):
         import_module(f"memberbound.{name}")
 
 
