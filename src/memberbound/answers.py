@@ -64,6 +64,7 @@ __all__ = [
     "Answer",
     "EstimateOf",
     "Given",
+    "IidAnswer",
     "Inline",
     "Lower",
     "OmitEmpty",
@@ -172,8 +173,8 @@ def _sides(hint: Any, where: str) -> Side | Sides | None:
         return {"*": merged} if mapping else merged
     if is_typeddict(hint):
         pairs = get_type_hints(hint, include_extras=True).items()
-        known = {key: _sides(below, f"{where}.{key}") for key, below in pairs}
-        return {key: side for key, side in known.items() if side is not None}
+        sides = {key: _sides(below, f"{where}.{key}") for key, below in pairs}
+        return {key: side for key, side in sides.items() if side is not None}
     if isinstance(declared := getattr(hint, "SIDES", None), Mapping):
         return declared
     return sides_of_class(hint) if is_dataclass(hint) and isinstance(hint, type) else None
@@ -237,18 +238,18 @@ def _read(hint: Any, value: Any) -> Any:
 
 def _from_dictionary(cls: Any, values: Mapping[str, Any]) -> Any:
     """Return an object that holds these keys; internal fields without a default are absent."""
-    made = object.__new__(cls)
+    instance = object.__new__(cls)
     for each in fields(cls):
         if each.default is not MISSING:
-            made.__dict__[each.name] = each.default
+            instance.__dict__[each.name] = each.default
         elif each.default_factory is not MISSING:
-            made.__dict__[each.name] = each.default_factory()
+            instance.__dict__[each.name] = each.default_factory()
     for key in _declared(cls):
         if key.inline:
-            made.__dict__[key.name] = _read(key.hint, values)
-        elif key.name in values or key.name not in made.__dict__:
-            made.__dict__[key.name] = _read(key.hint, values.get(key.name))
-    return made
+            instance.__dict__[key.name] = _read(key.hint, values)
+        elif key.name in values or key.name not in instance.__dict__:
+            instance.__dict__[key.name] = _read(key.hint, values.get(key.name))
+    return instance
 
 
 # ── Its JSON Schema ───────────────────────────────────────────────────────────────────────────────
@@ -399,6 +400,22 @@ class Answer(Readable):
         if rows:
             text += f"\n\n{aligned(rows)}"
         return "\n".join([text, *self.summary_notes()])
+
+
+class IidAnswer(Answer):
+    """An answer about the i.i.d. game; its priors are keys."""
+
+    game: IidGame
+
+    @computed
+    def nu(self) -> Given:
+        """Probability that the tested record is not a member."""
+        return self.game.nu
+
+    @computed
+    def lam(self) -> Given:
+        """Weight of a missed member."""
+        return self.game.lam
 
 
 def aligned(rows: Sequence[tuple[str, object]]) -> str:

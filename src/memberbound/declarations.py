@@ -263,12 +263,12 @@ class Verb:
         above = f"Exit with code 3 if P (0.5 to 1) is exceeded by {self.compared}."
         part = f"Which number must not exceed P: {', '.join(self.fails_on)}"
         part += f" (default: {self.fails_on[0]})." if len(self.fails_on) > 1 else "."
-        told = "Write the result of --fail-above as JUnit XML."
+        junit = "Write the result of --fail-above as JUnit XML."
         choices = Option("choice", choices=self.fails_on, web=False)
         return (
             Parameter("fail_above", Option("number", metavar="P", web=False), None, above),
             Parameter("fail_on", choices, None, part),
-            Parameter("junit", Option("out", metavar="FILE", web=False), None, told),
+            Parameter("junit", Option("out", metavar="FILE", web=False), None, junit),
         )
 
 
@@ -293,14 +293,14 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     """
     paragraphs, arguments, examples = _sections(inspect.getdoc(function) or "")
     hints = get_type_hints(function, include_extras=True)
-    found = []
+    parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         option = _option(hints.get(name, str))
         help_ = arguments.get(name, "")
         if not help_ and option.kind not in ("progress", "hidden"):
             raise TypeError(f"{function.__name__} must describe {name!r} under Args.")
         required = parameter.default is inspect.Parameter.empty
-        found.append(
+        parameters.append(
             Parameter(
                 name,
                 option,
@@ -315,7 +315,7 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     limited = (getattr(answer, "FAILS_ON", ()), getattr(answer, "COMPARED", ""))
     answers = answer is not NoneType
     name = function.__name__.replace("_", "-")
-    return Verb(name, function, summary, examples, tuple(found), answers, *limited)
+    return Verb(name, function, summary, examples, tuple(parameters), answers, *limited)
 
 
 def function_name(command: str) -> str:

@@ -139,8 +139,8 @@ class Held:
     @property
     def sentence(self) -> str:
         """The numbers above the limit; where there is none, those within it."""
-        told = [check for check in self.checks if check.exceeded] or self.checks
-        return "; ".join(check.sentence for check in told) + "."
+        checks = [check for check in self.checks if check.exceeded] or self.checks
+        return "; ".join(check.sentence for check in checks) + "."
 
 
 class Limited:
@@ -165,13 +165,13 @@ class Limited:
             >>> memberbound.explain(epsilon=0.1).held_to(0.55).sentence
             'any attack on any record: ceiling ≤ 52.5 %, within the limit of 55 %.'
         """
-        asked = limit if isinstance(limit, Limit) else Limit(limit, on)
-        part = asked.part(self.FAILS_ON, self.VERB)
+        limit = limit if isinstance(limit, Limit) else Limit(limit, on)
+        part = limit.part(self.FAILS_ON, self.VERB)
         return Held(
             self.VERB,
             tuple(
-                Check(found.what, part, getattr(found, part), asked.most, found.blind)
-                for found in self.successes(part)
+                Check(success.what, part, getattr(success, part), limit.most, success.blind)
+                for success in self.successes(part)
             ),
         )
 
@@ -202,8 +202,8 @@ def write_junit(held: Held, path: Path) -> None:
             suite, "testcase", classname=f"memberbound.{held.command}", name=check.what
         )
         if check.exceeded:
-            found = ElementTree.SubElement(case, "failure", message=check.sentence, type=check.on)
-            found.text = check.sentence
+            failure = ElementTree.SubElement(case, "failure", message=check.sentence, type=check.on)
+            failure.text = check.sentence
         else:
             ElementTree.SubElement(case, "system-out").text = check.sentence
     ElementTree.indent(root)

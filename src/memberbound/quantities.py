@@ -328,8 +328,8 @@ def marked(
     """
     if kind == "audit" and value is not None and blind is not None and value <= blind:
         return Mark("unproved", ONLY_BLIND)
-    if kind == "certificate" and (said := _emptiness(value, quantity, largest_gain)) is not None:
-        return Mark("unproved", said)
+    if kind == "certificate" and (empty := _emptiness(value, quantity, largest_gain)) is not None:
+        return Mark("unproved", empty)
     sides: dict[str, Side] = {
         "certificate": "lower" if quantity == "security" else "upper",
         "audit": "lower",
@@ -370,8 +370,8 @@ def _cell(path: str, value: float, side: Side) -> str:
     if side in ("upper", "lower"):
         words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
         for word in words & _VACUOUS.keys():
-            if (said := _emptiness(value, word)) is not None:
-                return said
+            if (empty := _emptiness(value, word)) is not None:
+                return empty
     return SIGNS[side] + significant(value, side)
 
 
@@ -393,8 +393,7 @@ class Readable:
 
     def __repr__(self) -> str:
         first = self.summary().split("\n", 1)[0]
-        said = getattr(self, "sentence", first)
-        return f"<{type(self).__name__}: {said or first}>"
+        return f"<{type(self).__name__}: {getattr(self, 'sentence', '') or first}>"
 
     def to_frame(self) -> DataFrame:
         """Return every number of the answer as a row: its key, itself, its side, and as text.
@@ -472,13 +471,13 @@ class Certificate:
         """Return one readable line."""
         largest = getattr(self.game, "largest_gain", 0.5)
         if (empty := _emptiness(self.value, self.quantity, largest)) is not None:
-            said = f"{empty} about {self.quantity}"
+            claim = f"{empty} about {self.quantity}"
         else:
             shown = significant(self.value, self.direction)
-            said = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"
+            claim = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"
         at = "" if self.confidence == 1.0 else f" with confidence {confident(self.confidence)}"
         return (
-            f"{said}{at} ({self.game.name} game, {self.game.protects}; {', '.join(self.theorems)})"
+            f"{claim}{at} ({self.game.name} game, {self.game.protects}; {', '.join(self.theorems)})"
         )
 
 

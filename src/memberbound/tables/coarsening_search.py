@@ -471,8 +471,9 @@ class Visited:
     def visit(self, child: State, parent: State, groups: Codes | None = None) -> Score:
         """Return the estimates of a state, computing them once, by way of ``parent``."""
         if child not in self.scores:
-            made = self.evaluator.groups(child) if groups is None else groups
-            score, _ = self.evaluator.score(child, made, self.prediction(parent))
+            if groups is None:
+                groups = self.evaluator.groups(child)
+            score, _ = self.evaluator.score(child, groups, self.prediction(parent))
             self.scores[child], self._parents[child] = score, parent
         return self.scores[child]
 

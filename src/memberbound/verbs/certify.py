@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from memberbound.answers import INTERNAL, Answer, Given, Sided, Upper, computed
+from memberbound.answers import INTERNAL, IidAnswer, Sided, Upper, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -102,7 +102,7 @@ class ExposedCell:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Certification(Answer, Certified, Limited):
+class Certification(IidAnswer, Certified, Limited):
     """A certificate for a table or a law.
 
     With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
@@ -122,16 +122,6 @@ class Certification(Answer, Certified, Limited):
     exposed_cells: tuple[ExposedCell, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
-
-    @computed
-    def nu(self) -> Given:
-        """Probability that the tested record is not a member."""
-        return self.game.nu
-
-    @computed
-    def lam(self) -> Given:
-        """Weight of a missed member."""
-        return self.game.lam
 
     def certificate(self) -> Certificate:
         """Return the main number as a certificate."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
-from memberbound.answers import Answer, Given, Lower, computed
+from memberbound.answers import Given, IidAnswer, Lower, computed
 from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
@@ -17,6 +17,7 @@ from memberbound.iid.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
+from memberbound.iid.profiles import CountProfile
 from memberbound.quantities import (
     at_confidence,
     confident,
@@ -32,10 +33,6 @@ from memberbound.verbs.certify import (
     rows_in_words,
 )
 
-if TYPE_CHECKING:
-    from memberbound.tables.roles import Roles
-    from memberbound.tables.table import Columns
-
 __all__ = [
     "Plan",
     "plan",
@@ -43,7 +40,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Answer):
+class Plan(IidAnswer):
     """The number of rows that meets the target(s); ``None`` where no number can be certified.
 
     With a ``unit`` it is a number of different values of that column, each with all its rows.
@@ -65,16 +62,6 @@ class Plan(Answer):
     unit: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-    @computed
-    def nu(self) -> Given:
-        """Probability that the tested record is not a member."""
-        return self.game.nu
-
-    @computed
-    def lam(self) -> Given:
-        """Weight of a missed member."""
-        return self.game.lam
 
     def summary_notes(self) -> tuple[str, ...]:
         """Return nothing: the sentence holds the notes."""
@@ -166,105 +153,97 @@ def plan(
     given = [v is not None for v in (table, probabilities, uniform)]
     if sum(given) != 1:
         raise InputError("plan needs exactly one of a table, probabilities and uniform.")
-    if table is not None:
-        fraction("confidence", confidence, open_left=True, open_right=True)
-        return _for_table(
-            _Wish(security, record_leak, confidence, game),
-            (table, columns, roles, unit, database_table),
+    if table is None:
+        if any(option is not None for option in (columns, roles, unit, database_table)):
+            raise InputError("columns, roles, unit and database_table apply only to a table.")
+        return _plan_for_law(security, record_leak, game, probabilities, uniform)
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    from memberbound.tables.counting import count_profile
+    from memberbound.tables.table import chosen_columns, opened_table
+
+    with opened_table(table, database_table) as opened:
+        selection = chosen_columns(opened, columns, roles, unit)
+        profile = count_profile(opened, list(selection.columns), unit)
+    needed = smallest_n_for_table(profile, security, record_leak, confidence)
+    independent: tuple[str, ...] = (
+        "The rows are independent draws from one law, now and later.",
+        ONE_ROW_PER_PERSON,
+    )
+    covered = (
+        "A record-leak target covers records whose values occur in the table; about values never "
+        "seen nothing is certified."
+    )
+    if unit is not None:
+        independent = (independent_units(unit, ", now and later"),)
+        covered = (
+            f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
+            "table; about combinations of rows never seen nothing is certified."
         )
-    if any(option is not None for option in (columns, roles, unit, database_table)):
-        raise InputError("columns, roles, unit and database_table apply only to a table.")
-    return _for_law(_Wish(security, record_leak, 1.0, game), probabilities, uniform)
+    return Plan(
+        needed,
+        security,
+        record_leak,
+        "a table of unknown law",
+        confidence,
+        game,
+        ("A25-T14", "X5", "X7", "X15", "X16"),
+        (*independent, covered, *selection.assumption),
+        rows=profile.rows,
+        atoms=profile.atoms,
+        reason=None if needed is not None else _why_none(profile, confidence, unit),
+        unit=unit,
+        roles=selection.roles,
+        warnings=selection.notes,
+    )
 
 
-@dataclass(frozen=True)
-class _Wish:
-    security: float | None
-    record_leak: float | None
-    confidence: float
-    game: IidGame
+def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str:
+    """Say why no number of rows can be certified from these counts."""
+    smallest = smallest_certifiable_leak(profile, confidence)
+    singles = int(profile.cells[0]) if profile.count[0] == 1 else 0
+    reason = "too few rows repeat to certify anything. Use fewer or coarser columns."
+    if not vacuous(smallest, "delta"):
+        reason = (
+            f"leaks below about {decimals(smallest, 'upper', 3)} cannot be certified from it, and "
+            "cells seen once not at all."
+        )
+    return (
+        f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells, "
+        f"{singles} of them seen once; {reason}"
+    )
 
 
-def _for_law(wish: _Wish, probabilities: object, uniform: int | None) -> Plan:
+def _plan_for_law(
+    security: float | None,
+    record_leak: float | None,
+    game: IidGame,
+    probabilities: object,
+    uniform: int | None,
+) -> Plan:
+    """Plan for a known law, exactly (A25-T14, X7)."""
+    enough: list[int | None] = []
     if uniform is not None:
         atoms = whole_number("uniform", uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
+        if security is not None:
+            enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:
         law = read_probabilities(probabilities)
         atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
-    answers: list[int | None] = []
-    if wish.security is not None:
-        if uniform is not None:
-            found = smallest_n_for_uniform(wish.security, atoms, wish.game.nu, wish.game.lam)
-        else:
-            found = smallest_n_for_law(wish.security, law, wish.game.nu, wish.game.lam)
-        answers.append(found)
-    if wish.record_leak is not None:
-        answers.append(smallest_n_for_records(wish.record_leak, rarest * (1 - 1e-15)))
-    needed = None if None in answers else max(n for n in answers if n is not None)
+        if security is not None:
+            enough.append(smallest_n_for_law(security, law, game.nu, game.lam))
+    if record_leak is not None:
+        enough.append(smallest_n_for_records(record_leak, rarest * (1 - 1e-15)))
+    needed = None if None in enough else max(n for n in enough if n is not None)
     return Plan(
         needed,
-        wish.security,
-        wish.record_leak,
+        security,
+        record_leak,
         source,
         1.0,
-        wish.game,
+        game,
         ("A25-T14", "X7"),
         ("The rows are independent draws from exactly the law given.",),
         atoms=atoms,
         reason=None if needed else f"More than {MAX_PLAN:,} rows would be needed.",
-    )
-
-
-def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str | None]) -> Plan:
-    from memberbound.tables.counting import count_profile
-    from memberbound.tables.table import chosen_columns, opened_table
-
-    table, columns, roles, unit, database_table = where
-    with opened_table(table, database_table) as opened:
-        selection = chosen_columns(opened, columns, roles, unit)
-        profile = count_profile(opened, list(selection.columns), unit)
-    needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
-    reason = None
-    if needed is None:
-        smallest = smallest_certifiable_leak(profile, wish.confidence)
-        least = decimals(smallest, "upper", 3)
-        singles = int(profile.cells[0]) if profile.count[0] == 1 else 0
-        reason = (
-            f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells, "
-            f"{singles} of them seen once; "
-            + (
-                "too few rows repeat to certify anything. Use fewer or coarser columns."
-                if vacuous(smallest, "delta")
-                else f"leaks below about {least} cannot be certified from it, and cells seen once "
-                "not at all."
-            )
-        )
-    return Plan(
-        needed,
-        wish.security,
-        wish.record_leak,
-        "a table of unknown law",
-        wish.confidence,
-        wish.game,
-        ("A25-T14", "X5", "X7", "X15", "X16"),
-        (
-            *(
-                ("The rows are independent draws from one law, now and later.", ONE_ROW_PER_PERSON)
-                if unit is None
-                else (independent_units(unit, ", now and later"),)
-            ),
-            "A record-leak target covers records whose values occur in the table; about values "
-            "never seen nothing is certified."
-            if unit is None
-            else f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
-            "table; about combinations of rows never seen nothing is certified.",
-            *selection.assumption,
-        ),
-        rows=profile.rows,
-        atoms=profile.atoms,
-        reason=reason,
-        unit=unit,
-        roles=selection.roles,
-        warnings=selection.notes,
     )

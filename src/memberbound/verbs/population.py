@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -45,7 +44,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.files import check_output, written_whole
+from memberbound.files import check_output, write_table
 from memberbound.games import SubsetGame
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
@@ -437,8 +436,8 @@ def _average_success(bounds: RecordBounds) -> float:
     return min(1.0, up(mean * (1 + 2 * sum_slack(bounds.game.population))))
 
 
-def _write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:
-    """Write one line per record, most exposed first; the file appears whole or not at all."""
+def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
+    """Return one row per record, most exposed first; an infinite ε is missing."""
     order = answer.exposure_order
     columns = {
         "record": order,
@@ -448,19 +447,7 @@ def _write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> st
         "mean_distance": answer.mean_distance[order],
         "max_distance": answer.max_distance[order],
     }
-
-    def write(draft: Path) -> None:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file)
-            lines.writerow(columns)
-            # repr keeps every digit: a bound must not shrink on its way into a file.
-            lines.writerows(
-                ["" if value == float("inf") else repr(value) for value in line]
-                for line in zip(*(column.tolist() for column in columns.values()), strict=True)
-            )
-
-    written_whole(target, write, force)
-    return str(target)
+    return pd.DataFrame(columns).replace(math.inf, math.nan)
 
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
@@ -605,7 +592,8 @@ def population(
     answer = replace(answer, roles=data.selection.roles)
     if out is None:
         return answer
-    return replace(answer, records_out=_write_records(answer, out, force=force))
+    write_table(_records_table(answer), out, force=force)
+    return replace(answer, records_out=str(out))
 
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
