@@ -167,6 +167,23 @@ CASES: dict[str, Case] = {
         },
         "summarize people.csv --statistic mode --bounds bounds.yaml",
     ),
+    "synthesize": Case(
+        "synthesize people.csv --columns sex,age,ill --bounds bounds.yaml --eta 0.1 "
+        "--insecure-seed 1",
+        {
+            "eta": NUMBER,
+            "mu": NUMBER,
+            "rows": int,
+            "columns": list,
+            "persons": OPTIONAL,
+            "budget": dict,
+            "curve": dict,
+            "fidelity.two_way_tvd_estimate": NUMBER,
+            "certificate.upper": NUMBER,
+            "out": TEXT,
+        },
+        "synthesize people.csv --target nobody --bounds bounds.yaml",
+    ),
     "protect-half": Case(
         "protect-half numbers.csv --statistic mean --columns x --eta 0.1 --insecure-seed 1",
         MODEL,
