@@ -64,7 +64,9 @@ from memberbound.verbs.predict import Prediction as Prediction
 from memberbound.verbs.predict import predict as predict
 from memberbound.verbs.protect import protect as protect
 from memberbound.verbs.protect_half import protect_half as protect_half
+from memberbound.verbs.protection import HalfProtection as HalfProtection
 from memberbound.verbs.protection import Protection as Protection
+from memberbound.verbs.protection import Summary as Summary
 from memberbound.verbs.summarize import summarize as summarize
 from memberbound.verbs.synthesize import Synthesis as Synthesis
 from memberbound.verbs.synthesize import synthesize as synthesize

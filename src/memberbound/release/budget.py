@@ -22,39 +22,29 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.answers import Given, Lower, Upper
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.quantities import Certificate, Sides, json_number
+from memberbound.quantities import Certificate
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
 from memberbound.release.randomness import RandomSource, SecureSource
 
 __all__ = [
-    "CURVE_SIDES",
     "HISTOGRAM_MOVES",
-    "READ_DELTA",
-    "READ_FPR",
     "Budget",
+    "CurveReadings",
     "NoisySums",
     "Part",
     "noisy_release",
     "release_slack",
 ]
 
-#: Where the curve is read off for an answer, and the sides of what is read.
-READ_FPR = (0.1, 0.01, 0.001)
-READ_DELTA = 1e-5
-_READ: Sides = dict.fromkeys(
-    ("advantage_upper", "accuracy_upper", "tpr_upper", "epsilon_upper"), "upper"
-)
-CURVE_SIDES: Sides = {
-    "delta": "given",
-    "eta_upper": "upper",
-    "security_lower": "lower",
-    "replace_one": _READ,
-}
+#: Where the curve is read off for an answer.
+_READ_FPR = (0.1, 0.01, 0.001)
+_READ_DELTA = 1e-5
 
 #: How far a replaced record moves a histogram: one count falls by 1 and another rises by 1.
 HISTOGRAM_MOVES = up(math.sqrt(2.0))
@@ -282,15 +272,9 @@ class Budget:
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
 
-    def described(self) -> dict[str, object]:
-        """Return what the curve says about a record that is replaced, ready for JSON."""
-        replaced = self.curve()
-        return {
-            "delta": READ_DELTA,
-            "eta_upper": replaced.eta,
-            "security_lower": replaced.security(),
-            "replace_one": _read_off(replaced),
-        }
+    def readings(self) -> CurveReadings:
+        """Return what the curve says about a record that is replaced."""
+        return _readings(self.curve())
 
     def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every record of any table."""
@@ -299,18 +283,30 @@ class Budget:
         return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), assumed)
 
 
+@dataclass(frozen=True)
+class ReplaceOne:
+    """Bounds for every attack on a record that is replaced."""
+
+    advantage_upper: Upper
+    accuracy_upper: Upper
+    tpr_upper: dict[str, Upper]
+    epsilon_upper: Upper
+
+
+@dataclass(frozen=True)
+class CurveReadings:
+    """What is read off the curve of a budget for an answer."""
+
+    delta: Given
+    eta_upper: Upper
+    security_lower: Lower
+    replace_one: ReplaceOne
+
+
 @lru_cache(maxsize=64)
-def _bounds(curve: SlackCurve) -> tuple[float, float, tuple[float, ...], float]:
-    # A release and its file, certificate and answer ask the same curve: ε takes a search.
-    rates = tuple(curve.tpr(rate) for rate in READ_FPR)
-    return curve.advantage, curve.accuracy(), rates, curve.epsilon(READ_DELTA)
-
-
-def _read_off(curve: SlackCurve) -> dict[str, object]:
-    advantage, accuracy, rates, epsilon = _bounds(curve)
-    return {
-        "advantage_upper": advantage,
-        "accuracy_upper": accuracy,
-        "tpr_upper": {repr(fpr): tpr for fpr, tpr in zip(READ_FPR, rates, strict=True)},
-        "epsilon_upper": json_number(epsilon),
-    }
+def _readings(curve: SlackCurve) -> CurveReadings:
+    # A release, its file and its answer ask the same curve, and ε takes a search.
+    rates = {repr(fpr): curve.tpr(fpr) for fpr in _READ_FPR}
+    epsilon = curve.epsilon(_READ_DELTA)
+    replaced = ReplaceOne(curve.advantage, curve.accuracy(), rates, epsilon)
+    return CurveReadings(_READ_DELTA, curve.eta, curve.security(), replaced)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memberbound._version import __version__
+from memberbound.answers import plain
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import (
     FORMATS,
@@ -29,7 +30,6 @@ from memberbound.files import (
 from memberbound.games import SubsetGame
 from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import json_number
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
 from memberbound.release.all_rows.synthetic import SyntheticRows
@@ -96,23 +96,6 @@ def certificate_path(path: str | Path) -> Path:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as JSON can hold it."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return json_number(float(value))
-    return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
 def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> dict[str, object]:
@@ -197,8 +180,7 @@ def save(
 
 
 def _page(certificate: dict[str, object]) -> str:
-    said = json.dumps(_plain(certificate), indent=2, ensure_ascii=False, allow_nan=False)
-    return said + "\n"
+    return json.dumps(plain(certificate), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _endings(released: object) -> tuple[str, ...]:
@@ -257,7 +239,7 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
         "release": model.release,
         "configuration": model.configuration_.to_dict(),
         "secure_source": model.secure_,
-        "scores": {score.name: score.to_dict() for score in model.scores_},
+        "scores": {score.name: score for score in model.scores_},
     }
     about = _described("estimator", model.calibration_, more)
     return about, lambda draft: writer.dump(whole, draft)

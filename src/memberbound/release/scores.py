@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.answers import INTERNAL, EstimateOf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
 
@@ -29,20 +30,16 @@ class Score:
     All are estimates.
     """
 
-    name: str
-    clean_estimate: float | None
-    released_estimate: float
-    constant_estimate: float | None
+    name: str = field(metadata=INTERNAL)
+    clean_estimate: EstimateOf | None
+    released_estimate: EstimateOf
+    constant_estimate: EstimateOf | None
 
     @property
     def finite(self) -> bool:
         """Whether all of it are numbers that can be shown."""
         numbers = (self.clean_estimate, self.released_estimate, self.constant_estimate)
         return all(math.isfinite(number) for number in numbers if number is not None)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {name: value for name, value in asdict(self).items() if name != "name"}
 
 
 def answers_of(model: Any, rows: Any, classes: Sequence[str]) -> tuple[Labels, FloatArray]:

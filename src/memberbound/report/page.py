@@ -84,8 +84,8 @@ _ANSWERS = {
     "plan": "Plan",
     "population": "PopulationAnswer",
     "protect": "Protection",
-    "protect-half": "Protection",
-    "summarize": "Protection",
+    "protect-half": "HalfProtection",
+    "summarize": "Summary",
 }
 
 

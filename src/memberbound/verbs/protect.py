@@ -189,11 +189,10 @@ def protect(
     if learner is not None and not isinstance(learner, str) and form != "network":
         notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
-        "protect",
-        released.calibration_,
-        released,
-        f"{form} model",
-        scores,
+        calibration=released.calibration_,
+        released=released,
+        what=f"{form} model",
+        model_scores=scores,
         warnings=(
             *header_notes(source),
             *notes,
@@ -201,7 +200,8 @@ def protect(
             _OWN_EYES,
             *unit_and_seed_notes(unit, seed),
         ),
-        details={"bounds": sorted(public), "columns": list(released.columns)},
+        bounds=tuple(sorted(public)),
+        columns=released.columns,
         baseline=guesses,
         out=None if out is None else str(out),
     )

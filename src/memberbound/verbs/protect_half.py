@@ -50,9 +50,9 @@ from memberbound.release.saving import save
 from memberbound.release.scores import usefulness_notes
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.verbs.protection import Protection
+from memberbound.verbs.protection import HalfProtection
 
-__all__ = ["protect_half"]
+__all__ = ["HalfProtection", "protect_half"]
 
 #: Statistics of a secret half; those of all rows are in ``release.all_rows.summaries``.
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
@@ -89,7 +89,7 @@ def protect_half(
     calibration_seed: Hidden = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
     | None = None,
-) -> Protection:
+) -> HalfProtection:
     """Release a model or a statistic of a secret random half of a public table.
 
     The rows of ``source`` are a public population, of which a random half becomes the training set,
@@ -361,7 +361,7 @@ def _release_statistic(
     insecure_seed: int | None,
     calibration_seed: int | None,
     progress: Progress,
-) -> Protection:
+) -> HalfProtection:
     """Calibrate the noise on fresh subsets, then draw the secret one and release."""
     release = released_statistic(
         statistic,
@@ -375,28 +375,32 @@ def _release_statistic(
         calibration_seed=calibration_seed,
         progress=progress,
     )
-    details = {"values": release.values.tolist(), "names": list(release.names)}
-    said = (*notes, *_fit_notes(release.calibration))
-    return Protection("protect-half", release.calibration, release, name, (), None, said, details)
+    return HalfProtection(
+        calibration=release.calibration,
+        released=release,
+        what=name,
+        warnings=(*notes, *_fit_notes(release.calibration)),
+        values=tuple(release.values.tolist()),
+        names=release.names,
+    )
 
 
 def _release_model(
     model: HalfPrivate, examples: Examples, target: str, progress: Progress
-) -> Protection:
+) -> HalfProtection:
     model.fit(examples.features, examples.target, progress=progress)
     # It takes rows as they are; all that this needs is public in the game.
     released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
-    details = {"configuration": model.configuration_.to_dict(), "release": model.release}
-    return Protection(
-        "protect-half",
-        model.calibration_,
-        released,
-        f"{type(model.estimator).__name__} ({model.release})",
-        model.scores_,
-        None,
-        (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_)),
-        details,
-        examples.roles,
+    notes = (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_))
+    return HalfProtection(
+        calibration=model.calibration_,
+        released=released,
+        what=f"{type(model.estimator).__name__} ({model.release})",
+        model_scores=model.scores_,
+        warnings=notes,
+        roles=examples.roles,
+        configuration=model.configuration_.to_dict(),
+        release=model.release,
     )
 
 

@@ -1,275 +1,188 @@
-"""The answer of the verbs that release something: a noisy model or numbers, and a certificate."""
+"""The answers of the verbs that release something: a noisy model or numbers, and a certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from memberbound.games import GUESSES_STAND_ALONE, SubsetGame
+from memberbound.answers import (
+    INTERNAL,
+    Answer,
+    EstimateOf,
+    Given,
+    OmitEmpty,
+    Sided,
+    Upper,
+    computed,
+)
+from memberbound.games import GUESSES_STAND_ALONE, Game, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
-    CERTIFICATE,
-    Readable,
-    Sides,
+    Certificate,
     at_confidence,
-    common_fields,
     decimals,
     marked,
     percent,
     significant,
 )
-from memberbound.release.all_rows.models import PrivateModel
-from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Budget
+from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.scores import Score
 
 if TYPE_CHECKING:
+    from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
 
-__all__ = ["Protection", "unit_and_seed_notes"]
+__all__ = ["HalfProtection", "Protection", "Summary", "unit_and_seed_notes"]
+
+#: Values of a released vector that the table shows.
+_SHOWN = 20
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Protection(Readable):
-    """A protected release: the noisy model or statistic, and the certificate that it is enough.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Released(Answer):
+    """What every release says: the noise, the certificate that it is enough, and scores."""
 
-    In the neighbour game ``scores`` and ``warnings`` are computed from the secret rows and paid for
-    by no budget: they are for the owner of the rows (``owner_fields``).  Everything else may be
-    published (``published_fields``).
-    """
-
-    SIDES: ClassVar[Sides] = {
-        "budget": "given",
-        "certificate": CERTIFICATE,
-        "configuration": "given",
-        "curve": CURVE_SIDES,
-        "eta": "given",
-        "guess_upper": "upper",
-        "mu": "given",
-        "noise": "given",
-        "noise_scale": "given",
-        "score_baseline": "estimate",
-        "score_clean": "estimate",
-        "score_released": "estimate",
-        "scores": "estimate",
-        "values": "given",
-    }
-
-    command: str
-    calibration: Calibration
-    released: TableModel | PrivateModel | Release
+    calibration: Calibration = field(metadata=INTERNAL)
+    released: TableModel | PrivateModel | Release = field(metadata=INTERNAL)
+    model_scores: tuple[Score, ...] = field(default=(), metadata=INTERNAL)
     what: str
-    scores: tuple[Score, ...] = ()
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    details: Mapping[str, object] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
-    #: Chances of guessing something about a record without the release.
-    baseline: tuple[float, ...] = ()
 
-    @property
-    def eta(self) -> float:
+    @cached_property
+    def game(self) -> Game:
+        """The game of the certificate."""
+        return self.calibration.certificate.game
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """What the certificate rests on."""
+        return self.calibration.certificate.theorems
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate assumes."""
+        return self.calibration.certificate.assumptions
+
+    @computed
+    def certificate(self) -> Certificate:
+        """What is promised."""
+        return self.calibration.certificate
+
+    @computed
+    def eta(self) -> Given:
         """The η that was asked for."""
         return self.calibration.eta
 
-    @property
-    def score(self) -> str | None:
-        """The name of the first score: accuracy, or R²."""
-        return self.scores[0].name if self.scores else None
+    @computed
+    def mu(self) -> Given | None:
+        """The shift of the normal pair that the release stays below, in the neighbour game."""
+        return None
 
-    @property
-    def score_clean(self) -> float | None:
-        """That score without noise."""
-        return self.scores[0].clean_estimate if self.scores else None
+    @computed
+    def record(self) -> str:
+        """Whom the certificate protects."""
+        return self.calibration.record
 
-    @property
-    def score_released(self) -> float | None:
-        """That score with it."""
-        return self.scores[0].released_estimate if self.scores else None
+    @computed
+    def method(self) -> str:
+        """How the noise was calibrated."""
+        return self.calibration.method
 
-    @property
-    def score_baseline(self) -> float | None:
-        """That score of a constant."""
-        return self.scores[0].constant_estimate if self.scores else None
+    @computed
+    def fits(self) -> int:
+        """How many times the statistic was computed for that."""
+        return self.calibration.fits
 
-    @property
-    def noise_scale(self) -> float:
+    @computed
+    def noise_scale(self) -> Given:
         """Root-mean-square length of the added noise vector."""
         return self.calibration.noise_scale
 
-    @property
-    def budget(self) -> Budget | None:
-        """What was spent on all rows, in the neighbour game."""
-        return getattr(self.released, "budget", None)
+    @computed
+    def noise(self) -> Annotated[Mapping[str, Any], Sided("given")]:
+        """The noise law."""
+        return self.calibration.noise.describe()
+
+    @computed
+    def rows_trained(self) -> int:
+        """Number of rows that the release was made from."""
+        raise NotImplementedError
+
+    @computed
+    def score(self) -> str | None:
+        """The name of the first score: accuracy, or R²."""
+        return self.model_scores[0].name if self.model_scores else None
+
+    @computed
+    def score_clean(self) -> EstimateOf | None:
+        """That score without noise."""
+        return self.model_scores[0].clean_estimate if self.model_scores else None
+
+    @computed
+    def score_released(self) -> EstimateOf | None:
+        """That score with it."""
+        return self.model_scores[0].released_estimate if self.model_scores else None
+
+    @computed
+    def score_baseline(self) -> EstimateOf | None:
+        """That score of a constant."""
+        return self.model_scores[0].constant_estimate if self.model_scores else None
+
+    @computed
+    def scores(self) -> dict[str, Score]:
+        """All scores by name."""
+        return {score.name: score for score in self.model_scores}
+
+    @computed
+    def owner_only(self) -> tuple[str, ...]:
+        """The keys that are not to be published; none where the population is public."""
+        return ()
 
     @property
     def blind(self) -> float:
         """How often somebody is right who always gives the likelier answer."""
-        game = self.calibration.certificate.game
-        return game.blind if isinstance(game, SubsetGame) else 0.5
+        return self.game.blind if isinstance(self.game, SubsetGame) else 0.5
 
     @property
     def success_upper(self) -> float:
         """How often anybody is right at most, rounded up."""
-        read = 1.0 if self.budget is None else self.budget.curve().accuracy()
-        return min(read, sum_up(self.blind, self.calibration.certificate.value))
+        return sum_up(self.blind, self.certificate.value)
 
-    @property
-    def rows_trained(self) -> int | None:
-        """Number of rows that the release was made from."""
-        game = self.calibration.certificate.game
-        return game.size if isinstance(game, SubsetGame) else getattr(self.released, "rows", None)
-
-    @property
-    def mu(self) -> float | None:
-        """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None if self.budget is None else self.budget.normal_mu
-
-    @property
-    def guess_upper(self) -> dict[str, float]:
-        """Best chance of guessing something about a record, by the chance before the release."""
-        if self.budget is None:
-            return {}
-        curve = self.budget.curve()
-        return {repr(before): curve.tpr(before) for before in self.baseline}
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract; ``owner_only`` names what is not to be published.
-
-        In the subset game the population is public, and so is everything computed from it.
-        """
-        owner = self.owner_fields()
-        private = [] if self.budget is None else sorted(owner)
-        return self.published_fields() | owner | {"owner_only": private}
-
-    def owner_fields(self) -> dict[str, object]:
-        """Return what was computed from the rows beside the release."""
-        return {
-            "score": self.score,
-            "score_clean": self.score_clean,
-            "score_released": self.score_released,
-            "score_baseline": self.score_baseline,
-            "scores": {score.name: score.to_dict() for score in self.scores},
-            "warnings": list(self.warnings),
-        }
-
-    def published_fields(self) -> dict[str, object]:
-        """Return what was declared, is public, or was paid for."""
-        certificate = self.calibration.certificate
-        result = common_fields(
-            self.command,
-            certificate.game,
-            (*certificate.theorems, "X23") if self.baseline else certificate.theorems,
-            (*certificate.assumptions, GUESSES_STAND_ALONE)
-            if self.baseline
-            else certificate.assumptions,
-        )
-        return (
-            result
-            | {
-                "sentence": self.sentence,
-                "what": self.what,
-                "eta": self.eta,
-                "mu": self.mu,
-                "rows_trained": self.rows_trained,
-                "record": self.calibration.record,
-                "method": self.calibration.method,
-                "noise_scale": self.noise_scale,
-                "noise": _plain_law(self.calibration),
-                "certificate": certificate.to_dict(),
-                "fits": self.calibration.fits,
-                "out": self.out,
-                "roles": dict(self.roles),
-            }
-            | dict(self.details)
-            | (
-                {}
-                if self.budget is None
-                else {"curve": self.budget.described(), "budget": self.budget.shares()}
-            )
-            | ({"guess_upper": self.guess_upper} if self.baseline else {})
-        )
-
-    @property
-    def sentence(self) -> str:
-        """A sentence to pass on with the release: who is held to what, and knowing what."""
-        bound = self.calibration.certificate
-        whom = "any record's" if self.calibration.record == "every" else "the average record's"
-        game, odds = bound.game, ""
-        knows, made = "every other record", ""
-        if self.budget is not None:
-            given = ", the columns' names and the bounds given"
-            public = given if self.details.get("bounds") else " and the columns' names"
-            verb = "computed from" if isinstance(self.released, Release) else "trained on"
-            rows, number = f"all {self.rows_trained} rows", "its number of rows"
-            if (unit := self.budget.unit) is not None:
-                rows = f"the first rows of all {self.rows_trained} values of {unit!r}"
-                number = "the number of these values"
-            made = f" It was {verb} {rows}; no part of the table is public except {number}{public}."
-        if isinstance(game, SubsetGame):
-            knows = f"all {game.population} records but not which {game.size} of them were drawn"
-            if 2 * game.size != game.population:
-                outside = game.population - game.size
-                odds = f" ({max(game.size, outside)} of {game.population})"
+    def _sentence(self, knows: str, odds: str = "") -> str:
+        """Return who is held to what, and knowing what."""
+        bound = self.certificate
+        whom = "any record's" if self.record == "every" else "the average record's"
         return (
             f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
             f"membership more than {percent(self.success_upper, 'upper')} of the "
             f"time{at_confidence(bound.confidence)}: guessing blindly is right "
             f"{percent(self.blind, 'upper')} of the time{odds}, and the release adds at most "
             f"{percent(bound.value, 'upper').removesuffix(' %')} points."
-            f"{made}"
         )
 
-    def _read_off(self) -> list[tuple[str, object]]:
-        """Return what the curve of all rows says about a record that is replaced."""
-        budget = self.budget
-        if budget is None:
-            return []
-        curve = budget.curve()
-        found: list[tuple[str, object]] = [
-            ("TPR - FPR", f"{marked(curve.advantage, 'certificate')} (record replaced)")
-        ]
-        for rate in READ_FPR:
-            at = f"TPR at FPR {percent(rate, 'given')}"
-            found.append((at, f"{marked(curve.tpr(rate), 'certificate')} (record replaced)"))
-        epsilon, proved = curve.epsilon(READ_DELTA), "nothing is proved"
-        if epsilon < np.inf:
-            proved = f"≤ {significant(epsilon, 'upper', 4)}"
-        at = f"ε at δ = {significant(READ_DELTA, 'given')}"
-        found.append((at, f"{proved} (record replaced)"))
-        found.append(("MIS", marked(curve.security(), "certificate", "security", 4)))
-        spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
-        if len(spent) > 1:
-            found.append(("budget (μ²) went to", ", ".join(spent)))
-        for before, after in self.guess_upper.items():
-            at = f"a guess right {percent(float(before), 'given')} of the time before"
-            found.append((at, marked(after, "certificate")))
-        return found
+    def _curve_rows(self) -> list[tuple[str, object]]:
+        return [("fits for calibration", f"{self.fits}")]
 
-    def summary(self) -> str:
-        """Return the short readable table of the command line."""
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return the numbers of the release, its scores and its values."""
+        eta = marked(self.certificate.value, "certificate", "eta", 6, largest_gain=1 - self.blind)
         rows: list[tuple[str, object]] = [
             ("released", self.what),
-            ("protects", f"{self.calibration.record} record"),
-            (
-                "η certified",
-                marked(
-                    self.calibration.certificate.value,
-                    "certificate",
-                    "eta",
-                    6,
-                    largest_gain=1 - self.blind,
-                ),
-            ),
-            ("method", self.calibration.method),
+            ("protects", f"{self.record} record"),
+            ("η certified", eta),
+            ("method", self.method),
             ("noise, rms length", significant(self.noise_scale, "upper")),
+            *self._curve_rows(),
         ]
-        rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
-        private = "" if self.budget is None else " (owner only)"
-        for score in self.scores:
+        private = " (owner only)" if self.owner_only else ""
+        for score in self.model_scores:
             rows += [
                 (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")
                 for what, value in (
@@ -280,28 +193,182 @@ class Protection(Readable):
                 if value is not None
             ]
         if isinstance(self.released, Release):
-            names = self.released.names or tuple(
-                f"value {i}" for i in range(self.released.values.size)
-            )
-            shown = list(zip(names, self.released.values.tolist(), strict=True))
-            rows += [(name, significant(value, "given")) for name, value in shown[:20]]
-            if len(shown) > 20:
-                rows.append(("…", f"{len(shown) - 20} more"))
+            values = self.released.values.tolist()
+            names = self.released.names or tuple(f"value {i}" for i in range(len(values)))
+            pairs = list(zip(names, values, strict=True))
+            rows += [(name, significant(value, "given")) for name, value in pairs[:_SHOWN]]
+            if len(pairs) > _SHOWN:
+                rows.append(("…", f"{len(pairs) - _SHOWN} more"))
         if self.out is not None:
             rows.append(("written", self.out))
-        width = max(len(name) for name, _ in rows)
-        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        notes = "".join(f"\nnote{private}: {w}." for w in self.warnings)
-        return f"{self.sentence}\n\n{table}{notes}"
+        return rows
+
+    def summary_notes(self) -> list[str]:
+        """Return the notes, marked where they are for the owner of the rows."""
+        private = " (owner only)" if self.owner_only else ""
+        return [f"note{private}: {warning}." for warning in self.warnings]
 
 
-def _plain_law(calibration: Calibration) -> dict[str, object]:
-    """The noise law without its matrices: they are in the saved certificate."""
-    return {
-        name: value
-        for name, value in calibration.noise.describe().items()
-        if not isinstance(value, (list, tuple, np.ndarray))
-    }
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Protection(_Released):
+    """A model of all rows, in the neighbour game.
+
+    ``scores`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
+    are for the owner of the rows (``owner_only``).  Everything else may be published.
+    """
+
+    VERB: ClassVar = "protect"
+
+    bounds: tuple[str, ...]
+    columns: tuple[str, ...]
+    #: Chances of guessing something about a record without the release.
+    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """What the certificate rests on, and the bound on other guesses where it is asked for."""
+        return (*self.certificate.theorems, *(("X23",) if self.baseline else ()))
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate assumes, and the bound on other guesses."""
+        beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
+        return (*self.certificate.assumptions, *beyond)
+
+    @property
+    def _budget(self) -> Budget:
+        budget: Budget = getattr(self.released, "budget")  # noqa: B009 (a union of releases)
+        return budget
+
+    @computed
+    def mu(self) -> Given | None:
+        """The shift of the normal pair that the release stays below."""
+        return self._budget.normal_mu
+
+    @computed
+    def rows_trained(self) -> int:
+        """Number of rows that the release was made from."""
+        return int(getattr(self.released, "rows"))  # noqa: B009 (a union of releases)
+
+    @computed
+    def persons(self) -> int | None:
+        """Number of records that are persons, where a column says who they are."""
+        return None if self._budget.unit is None else self.rows_trained
+
+    @computed
+    def curve(self) -> CurveReadings:
+        """What the attacker's curve says about a record that is replaced."""
+        return self._budget.readings()
+
+    @computed
+    def budget(self) -> dict[str, Given]:
+        """Shares of μ² that every kind of noisy sum took."""
+        return self._budget.shares()
+
+    @computed
+    def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:
+        """Best chance of guessing something about a record, by the chance before the release."""
+        curve = self._budget.curve()
+        return {repr(before): curve.tpr(before) for before in self.baseline}
+
+    @computed
+    def owner_only(self) -> tuple[str, ...]:
+        """The keys that are not to be published."""
+        return ("score", "score_baseline", "score_clean", "score_released", "scores", "warnings")
+
+    @property
+    def success_upper(self) -> float:
+        """How often anybody is right at most, rounded up."""
+        return min(self._budget.curve().accuracy(), super().success_upper)
+
+    @computed
+    def sentence(self) -> str:
+        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        known = ", the columns' names and the bounds given"
+        public = known if self.bounds else " and the columns' names"
+        verb = "computed from" if isinstance(self.released, Release) else "trained on"
+        rows, number = f"all {self.rows_trained} rows", "its number of rows"
+        if (unit := self._budget.unit) is not None:
+            rows = f"the first rows of all {self.rows_trained} values of {unit!r}"
+            number = "the number of these values"
+        return (
+            f"{self._sentence('every other record')} It was {verb} {rows}; no part of the table "
+            f"is public except {number}{public}."
+        )
+
+    def _curve_rows(self) -> list[tuple[str, object]]:
+        readings, replaced = self.curve, self.curve.replace_one
+        rows: list[tuple[str, object]] = [
+            ("TPR - FPR", f"{marked(replaced.advantage_upper, 'certificate')} (record replaced)")
+        ]
+        for rate, tpr in replaced.tpr_upper.items():
+            at = f"TPR at FPR {percent(float(rate), 'given')}"
+            rows.append((at, f"{marked(tpr, 'certificate')} (record replaced)"))
+        proved = "nothing is proved"
+        if replaced.epsilon_upper < np.inf:
+            proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
+        at = f"ε at δ = {significant(readings.delta, 'given')}"
+        rows.append((at, f"{proved} (record replaced)"))
+        rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
+        spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
+        if len(spent) > 1:
+            rows.append(("budget (μ²) went to", ", ".join(spent)))
+        for before, after in self.guess_upper.items():
+            at = f"a guess right {percent(float(before), 'given')} of the time before"
+            rows.append((at, marked(after, "certificate")))
+        return rows
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Summary(Protection):
+    """Numbers of all rows, in the neighbour game."""
+
+    VERB: ClassVar = "summarize"
+
+    values: Annotated[tuple[float, ...], Sided("given")]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HalfProtection(_Released):
+    """A model or numbers of a secret half of a public table, in the papers' game."""
+
+    VERB: ClassVar = "protect-half"
+
+    #: Of a model.
+    configuration: OmitEmpty[Annotated[Mapping[str, Any], Sided("given")]] = field(
+        default_factory=dict
+    )
+    release: OmitEmpty[str] = ""
+    #: Of a statistic; a vector has no names where its statistic has none.
+    values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
+    names: tuple[str, ...] = ()
+
+    @computed
+    def population(self) -> int:
+        """Number of records in the table."""
+        assert isinstance(self.game, SubsetGame)
+        return self.game.population
+
+    @computed
+    def rows_trained(self) -> int:
+        """Number of records that were drawn."""
+        assert isinstance(self.game, SubsetGame)
+        return self.game.size
+
+    @classmethod
+    def _game_of(cls, values: Mapping[str, Any]) -> Game:
+        return SubsetGame(values["population"], values["rows_trained"], values["record"])
+
+    @computed
+    def sentence(self) -> str:
+        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        population, size = self.population, self.rows_trained
+        knows = f"all {population} records but not which {size} of them were drawn"
+        odds = ""
+        if 2 * size != population:
+            odds = f" ({max(size, population - size)} of {population})"
+        return self._sentence(knows, odds)
 
 
 def unit_and_seed_notes(unit: str | None, seed: int | None) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.protection import Protection, unit_and_seed_notes
+from memberbound.verbs.protection import Summary, unit_and_seed_notes
 
-__all__ = ["summarize"]
+__all__ = ["Summary", "summarize"]
 
 
 def summarize(
@@ -49,7 +49,7 @@ def summarize(
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
-) -> Protection:
+) -> Summary:
     """Release numbers about all rows so that nobody can tell whose record was among them.
 
     Guarantee: nobody who knows all other records and sees the numbers is right about any record's
@@ -120,18 +120,15 @@ def summarize(
         if out is not None:
             save(released, Path(out), force=force)
             entry.out = str(out)
-    return Protection(
-        "summarize",
-        released.calibration,
-        released,
-        statistic,
+    return Summary(
+        calibration=released.calibration,
+        released=released,
+        what=statistic,
         warnings=(*header_notes(source), *unit_and_seed_notes(unit, seed)),
-        details={
-            "values": released.values.tolist(),
-            "names": list(released.names),
-            "bounds": sorted(name for name in public if name in table.columns),
-            "columns": list(table.columns),
-        },
+        values=tuple(released.values.tolist()),
+        names=released.names,
+        bounds=tuple(sorted(name for name in public if name in table.columns)),
+        columns=tuple(table.columns),
         baseline=guesses,
         out=None if out is None else str(out),
     )

@@ -196,7 +196,7 @@ class PrivateModel:
             "learner": self.learner,
             "mu": self._together.mu,
             "rows_trained": self.rows,
-            "curve": self._together.described(),
+            "curve": self._together.readings(),
         }
         method = "boosting" if self.learner == "boosting" else "gradient"
         return Calibration(noise, self.certificate_, self.eta, method, 1, details)

@@ -547,7 +547,7 @@ class PrivateNetwork(PrivateModel):
             "rows_trained": self.rows,
             "training": asdict(self.model.training),
             "noise_multiplier": self.budget.training.noise_multiplier,
-            "curve": self.budget.described(),
+            "curve": self.budget.readings(),
         }
         noise = GaussianNoise(self.model.scale, self.model.released_size)
         return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)

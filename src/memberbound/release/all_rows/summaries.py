@@ -123,7 +123,7 @@ def release_table_statistic(
     known = _known(read, public, private, budget, counted=form.counted)
     values, labels, scale = form.release(_Work(read, known, rows, budget), chosen)
     certificate = budget.certificate(secure=drawn.secure)
-    details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.described()}
+    details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
         GaussianNoise(scale, len(values)), certificate, checked_eta(eta), statistic, 0, details
     )
