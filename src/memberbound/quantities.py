@@ -439,6 +439,8 @@ class Certificate:
     which the bound holds.
     """
 
+    SIDES: ClassVar[Sides] = CERTIFICATE
+
     quantity: str
     value: float
     direction: Direction

@@ -104,12 +104,12 @@ def test_what_is_published_says_whose_rows_a_record_is(tmp_path) -> None:
     mean = memberbound.summarize(VISITS, unit="who", **numbers)
     written = json.loads(certificate_path(path).read_text(encoding="utf-8"))
     certificates = [
-        one.published_fields()["certificate"],
+        one.to_dict()["certificate"],
         written["certificate"],
         load(path).certificate_.to_dict(),
-        mean.published_fields()["certificate"],
+        mean.to_dict()["certificate"],
     ]
-    unsaid = plain.published_fields()["certificate"]
+    unsaid = plain.to_dict()["certificate"]
     for certificate in certificates:
         assert "'who'" in certificate["assumptions"][0]
         assert certificate["assumptions"][1:] == unsaid["assumptions"][1:]

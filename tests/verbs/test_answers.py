@@ -35,6 +35,16 @@ from memberbound.studies import Study
 REPORT = Path(__file__).parents[1] / "report" / "sample.json"
 
 
+def releases(rng: np.random.Generator) -> list[Any]:
+    rows = pd.DataFrame({"x": rng.uniform(size=200), "y": np.arange(200) % 2})
+    public = {"x": [0, 1], "y": {"categories": [0, 1]}}
+    return [
+        memberbound.protect(rows, target="y", bounds=public, baseline=[0.1], insecure_seed=1),
+        memberbound.summarize(rows, statistic="mean", columns=["x"], bounds=public),
+        memberbound.protect_half(rows[["x"]], statistic="mean", insecure_seed=1),
+    ]
+
+
 @pytest.fixture(scope="module")
 def answers() -> list[Any]:
     rng = np.random.default_rng(0)
@@ -45,6 +55,7 @@ def answers() -> list[Any]:
         memberbound.plan(security=0.9, uniform=30),
         memberbound.population(rng.normal(size=(40, 1)), epsilon=4),
         memberbound.audit(scores),
+        *releases(rng),
         memberbound.bounds(pd.DataFrame({"age": [31.5, 47.25]})),
         memberbound.compare(REPORT, REPORT),
         Study(read(REPORT)),

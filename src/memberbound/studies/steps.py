@@ -72,7 +72,7 @@ from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
-from memberbound.verbs.protection import Protection
+from memberbound.verbs.protection import HalfProtection, Protection
 
 __all__ = [
     "GIVEN",
@@ -502,7 +502,7 @@ def audit_model(context: Context, progress: Progress) -> Finding:
 class ProtectedModel:
     """A release with noise, for trial, and its audit in the subset game."""
 
-    answer: Protection
+    answer: Protection | HalfProtection
     #: The answer's certificate, about the halves that the audit draws.
     certificate: Certificate
     audited: LearnerAudit

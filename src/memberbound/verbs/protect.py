@@ -9,13 +9,9 @@ neither stored nor covered by the certificate.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.declarations import (
     Column,
@@ -30,40 +26,18 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import check_output
-from memberbound.learners import network_factory
-from memberbound.release.all_rows.encoding import Bounds, Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.gradient import Features
-from memberbound.release.all_rows.models import (
-    LEARNERS,
-    PrivateModel,
-    checked_form,
-    fit_private,
-    private_form,
-    replaces_preprocessing,
-)
-from memberbound.release.all_rows.networks import NetworkModel, fit_network
-from memberbound.release.budget import Budget
-from memberbound.release.half.parameters import Labels
+from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
+from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
+from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
-from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
-from memberbound.release.scores import Score, answers_of, scores_of, usefulness_notes
-from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Records, read_secret_columns
+from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.protection import (
-    Protection,
-    unit_and_seed_notes,
-)
+from memberbound.verbs.protection import Protection, unit_and_seed_notes
 
 __all__ = ["Protection", "protect"]
 
-#: A rehearsal trains on this share, of at most so many rows.
-_TRAINED = 0.8
-_MOST_REHEARSED = 200_000
-#: Bounds that fewer values than this keep are probably not those of the column.
-_FITTING = 0.5
 _OWN_EYES = (
     "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
     "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
@@ -141,6 +115,7 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
+    # What is asked is checked before the table is opened.
     checked_eta(eta)
     seed = insecure_seed
     if seed is not None:
@@ -149,10 +124,14 @@ def protect(
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = default if learner is None else checked_form(learner)
+    if ledger is not None and form == "network":
+        raise InputError("ledger takes models with normal noise on all rows, not a network.")
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         endings = NETWORK_ENDINGS if form == "network" else LINEAR_ENDINGS
         check_output(Path(out), formats=endings, source=own, force=force)
+
+    # Every value is read by itself: no row decides how another one is read.
     table = read_secret_columns(
         source,
         forms_of(public),
@@ -162,16 +141,15 @@ def protect(
         database_table=database_table,
     )
     public = {name: bound for name, bound in public.items() if name in table.columns}
+
+    # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
-    trained = learner if form == "network" else form
-    if ledger is not None and form == "network":
-        raise InputError("ledger takes models with normal noise on all rows, not a network.")
     with entered(ledger, "protect", f"{form} model", eta) as entry:
-        released = _trained(
+        released = train(
             table,
             target,
-            trained,
+            learner if form == "network" else form,
             eta=eta,
             bounds=public,
             tune=tune,
@@ -182,7 +160,11 @@ def protect(
             save(released, Path(out), force=force)
             entry.out = str(out)
     advance(1, 2)
-    scores, notes = _rehearsed(table, target, released, public, None if seed is None else seed + 1)
+
+    # What follows is for the owner of the rows only.
+    scores, notes = trial_scores(
+        table, target, released, public, None if seed is None else seed + 1
+    )
     advance(2, 2)
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
@@ -196,7 +178,7 @@ def protect(
         warnings=(
             *header_notes(source),
             *notes,
-            *_misfits(table, target, released, public),
+            *misfit_notes(table, target, released, public),
             _OWN_EYES,
             *unit_and_seed_notes(unit, seed),
         ),
@@ -205,177 +187,3 @@ def protect(
         baseline=guesses,
         out=None if out is None else str(out),
     )
-
-
-def _trained(
-    table: Records,
-    target: str,
-    learner: object,
-    *,
-    eta: float,
-    bounds: Bounds,
-    tune: bool,
-    seed: int | None,
-    reserve: Callable[[Budget], None] | None = None,
-) -> PrivateModel:
-    """Train a learner that has a private form."""
-    source = source_from_seed(seed)
-    form = str(private_form(learner))
-    factory = network_factory(learner)
-    if form != "network" or factory is None:
-        return fit_private(
-            table,
-            target,
-            eta=eta,
-            learner=form,
-            bounds=bounds,
-            tune=tune,
-            source=source,
-            reserve=reserve,
-        )
-    if tune:
-        raise InputError("tune must be left out for a network: its settings are not tried out.")
-    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
-    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
-
-
-def _rehearsed(
-    table: Records,
-    target: str,
-    released: PrivateModel,
-    bounds: Bounds,
-    seed: int | None,
-) -> tuple[tuple[Score, ...], list[str]]:
-    """Return the scores of a trial, and notes; no failure of it may stop the release.
-
-    Nor may what a trial says by failing: a score that is not finite is left out.
-    """
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            scores, notes = _trial_scores(table, target, released, bounds, seed)
-    except Exception:  # the rows decide what libraries do with them
-        return (), ["the trial failed: there are no scores"]
-    return tuple(score for score in scores if score.finite), notes
-
-
-def _trial_scores(
-    table: Records,
-    target: str,
-    released: PrivateModel,
-    bounds: Bounds,
-    seed: int | None,
-) -> tuple[Sequence[Score], list[str]]:
-    order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
-    cut = int(len(order) * _TRAINED)
-    train, test = table.taken(order[:cut]), table.taken(order[cut:])
-    try:
-        trial = _trained(
-            train,
-            target,
-            getattr(released.model, "factory", released.learner),
-            eta=released.eta,
-            bounds=bounds,
-            tune=released.tuned,
-            seed=seed,
-        )
-    except InputError:
-        return (), ["four fifths of the rows are too few for a trial: there are no scores"]
-    truth, known = _truth(trial, test.columns[target])
-    seen, usable = _truth(trial, train.columns[target])
-    if not known.any() or not usable.any():
-        return (), ["no row of the trial has a target that can be scored"]
-    rows = trial.encoded(test)[0][np.flatnonzero(known)]
-    truth = truth[known]
-    constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
-    clean = _clean(trial, trial.encoded(train)[0], seen, usable)
-    names = trial.class_names
-    released_scores = scores_of(truth, trial.answered(rows), trial.ranking(rows), names)
-    constant_scores = scores_of(
-        truth, np.full(len(truth), constant), np.zeros((len(truth), len(names))), names
-    )
-    clean_scores = {} if clean is None else scores_of(truth, *answers_of(clean, rows, names), names)
-    scores = [
-        Score(name, clean_scores.get(name), value, constant_scores[name])
-        for name, value in released_scores.items()
-        if name in constant_scores
-    ]
-    notes = usefulness_notes(scores)
-    if len(order) < len(table):
-        notes.append(f"the trial took {len(order)} of {len(table)} rows")
-    return scores, notes
-
-
-def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:
-    """Return the target as the trial answers it, and where there is one."""
-    if not trial.class_names:
-        return values.numbers, np.isfinite(values.numbers)
-    places, names = values.named()
-    texts = np.array([*names, ""], dtype=object)[places]
-    return texts, places >= 0
-
-
-def _commonest(labels: Labels) -> Any:
-    names, counts = np.unique(labels.astype(str), return_counts=True)
-    return names[int(np.argmax(counts))]
-
-
-def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[np.bool_]) -> Any:
-    """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
-    from sklearn import ensemble, linear_model, svm
-    from sklearn.exceptions import ConvergenceWarning
-
-    if isinstance(trial.model, NetworkModel):
-        return None
-
-    # Encoded numbers are half a standardised one, over the nominal length of a row.
-    strength = 4.0 * trial.encoder.length**2
-    makers = {
-        "logistic": lambda: linear_model.LogisticRegression(C=strength, max_iter=300),
-        "svm": lambda: svm.LinearSVC(C=strength),
-        "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
-        "huber": linear_model.HuberRegressor,
-        "boosting": ensemble.HistGradientBoostingClassifier
-        if trial.class_names
-        else ensemble.HistGradientBoostingRegressor,
-    }
-    wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return makers[trial.learner]().fit(train[np.flatnonzero(usable)], wanted)
-    except ValueError:  # one class only, or no convergence
-        return None
-
-
-def _misfits(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
-    """Say what was left out, where bounds contradict the table, whom the model does not know."""
-    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
-    found = []
-    if left:
-        found.append(
-            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
-            "A column with bounds is kept"
-        )
-    for name, bound in bounds.items():
-        values = table.columns[name]
-        if isinstance(bound, Categories):
-            kept = float(np.mean(values.positions(bound.labels) >= 0))
-            what = "are in its list of categories"
-        else:
-            kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
-            what = "are numbers between its bounds"
-        if kept < _FITTING and (name != target or isinstance(bound, Range)):
-            found.append(
-                f"fewer than half of the values of {name!r} {what}: look at the bounds, and say "
-                "how the values are written if that is the reason (decimal, format)"
-            )
-    if released.class_names:
-        unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
-        if unknown:
-            found.append(
-                f"{unknown} of {len(table)} rows have no class that the model knows "
-                f"({', '.join(released.class_names)}): they have no influence on it, and it never "
-                "answers with theirs"
-            )
-    return found

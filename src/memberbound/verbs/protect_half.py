@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from memberbound.declarations import (
     Column,
@@ -20,7 +19,6 @@ from memberbound.declarations import (
     InputFile,
     LearnerName,
     Names,
-    Numbers,
     Option,
     OutputFile,
     Table,
@@ -31,11 +29,10 @@ from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.calibration import Calibration, Record
+from memberbound.release.calibration import Calibration, Record, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.least_noise import Progress
 from memberbound.release.half.methods import METHODS, released_statistic
-from memberbound.release.half.parameters import Labels
 from memberbound.release.half.statistics import (
     SumStatistic,
     computed,
@@ -73,8 +70,6 @@ def protect_half(
     clip: Annotated[float, Option("number", metavar="R")] | None = None,
     pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
     query: InputFile | None = None,
-    bins: Numbers | None = None,
-    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
     size: Annotated[int, Option("whole", metavar="K")] | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
@@ -120,8 +115,6 @@ def protect_half(
         clip: shrink longer rows to this norm.
         pairs: how many pairs (or subsets) to refit for the calibration.
         query: public rows whose predictions are released, for learners without parameters.
-        bins: edges of a histogram.
-        levels: of the quantiles (default: quartiles).
         size: for a statistic: number of records drawn (default: half of them).
         columns: columns to use (default: all but identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
@@ -176,49 +169,44 @@ def protect_half(
         "database_table": database_table,
         "unit": unit,
     }
-    if statistic is not None:
-        if query is not None or learner is not None:
-            raise InputError("learner and query apply to a model: name its target.")
-        table, made = _made_statistic(
-            source, statistic, size=size, clip=clip, bins=bins, levels=levels, **read
-        )
-        result = _release_statistic(
-            *made,
-            eta=eta,
-            record=record,
-            method=method,
-            confidence=confidence,
-            pairs=pairs,
-            workers=workers,
-            insecure_seed=insecure_seed,
-            calibration_seed=calibration_seed,
-            progress=progress,
-        )
-        result = replace(result, roles=table.selection.roles)
-    else:
-        if not (size is None and bins is None and levels is None):
-            raise InputError("size, bins and levels apply to a statistic, not to a learner.")
+    how: dict[str, Any] = {
+        "eta": eta,
+        "method": method,
+        "confidence": confidence,
+        "pairs": pairs,
+        "insecure_seed": insecure_seed,
+        "calibration_seed": calibration_seed,
+    }
+    if statistic is None:
+        if size is not None:
+            raise InputError("size applies to a statistic, not to a learner.")
         examples = read_examples(source, str(target), **read)
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
-        estimator = learner_from_name(chosen, examples.task) if named else chosen
         rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
         model = HalfPrivate(
-            estimator,
-            eta=eta,
+            learner_from_name(chosen, examples.task) if named else chosen,
             record=record,
-            method=method,
             tune=tune and rows is None,
-            confidence=confidence,
             clip=clip,
             release="parameters" if rows is None else "predictions",
             query=rows,
-            pairs=pairs,
             n_jobs=workers,
-            insecure_seed=insecure_seed,
-            calibration_seed=calibration_seed,
+            **how,
         )
-        result = _release_model(model, examples, str(target), progress)
+        result = _released_model(model, examples, str(target), progress)
+    else:
+        if query is not None or learner is not None:
+            raise InputError("learner and query apply to a model: name its target.")
+        table = read_population(source, numeric=statistic not in _COUNTED, **read)
+        release = released_statistic(
+            _statistic(table, statistic, size=size, clip=clip),
+            _game(table, size, record),
+            workers=workers,
+            progress=progress,
+            **how,
+        )
+        result = _described_statistic(release, table, statistic)
     if insecure_seed is not None:
         seeded = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, seeded))
@@ -228,173 +216,106 @@ def protect_half(
     return replace(result, out=str(out))
 
 
-# ── Statistics of a table, released in the subset game: read, made, calibrated, drawn ─────────────
+# ── Statistics of the table ───────────────────────────────────────────────────────────────────────
+#
+# Edges and categories come from the whole population, which is public in this game.
 
 _FEWEST = 4
+_COUNTED = ("histogram", "contingency")
 #: A column with more values than this is not counted value by value.
 _CATEGORIES = 50
+#: Bins of a column of numbers that has more values.
+_BINS = 20
+_QUARTILES = (0.25, 0.5, 0.75)
 
 
-def _made_statistic(
-    source: object,
-    statistic: Any,
-    *,
-    size: int | None,
-    clip: float | None,
-    bins: ArrayLike | None,
-    levels: ArrayLike | None,
-    **read: Any,
-) -> tuple[Population, tuple[Any, SubsetGame, str, tuple[str, ...]]]:
-    """Read the table and return it with the statistic, its game, its name and notes."""
-    if levels is not None and statistic != "quantiles":
-        raise InputError("levels apply only to quantiles.")
-    quarters = (0.25, 0.5, 0.75) if levels is None else levels
-    columns = read.pop("columns")
-    if statistic in ("histogram", "contingency"):
-        if bins is not None and statistic == "contingency":
-            raise InputError("bins apply only to a histogram.")
-        table = read_population(source, columns, **read)
-        counted = _crossed(table, size) if statistic == "contingency" else None
-        return table, counted or _counted(table, size=size, bins=bins)
-    if bins is not None:
-        raise InputError("bins apply only to a histogram.")
-    table = read_population(source, columns, numeric=True, **read)
-    return table, _statistic(table, statistic, size=size, clip=clip, levels=quarters)
+def _game(table: Population, size: int | None, record: Record) -> SubsetGame:
+    if table.rows < _FEWEST:
+        raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {table.rows}.")
+    drawn = table.rows // 2 if size is None else whole_number("size", size)
+    return SubsetGame(table.rows, drawn, record)
 
 
-def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
-    if records < _FEWEST:
-        raise InputError(f"{name} must hold at least {_FEWEST} records, got {records}.")
-    return SubsetGame(records, records // 2 if size is None else whole_number("size", size))
-
-
-def _statistic(
-    table: Population,
-    statistic: str | Callable[[Labels], ArrayLike],
-    *,
-    size: int | None,
-    clip: float | None,
-    levels: ArrayLike,
-) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
-    """Return the statistic, its game, its name and what has to be said about it."""
-    game = _drawn(table.values.shape[0], table.name, size)
-    notes = list(table.selection.notes)
+def _statistic(table: Population, statistic: Any, *, size: int | None, clip: float | None) -> Any:
+    """Return what is computed from the drawn records: a name, or a function of them."""
     if clip is not None and statistic not in ("mean", "sum"):
         raise InputError("clip applies only to a learner, a mean or a sum.")
+    drawn = _game(table, size, "every").size
     if not isinstance(statistic, str):
-        return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
+        return computed(table.values, statistic, size=drawn)
     name = one_of("statistic", statistic, STATISTICS)
-    made: Any
+    if name == "histogram":
+        return _histogram(table)
+    if name == "contingency":
+        if len(table.columns) < 2:
+            raise InputError(f"a contingency table needs two columns of {table.name}, got one.")
+        columns = [_category_texts(table, column) for column in table.columns]
+        texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
+        return histogram(texts, categories=sorted(set(texts)))
     if name == "mean":
-        made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)
-    elif name == "sum":
-        made = replace(total(table.values, clip=clip), names=table.columns)
-    elif name == "covariance":
-        made = covariance(table.values, size=game.size)
-        notes.append("the covariance is taken about the population's mean, which is public here")
-    else:
-        made = quantiles(table.values, levels)
-    return made, game, name, tuple(notes)
+        return replace(mean(table.values, size=drawn, clip=clip), names=table.columns)
+    if name == "sum":
+        return replace(total(table.values, clip=clip), names=table.columns)
+    if name == "covariance":
+        return covariance(table.values, size=drawn)
+    return quantiles(table.values, _QUARTILES)
 
 
-def _counted(
-    table: Population, *, size: int | None, bins: ArrayLike | None
-) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
-    """Return the histogram of one column: of numbers by bins, of everything else by value.
-
-    Edges and categories come from the whole population, which is public in this game.
-    """
-    names, name, notes = table.columns, table.name, table.selection.notes
-    if len(names) != 1:
+def _histogram(table: Population) -> SumStatistic:
+    """Return the counts of one column: of numbers by bins, of everything else by value."""
+    if len(table.columns) != 1:
         raise InputError(
-            f"a histogram needs one column of {name}, got {', '.join(names)}. Name it with columns."
+            f"a histogram needs one column of {table.name}, got {', '.join(table.columns)}. "
+            "Name it with columns."
         )
-    column = table.frame[names[0]]
-    game = _drawn(len(column), name, size)
-    number = table.readings[names[0]].numeric
-    if bins is not None or (number and column.nunique() > _CATEGORIES):
-        if not number:
-            raise InputError(f"column {names[0]!r} of {name} must hold numbers to have bins.")
+    (column,) = table.columns
+    if table.readings[column].numeric and table.frame[column].nunique() > _CATEGORIES:
         values = table.values[:, 0]
-        edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
-        return histogram(values, bins=edges), game, "histogram", notes
-    texts = _category_texts(table, names[0])
-    return histogram(texts, categories=sorted(set(texts))), game, "histogram", notes
-
-
-def _crossed(
-    table: Population, size: int | None
-) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
-    """Return the counts of the combinations of values that occur in the population."""
-    if len(table.columns) < 2:
-        raise InputError(f"a contingency table needs two columns of {table.name}, got one.")
-    columns = [_category_texts(table, name) for name in table.columns]
-    texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
-    game = _drawn(len(texts), table.name, size)
-    counted = histogram(texts, categories=sorted(set(texts)))
-    return counted, game, "contingency", table.selection.notes
+        return histogram(values, bins=np.linspace(values.min(), values.max(), _BINS + 1))
+    texts = _category_texts(table, column)
+    return histogram(texts, categories=sorted(set(texts)))
 
 
 def _category_texts(table: Population, name: str) -> list[str]:
     codes, labels = labels_of(table.frame[name])
-    found = np.unique(codes).size
-    if found > _CATEGORIES:
+    count = np.unique(codes).size
+    if count > _CATEGORIES:
         raise InputError(
-            f"counts need at most {_CATEGORIES} categories of a column, got {found} in {name!r}. "
+            f"counts need at most {_CATEGORIES} categories of a column, got {count} in {name!r}. "
             "Merge some."
         )
     return [labels[code] for code in codes]
 
 
-def _release_statistic(
-    statistic: Any,
-    game: SubsetGame,
-    name: str,
-    notes: tuple[str, ...],
-    *,
-    eta: float,
-    record: Record,
-    method: str,
-    confidence: float,
-    pairs: int | None,
-    workers: int | None,
-    insecure_seed: int | None,
-    calibration_seed: int | None,
-    progress: Progress,
-) -> HalfProtection:
-    """Calibrate the noise on fresh subsets, then draw the secret one and release."""
-    release = released_statistic(
-        statistic,
-        replace(game, record=record),
-        eta=eta,
-        method=method,
-        confidence=confidence,
-        pairs=pairs,
-        workers=workers,
-        insecure_seed=insecure_seed,
-        calibration_seed=calibration_seed,
-        progress=progress,
-    )
+# ── Answers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _described_statistic(release: Release, table: Population, statistic: Any) -> HalfProtection:
+    notes = [*table.selection.notes, *_fit_notes(release.calibration)]
+    if statistic == "covariance":
+        notes.append("the covariance is taken about the population's mean, which is public here")
     return HalfProtection(
         calibration=release.calibration,
         released=release,
-        what=name,
-        warnings=(*notes, *_fit_notes(release.calibration)),
+        what=statistic if isinstance(statistic, str) else "statistic",
+        warnings=tuple(notes),
         values=tuple(release.values.tolist()),
         names=release.names,
+        roles=table.selection.roles,
     )
 
 
-def _release_model(
+def _released_model(
     model: HalfPrivate, examples: Examples, target: str, progress: Progress
 ) -> HalfProtection:
     model.fit(examples.features, examples.target, progress=progress)
-    # It takes rows as they are; all that this needs is public in the game.
-    released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
     notes = (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_))
     return HalfProtection(
         calibration=model.calibration_,
-        released=released,
+        # It takes rows as they are; all that this needs is public in the game.
+        released=TableModel(
+            model, examples.encoder, examples.columns, target, examples.class_values
+        ),
         what=f"{type(model.estimator).__name__} ({model.release})",
         model_scores=model.scores_,
         warnings=notes,
@@ -406,15 +327,15 @@ def _release_model(
 
 def _fit_notes(calibration: Calibration) -> tuple[str, ...]:
     """Return what whoever releases has to know about the fits."""
-    known, said = calibration.details, []
-    if known.get("own_coins"):
-        said.append(
+    details, notes = calibration.details, []
+    if details.get("own_coins"):
+        notes.append(
             "the learner draws random numbers that cannot be seeded; see the assumptions, and "
             "prefer one with a random_state"
         )
-    if failed := known.get("fits_failed"):
-        said.append(
+    if failed := details.get("fits_failed"):
+        notes.append(
             f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
             "zeros are released with the same noise"
         )
-    return tuple(said)
+    return tuple(notes)

@@ -1,0 +1,214 @@
+"""Train a learner on all rows, and score a trial of it for the owner of the rows.
+
+Scores and notes are computed from the secret rows: they are neither stored nor covered by the
+certificate.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.learners import network_factory
+from memberbound.release.all_rows.encoding import Bounds, Categories, Range
+from memberbound.release.all_rows.gradient import Features
+from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
+from memberbound.release.all_rows.networks import NetworkModel, fit_network
+from memberbound.release.budget import Budget
+from memberbound.release.randomness import source_from_seed
+from memberbound.release.scores import Score, answers_of, scores_of, usefulness_notes
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Records
+
+__all__ = ["misfit_notes", "train", "trial_scores"]
+
+#: A trial is trained on this share, of at most so many rows.
+_TRAINED = 0.8
+_MOST_ROWS = 200_000
+#: Bounds that fewer values than this keep are probably not those of the column.
+_FITTING = 0.5
+
+
+def train(
+    table: Records,
+    target: str,
+    learner: object,
+    *,
+    eta: float,
+    bounds: Bounds,
+    tune: bool,
+    seed: int | None,
+    reserve: Callable[[Budget], None] | None = None,
+) -> PrivateModel:
+    """Train a learner that has a private form: a linear model, boosting, or a network."""
+    source = source_from_seed(seed)
+    form = str(private_form(learner))
+    factory = network_factory(learner)
+    if form != "network" or factory is None:
+        return fit_private(
+            table,
+            target,
+            eta=eta,
+            learner=form,
+            bounds=bounds,
+            tune=tune,
+            source=source,
+            reserve=reserve,
+        )
+    if tune:
+        raise InputError("tune must be left out for a network: its settings are not tried out.")
+    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
+    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
+
+
+def trial_scores(
+    table: Records,
+    target: str,
+    released: PrivateModel,
+    bounds: Bounds,
+    seed: int | None,
+) -> tuple[tuple[Score, ...], list[str]]:
+    """Return the scores of a trial, and notes, for the owner of the rows.
+
+    The trial is trained on four fifths of the rows, scored on the others and thrown away.  No
+    failure of it may stop the release; a score that is not finite is left out.
+    """
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores, notes = _scores(table, target, released, bounds, seed)
+    except Exception:  # the rows decide what libraries do with them
+        return (), ["the trial failed: there are no scores"]
+    return tuple(score for score in scores if score.finite), notes
+
+
+def _scores(
+    table: Records,
+    target: str,
+    released: PrivateModel,
+    bounds: Bounds,
+    seed: int | None,
+) -> tuple[Sequence[Score], list[str]]:
+    order = np.random.default_rng(seed).permutation(len(table))[:_MOST_ROWS]
+    cut = int(len(order) * _TRAINED)
+    training, test = table.taken(order[:cut]), table.taken(order[cut:])
+    try:
+        trial = train(
+            training,
+            target,
+            getattr(released.model, "factory", released.learner),
+            eta=released.eta,
+            bounds=bounds,
+            tune=released.tuned,
+            seed=seed,
+        )
+    except InputError:
+        return (), ["four fifths of the rows are too few for a trial: there are no scores"]
+    truth, known = _truth(trial, test.columns[target])
+    seen, usable = _truth(trial, training.columns[target])
+    if not known.any() or not usable.any():
+        return (), ["no row of the trial has a target that can be scored"]
+    rows = trial.encoded(test)[0][np.flatnonzero(known)]
+    truth = truth[known]
+    constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
+    clean = _clean(trial, trial.encoded(training)[0], seen, usable)
+    names = trial.class_names
+    released_scores = scores_of(truth, trial.answered(rows), trial.ranking(rows), names)
+    constant_scores = scores_of(
+        truth, np.full(len(truth), constant), np.zeros((len(truth), len(names))), names
+    )
+    clean_scores = {} if clean is None else scores_of(truth, *answers_of(clean, rows, names), names)
+    scores = [
+        Score(name, clean_scores.get(name), value, constant_scores[name])
+        for name, value in released_scores.items()
+        if name in constant_scores
+    ]
+    notes = usefulness_notes(scores)
+    if len(order) < len(table):
+        notes.append(f"the trial took {len(order)} of {len(table)} rows")
+    return scores, notes
+
+
+def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:
+    """Return the target as the trial answers it, and where there is one."""
+    if not trial.class_names:
+        return values.numbers, np.isfinite(values.numbers)
+    places, names = values.named()
+    texts = np.array([*names, ""], dtype=object)[places]
+    return texts, places >= 0
+
+
+def _commonest(labels: Labels) -> Any:
+    names, counts = np.unique(labels.astype(str), return_counts=True)
+    return names[int(np.argmax(counts))]
+
+
+def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[np.bool_]) -> Any:
+    """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
+    from sklearn import ensemble, linear_model, svm
+    from sklearn.exceptions import ConvergenceWarning
+
+    if isinstance(trial.model, NetworkModel):
+        return None
+
+    # Encoded numbers are half a standardised one, over the nominal length of a row.
+    strength = 4.0 * trial.encoder.length**2
+    makers = {
+        "logistic": lambda: linear_model.LogisticRegression(C=strength, max_iter=300),
+        "svm": lambda: svm.LinearSVC(C=strength),
+        "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
+        "huber": linear_model.HuberRegressor,
+        "boosting": ensemble.HistGradientBoostingClassifier
+        if trial.class_names
+        else ensemble.HistGradientBoostingRegressor,
+    }
+    wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return makers[trial.learner]().fit(train[np.flatnonzero(usable)], wanted)
+    except ValueError:  # one class only, or no convergence
+        return None
+
+
+def misfit_notes(
+    table: Records, target: str, released: PrivateModel, bounds: Bounds
+) -> Sequence[str]:
+    """Say what was left out, where bounds contradict the table, whom the model does not know.
+
+    For the owner of the rows, as the scores are.
+    """
+    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
+    notes = []
+    if left:
+        notes.append(
+            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
+            "A column with bounds is kept"
+        )
+    for name, bound in bounds.items():
+        values = table.columns[name]
+        if isinstance(bound, Categories):
+            kept = float(np.mean(values.positions(bound.labels) >= 0))
+            what = "are in its list of categories"
+        else:
+            kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
+            what = "are numbers between its bounds"
+        if kept < _FITTING and (name != target or isinstance(bound, Range)):
+            notes.append(
+                f"fewer than half of the values of {name!r} {what}: look at the bounds, and say "
+                "how the values are written if that is the reason (decimal, format)"
+            )
+    if released.class_names:
+        unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
+        if unknown:
+            notes.append(
+                f"{unknown} of {len(table)} rows have no class that the model knows "
+                f"({', '.join(released.class_names)}): they have no influence on it, and it never "
+                "answers with theirs"
+            )
+    return notes
