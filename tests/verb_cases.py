@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
     "bounds": Case("bounds people.csv", {"columns": dict, "out": TEXT}, "bounds nowhere.csv"),
     "protect": Case(
         "protect people.csv --target ill --bounds bounds.yaml --eta 0.1 --insecure-seed 1",
-        {**MODEL, "mu": NUMBER, "budget": dict, "curve": dict},
+        {**MODEL, "mu": NUMBER, "persons": OPTIONAL, "budget": dict, "curve": dict},
         "protect people.csv --target nobody --bounds bounds.yaml",
     ),
     "summarize": Case(
