@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memberbound.answers import INTERNAL, Answer, Given, Lower, OmitEmpty, Upper, computed
+from memberbound.answers import INTERNAL, Answer, Given, OmitEmpty, Upper, computed
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -34,7 +34,7 @@ from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
 from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
-from memberbound.release.budget import Budget
+from memberbound.release.budget import CurveReadings
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
@@ -53,32 +53,6 @@ _POST_PROCESSING = (
     "Rows are drawn from noisy counts alone: whatever is done with them keeps the bound, any "
     "number of times. That the rows are like real ones is not promised."
 )
-
-
-@dataclass(frozen=True)
-class ReplacedRecord:
-    """What the attacker's curve says about a record that is replaced."""
-
-    advantage_upper: Upper
-    accuracy_upper: Upper
-    tpr_upper: dict[str, Upper]
-    epsilon_upper: Upper | None
-
-
-@dataclass(frozen=True)
-class CurveReadings:
-    """The attacker's curve, read off."""
-
-    delta: Given
-    eta_upper: Upper
-    security_lower: Lower
-    replace_one: ReplacedRecord
-
-    @classmethod
-    def of(cls, budget: Budget) -> CurveReadings:
-        """Read the curve of a budget."""
-        read: dict[str, Any] = budget.described()
-        return cls(**(read | {"replace_one": ReplacedRecord(**read["replace_one"])}))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,7 +277,7 @@ def synthesize(
         pairs=model.pairs,
         noise=dict(model.noise),
         budget=model.budget.shares(),
-        curve=CurveReadings.of(model.budget),
+        curve=model.budget.readings(),
         certificate=model.certificate_,
         fidelity=fidelity_of(model, records, frame),
         guess_upper={repr(before): curve.tpr(before) for before in guesses},

@@ -440,7 +440,7 @@ class SyntheticTable:
         details = {
             "mu": self.budget.mu,
             "rows_trained": self.records,
-            "curve": self.budget.described(),
+            "curve": self.budget.readings(),
             "noise_by_part": dict(self.noise),
         }
         noise = GaussianNoise(max(self.noise["columns"], 1e-300), size)
