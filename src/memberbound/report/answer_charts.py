@@ -88,7 +88,9 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
         charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
     if result.get("attacks"):
         charts["attacks"] = attacks_chart(result["attacks"], result["confidence"])
-    if (budget := getattr(answer, "budget", None)) is not None:
+    # A release has its budget, or the model that it was drawn from.
+    budgets = [getattr(owner, "budget", None) for owner in (answer, getattr(answer, "model", None))]
+    if budget := next((each for each in budgets if hasattr(each, "curve")), None):
         rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]
         curves = {"no attack gets above this": budget.curve().roc}
         charts["roc"] = ceiling_chart(curves, rates, "this release")

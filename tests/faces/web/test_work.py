@@ -239,6 +239,14 @@ def test_protect_writes_its_release(run, path, tmp_path):
     assert any(name.endswith(".json") for name in job["files"])
 
 
+def test_synthesize_writes_its_table_twice(run, path):
+    job = run("synthesize", path, eta=0.4, columns=["sex", "income"])
+    assert job["result"]["out"] == "synthesize.parquet"
+    assert {"synthesize.csv", "synthesize.parquet"} <= set(job["files"])
+    assert "synthesize.parquet.certificate.json" in job["files"]
+    assert list(job["charts"]) == ["roc"]
+
+
 def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
     seen = {}
 
