@@ -167,23 +167,6 @@ CASES: dict[str, Case] = {
         },
         "summarize people.csv --statistic mode --bounds bounds.yaml",
     ),
-    "synthesize": Case(
-        "synthesize people.csv --columns sex,age,ill --bounds bounds.yaml --eta 0.1 "
-        "--insecure-seed 1",
-        {
-            "eta": NUMBER,
-            "mu": NUMBER,
-            "rows": int,
-            "columns": list,
-            "persons": OPTIONAL,
-            "budget": dict,
-            "curve": dict,
-            "fidelity.two_way_tvd_estimate": NUMBER,
-            "certificate.upper": NUMBER,
-            "out": TEXT,
-        },
-        "synthesize people.csv --target nobody --bounds bounds.yaml",
-    ),
     "protect-half": Case(
         "protect-half numbers.csv --statistic mean --columns x --eta 0.1 --insecure-seed 1",
         MODEL,
@@ -205,6 +188,13 @@ CASES: dict[str, Case] = {
         "audit-learner numbers.csv --target y --learner tree --shadows 8 --workers 1 --seed 0",
         AUDIT,
         "audit-learner numbers.csv --target y --learner nothing",
+    ),
+    "audit-text": Case(
+        "audit-text --tokens tokens.csv --seed 0",
+        {**AUDIT, "blind": (dict, type(None)), "not_run": dict},
+        "audit-text --tokens scores.csv",
+        kept=0.99,
+        exceeded=0.6,
     ),
     "predict": Case(
         "predict model.skops people.csv --out predictions.csv --force",
@@ -250,6 +240,11 @@ def write_files(folder: Path) -> None:
     scores = pd.DataFrame({"score": rng.normal(size=200).round(3), "member": np.arange(200) % 2})
     scores["score"] += 2 * scores["member"]
     scores.to_csv(folder / "scores.csv", index=False)
+    tokens = pd.DataFrame({"record": np.repeat(np.arange(200), 10)})
+    tokens["member"] = tokens["record"] % 2
+    tokens["position"] = np.tile(np.arange(10), 200)
+    tokens["logprob"] = (-rng.exponential(2 - tokens["member"])).round(4)
+    tokens.to_csv(folder / "tokens.csv", index=False)
     shutil.copy(Path(__file__).parent / "report" / "sample.json", folder / "report.json")
     for case in CASES.values():
         if case.prepared_by:

@@ -40,12 +40,12 @@ from memberbound.subset.joint import joint_release as joint_release
 from memberbound.subset.profile import NeighbourProfile as NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds as RecordBounds
 from memberbound.tables.coarsening import Coarsener as Coarsener
-from memberbound.tables.table import Table as Table
-from memberbound.tables.table import open_table as open_table
 from memberbound.verbs.audit import Audit as Audit
 from memberbound.verbs.audit import audit as audit
 from memberbound.verbs.audit_learner import LearnerAudit as LearnerAudit
 from memberbound.verbs.audit_learner import audit_learner as audit_learner
+from memberbound.verbs.audit_text import TextAudit as TextAudit
+from memberbound.verbs.audit_text import audit_text as audit_text
 from memberbound.verbs.bounds import BoundsTemplate as BoundsTemplate
 from memberbound.verbs.bounds import bounds as bounds
 from memberbound.verbs.certify import Certification as Certification

@@ -335,14 +335,14 @@ def mixture_bounds_of_all(name, game):
 def test_taking_a_neighbours_number_for_ones_own_is_caught(few, monkeypatch):
     values, game = many("normal", 250), SubsetGame(250, 125)
     truth = mixture_bounds_of_all("normal", game)
-    carry = mixtures._Line._bound_the_rest
+    carry = mixtures._Line._carry
 
     def free(self):
         self.sigma, kept = math.inf, self.sigma  # every way has length 0
         carry(self)
         self.sigma = kept
 
-    monkeypatch.setattr(mixtures._Line, "_bound_the_rest", free)
+    monkeypatch.setattr(mixtures._Line, "_carry", free)
     found = mixture_bounds(values, game, sigma=4.0, delta=1e-4)
     assert (found.success < truth.success - 1e-6).any()
     # At a smaller δ ε has some slack; twins of a neighbour's ε at δ itself fall short.

@@ -7,10 +7,12 @@ model gives away.  So a classifier that never sees the model tries the same with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.answers import Given, Upper, computed
 from memberbound.attacks.evidence import Evidence, framed
@@ -32,7 +34,7 @@ from memberbound.quantities import decimals, significant
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Duplicates", "LawTest", "find_duplicates", "one_law_test"]
+__all__ = ["Duplicates", "LawTest", "find_duplicates", "law_test", "one_law_test"]
 
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
@@ -169,15 +171,34 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
     shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
     Edge cases: columns that cannot be told apart give 1.
     """
-    table, member = _numeric(evidence), evidence.member
-    rng = content_generator(seed, table, member, purpose="one law")
+    return law_test(
+        _numeric(evidence), evidence.member, _blind_scores, confidence=confidence, seed=seed
+    )
+
+
+def law_test(
+    table: Any,
+    member: BoolArray,
+    classify: Callable[[Any, BoolArray, Any, np.random.Generator], FloatArray],
+    *,
+    content: NDArray[np.generic] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> LawTest:
+    """Test one law with any features (a row per record) and any classifier of them.
+
+    ``classify(rows, member, others, generator)`` returns scores of the others.  ``content`` seeds
+    the halves where the features are no array.  Guarantee: as :func:`one_law_test`.
+    """
+    drawn_from = table if content is None else content
+    rng = content_generator(seed, drawn_from, member, purpose="one law")
     half = np.zeros(len(member), dtype=np.bool_)
     for side in (member, ~member):
         places = rng.permutation(np.flatnonzero(side))
         half[places[: len(places) // 2]] = True
     p_values, bounds = [], []
     for train in (half, ~half):
-        score = _blind_scores(table[train], member[train], table[~train], rng)
+        score = classify(table[train], member[train], table[~train], rng)
         truth = member[~train]
         p_values.append(permutation_p_value(score, truth, rng))
         audit = audit_scores(

@@ -49,6 +49,7 @@ from memberbound.learners.examples import Labels, Learner
 from memberbound.learners.trained import TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import (
+    CERTIFICATE,
     INTERVAL,
     ONLY_BLIND,
     AuditBound,
@@ -71,6 +72,8 @@ __all__ = [
     "attack_scores",
     "audit_evidence",
     "audit_records",
+    "audit_score_table",
+    "group_lines",
 ]
 
 #: Fewer records of either kind are refused.
@@ -130,7 +133,13 @@ class ModelAudit:
         "attack_seconds": "estimate",
         "groups": sides_of_class(Groups),
         "one_law": sides_of_class(LawTest),
-        "overfitting": OverfittingCeiling.SIDES,
+        "overfitting": {
+            "fresh_share_estimate": "estimate",
+            "model": {**INTERVAL, "confidence": "lower"},
+            "security": {**INTERVAL, **CERTIFICATE},
+            "share_above_estimate": "estimate",
+            "threshold": "given",
+        },
         "records": Recognised.SIDES,
     }
     ASSUMPTIONS: ClassVar = (
@@ -260,7 +269,7 @@ class ModelAudit:
         if self.comparable and self.recognised is not None:
             lines += ["", self.recognised.summary()]
         if self.comparable and self.groups is not None:
-            lines += ["", *_group_lines(self.groups)]
+            lines += ["", *group_lines(self.groups)]
         lines += ["", *(("facts for output checking:",) if self.facts else ())]
         lines += [f"  {fact.summary()}" for fact in self.facts]
         model = None if self.overfitting is None else self.overfitting.model
@@ -275,7 +284,8 @@ class ModelAudit:
         return "\n".join(lines)
 
 
-def _group_lines(groups: Groups) -> list[str]:
+def group_lines(groups: Groups) -> list[str]:
+    """Return a readable line per group."""
     lines = [
         f"groups by {groups.column} ({groups.attack}; ends hold for all groups at once, confidence "
         f"{confident(groups.confidence)}):"
@@ -315,21 +325,18 @@ def audit_records(
 ) -> ModelAudit:
     """Audit a given model: attacks, records, groups, overfitting, structure, and the two sides.
 
-    Guarantee: as :func:`audit_evidence` (of a table of scores :func:`audit_scores`),
-    :func:`recognised_members`, :func:`audit_groups`, :func:`one_law_test` and
-    :func:`overfitting_ceiling`, each on its own.
+    Guarantee: as :func:`audit_evidence`, :func:`recognised_members`, :func:`audit_groups`,
+    :func:`one_law_test` and :func:`overfitting_ceiling`, each on its own.
     """
     no_columns = (
         "Whether members and non-members come from one law cannot be tested without their columns",
     )
     if isinstance(records, ScoreTable):
-        start, member = time.perf_counter(), records.member
-        sure = fraction("confidence", confidence, open_left=True, open_right=True)
-        scores = {SCORES: (records.score, np.ones(len(member), dtype=np.bool_))}
-        audits, shared, too_few = _intervals(scores, member, sure, tuple(fpr), seed)
-        seconds, notes = time.perf_counter() - start, too_few + no_columns
-        audit = ModelAudit(audits, shared[SCORES], scores, member, sure, seconds, warnings=notes)
-        return _with_records(audit, np.arange(len(member)), records.groups, by, seed)
+        audit = audit_score_table(
+            {SCORES: records.score}, records.member, confidence=confidence, fpr=fpr, seed=seed
+        )
+        audit = replace(audit, warnings=audit.warnings + no_columns)
+        return _with_records(audit, np.arange(len(records.score)), records.groups, by, seed)
     evidence, duplicates, law = records.evidence, None, None
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
@@ -477,6 +484,29 @@ def attack_scores(
         scores[name] = score, ~known if attack.learns else np.ones(len(known), dtype=np.bool_)
     runs = () if references is None else references.runs
     return scores, tuple(dict.fromkeys(w for run in runs for w in run.warnings))
+
+
+def audit_score_table(
+    scores: Mapping[str, FloatArray],
+    member: BoolArray,
+    *,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    seed: int = 0,
+) -> ModelAudit:
+    """Measure attacks on one given model from their scores alone, higher for a member.
+
+    Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`; the
+    interval of ``best_advantage`` holds for all attacks at once.
+    """
+    start = time.perf_counter()
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    member = np.asarray(member, dtype=np.bool_)
+    everywhere = np.ones(len(member), dtype=np.bool_)
+    measured = {name: (score, everywhere) for name, score in scores.items()}
+    audits, shared, too_few = _intervals(measured, member, sure, tuple(fpr), seed)
+    best, seconds = _highest(shared.values(), sure), time.perf_counter() - start
+    return ModelAudit(audits, best, measured, member, sure, seconds, warnings=too_few)
 
 
 def _intervals(

@@ -37,6 +37,7 @@ _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
     "Tables": ("synthesize", "certify", "plan", "harden"),
+    "Text": ("audit-text",),
     "Numbers": ("summarize", "ledger", "explain", "population"),
     "Papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),

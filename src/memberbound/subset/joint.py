@@ -91,15 +91,15 @@ def joint_release(
     """
     if len(queries) == 0:
         raise InputError("queries must be at least one pair (vectors, sigma), got none.")
-    parsed = [GaussianQuery(*query) for query in queries]
-    tables = [_table(query.vectors) for query in parsed]
+    given = [GaussianQuery(*query) for query in queries]
+    tables = [_table(query.vectors) for query in given]
     records = {len(table) for table in tables}
     if len(records) > 1:
         raise InputError(
             f"queries must be on the same records, got tables of {sorted(records)} rows. "
             "Row x of every table is the contribution of record x."
         )
-    noises = [repeated_noise(query.sigma, query.repetitions) for query in parsed]
+    noises = [repeated_noise(query.sigma, query.repetitions) for query in given]
     blocks, errors = [], []
     for table, noise in zip(tables, noises, strict=True):
         block, error = _in_unit(table, noises[0], noise)

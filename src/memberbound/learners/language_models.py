@@ -1,0 +1,191 @@
+"""Language models in local folders: the log-probabilities of documents' tokens.
+
+Nothing is downloaded, no code of a folder is run and nothing is unpickled: weights come from
+safetensors files, and a folder that needs more is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memberbound.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["check_folder", "load_language_model", "token_table"]
+
+Progress = Callable[[int, int], None] | None
+#: Tokens of a batch that goes through the models at once.
+_BATCH_TOKENS = 4096
+#: The longest context used; a longer document is cut into pieces, each with its own context.
+_LONGEST = 1024
+_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
+
+
+def check_folder(folder: str | Path, name: str) -> Path:
+    """Refuse what is no folder with a configuration and safetensors weights, and nothing else."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise InputError(
+            f"{name} must be a local folder with a language model, got {str(folder)!r}."
+        )
+    if not (path / "config.json").is_file():
+        raise InputError(f"{name} must hold config.json, got {str(folder)!r} without it.")
+    try:
+        settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"{name} must hold a readable config.json.") from None
+    code = sorted(file.name for file in path.glob("*.py"))
+    if code or (isinstance(settings, dict) and "auto_map" in settings):
+        what = code[0] if code else "auto_map in config.json"
+        raise InputError(f"{name} must not need code of its own, got {what}.")
+    if not list(path.glob("*.safetensors")):
+        pickled = [file.name for file in path.iterdir() if file.suffix in _PICKLED]
+        found = f", got {pickled[0]}, which can run code when it is loaded" if pickled else ""
+        raise InputError(f"{name} must hold its weights as safetensors{found}.")
+    return path
+
+
+def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
+    """Return a causal language model and its tokenizer."""
+    path = check_folder(folder, name)
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise InputError(
+            "a language model needs PyTorch and transformers: pip install 'memberbound[text]'."
+        ) from None
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path), **local)
+        model = AutoModelForCausalLM.from_pretrained(str(path), use_safetensors=True, **local)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name} could not be loaded from {path.name!r}: {first}") from None
+    return model.to(torch.float32).eval(), tokenizer
+
+
+def token_table(
+    lm: tuple[Any, Any],
+    base: tuple[Any, Any] | None,
+    texts: Sequence[str],
+    member: Sequence[bool],
+    progress: Progress = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the token table of documents, batch by batch, in order of length.
+
+    The record of a document is its place among the texts.  The first token of a piece has a
+    log-probability only where the tokenizer has a start token.
+
+    Edge cases: tokenizers of model and base that differ are refused: their tokens cannot be
+    compared; so is a document without a token that has a log-probability.
+    """
+    import pyarrow as pa
+    import torch
+
+    model, tokenizer = lm
+    if base is not None and _vocabulary(base[1]) != _vocabulary(tokenizer):
+        raise InputError("base must have the tokenizer of the model, got another.")
+    pieces = list(_pieces(tokenizer, texts, _context(model, base)))
+    pieces.sort(key=lambda piece: len(piece[2]))
+    total, done = sum(len(ids) for _, _, ids in pieces), 0
+    with torch.inference_mode():
+        for group in _groups(pieces):
+            width = max(len(ids) for _, _, ids in group)
+            ids = torch.zeros((len(group), width), dtype=torch.long)
+            mask = torch.zeros((len(group), width), dtype=torch.long)
+            for row, (_, _, tokens) in enumerate(group):
+                ids[row, : len(tokens)] = torch.tensor(tokens)
+                mask[row, : len(tokens)] = 1
+            columns = _statistics(model, ids, mask)
+            if base is not None:
+                columns["reference_logprob"] = _statistics(base[0], ids, mask)["logprob"]
+            lengths = np.array([len(tokens) - 1 for _, _, tokens in group])
+            kept = np.arange(width - 1)[None, :] < lengths[:, None]
+            record = np.repeat([document for document, _, _ in group], lengths)
+            start = np.repeat([first for _, first, _ in group], lengths)
+            arrays = {
+                "record": record.astype(str),
+                "member": np.array(member, dtype=bool)[record],
+                "position": start + np.tile(np.arange(width - 1), (len(group), 1))[kept],
+            }
+            arrays |= {name: values[kept] for name, values in columns.items()}
+            yield pa.RecordBatch.from_pydict({name: pa.array(v) for name, v in arrays.items()})
+            done += int(lengths.sum()) + len(group)
+            if progress is not None:
+                progress(done, total)
+
+
+def _vocabulary(tokenizer: Any) -> dict[str, int]:
+    return dict(tokenizer.get_vocab())
+
+
+def _context(model: Any, base: tuple[Any, Any] | None) -> int:
+    limits = [_LONGEST]
+    for each in (model, *(() if base is None else (base[0],))):
+        limit = getattr(each.config, "max_position_embeddings", None) or getattr(
+            each.config, "n_positions", None
+        )
+        limits += [int(limit)] if limit else []
+    return min(limits)
+
+
+def _pieces(
+    tokenizer: Any, texts: Sequence[str], context: int
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield (document, position of its first scored token, tokens), cut to the context."""
+    start = tokenizer.bos_token_id
+    head = [] if start is None else [int(start)]
+    for document, text in enumerate(texts):
+        tokens = [int(t) for t in tokenizer(text, add_special_tokens=False)["input_ids"]]
+        step = context - len(head)
+        usable = False
+        for first in range(0, len(tokens), step):
+            piece = head + tokens[first : first + step]
+            if len(piece) > 1:
+                usable = True
+                yield document, first + (0 if head else 1), piece
+        if not usable:
+            raise InputError(
+                f"documents must have at least {2 - len(head)} tokens, got fewer in document "
+                f"{document + 1}."
+            )
+
+
+def _groups(pieces: list[tuple[int, int, list[int]]]) -> Iterator[list[tuple[int, int, list[int]]]]:
+    """Yield pieces of similar length whose padded size stays within a batch."""
+    group: list[tuple[int, int, list[int]]] = []
+    for piece in pieces:
+        if group and len(piece[2]) * (len(group) + 1) > _BATCH_TOKENS:
+            yield group
+            group = []
+        group.append(piece)
+    if group:
+        yield group
+
+
+def _statistics(model: Any, ids: Any, mask: Any) -> dict[str, Any]:
+    """Return what the model says of every token but the first: arrays of (row, token)."""
+    import torch
+
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].double()
+    logp = torch.log_softmax(logits, dim=-1)
+    target = ids[:, 1:].unsqueeze(-1)
+    own = logp.gather(-1, target)
+    probability = logp.exp()
+    mean = (probability * logp).sum(-1)
+    square = (probability * logp.square()).sum(-1)
+    columns = {
+        "logprob": own.squeeze(-1).clamp(max=0.0),
+        "mean_logprob": mean.clamp(max=0.0),
+        "std_logprob": (square - mean.square()).clamp(min=0.0).sqrt(),
+        "rank": (logp > own).sum(-1) + 1,
+    }
+    return {name: values.numpy() for name, values in columns.items()}

@@ -1,0 +1,365 @@
+"""The verb ``audit-text``: which documents does a fine-tuned language model give away?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, cast
+
+from memberbound.answers import Inline
+from memberbound.attacks.comparability import LawTest
+from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
+from memberbound.attacks.records import audit_groups, recognised_members
+from memberbound.attacks.texts import Documents, blind_test, read_documents
+from memberbound.attacks.token_scores import NEEDS, TokenScores, score_tokens
+from memberbound.declarations import (
+    Column,
+    Force,
+    InputFile,
+    Names,
+    Option,
+    OutputFile,
+    Rates,
+    RecordsFile,
+    Seed,
+)
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.files import PrivateFolder, check_output, written_whole
+from memberbound.games import ModelGame
+from memberbound.limits import Part, Success
+from memberbound.quantities import significant
+from memberbound.tables.table import opened_table
+from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
+
+__all__ = ["TextAudit", "audit_text"]
+
+_ASSUMPTIONS = (
+    "The numbers are about this model and its own documents; nothing is said about other models.",
+    "A record is a document. The members are the documents of the fine-tuning, or a uniform part "
+    "of them; the non-members are independent draws from the same source that had no part in it. "
+    "Documents that were held back at random are such draws; documents of another time or place "
+    "are not, and nothing can be shown with them about pre-training.",
+    "Each interval of an attack holds with the stated confidence on its own; best_advantage holds "
+    "for all attacks at once.",
+)
+#: Attacks behind the list of documents and the groups, strongest first; fixed before looking.
+_FOR_RECORDS = ("ratio", "min-k++", "loss")
+_NO_TEXTS = (
+    "without the texts nobody can tell whether the two collections differ already in their words"
+)
+_NO_BASE = (
+    "without the base model the strongest attacks (ratio, error-zone, window) are missing: the "
+    "audit is weaker than a real attacker"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TextAudit(AuditAnswer):
+    """What attacks reached on one language model; ``blind`` is what texts alone reach."""
+
+    VERB: ClassVar = "audit-text"
+    ATTACKED: ClassVar = " on this language model"
+    CAUTION: ClassVar = "This is no guarantee: other attacks may achieve more."
+
+    #: A classifier of the texts that never saw the model; None without texts.
+    blind: LawTest | None
+    #: Why a score could not be computed, by its name.
+    not_run: dict[str, str]
+    documents: int
+    tokens: int
+    detail: Inline[ModelAudit]
+
+    @property
+    def explained(self) -> bool:
+        """Whether texts alone tell the two collections apart."""
+        return self.blind is not None and self.blind.differs
+
+    @property
+    def floor(self) -> float | None:
+        """The proved advantage of the best attack; None where the collections differ."""
+        return None if self.explained else self.detail.best_advantage.lower
+
+    @property
+    def caution(self) -> str:
+        """What the numbers do not mean."""
+        if not self.explained:
+            return self.CAUTION
+        return (
+            "The two collections differ: a classifier that never saw the model tells their texts "
+            "apart. This is not evidence of a leak. Take non-members that were held back at "
+            "random."
+        )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about; nothing is held against collections that differ."""
+        if not self.explained:
+            return super().successes(on)
+        what = "best attack tried, on collections that differ without the model"
+        return (Success(what, estimate=0.5, floor=0.5),)
+
+    def details(self) -> str:
+        """Return readable lines below the table of attacks."""
+        lines = [""]
+        lines += [f"not run: {name} ({reason})" for name, reason in self.not_run.items()]
+        if self.blind is not None and not self.explained:
+            chance = significant(self.blind.p_value, "upper", 2)
+            lines.append(
+                "blind baseline: a classifier of the texts alone does not tell the collections "
+                f"apart (p = {chance}); a small difference may go unnoticed"
+            )
+        if not self.explained and self.detail.recognised is not None:
+            lines += ["", self.detail.recognised.summary()]
+        if not self.explained and self.detail.groups is not None:
+            lines += ["", *group_lines(self.detail.groups)]
+        return "\n".join(("", *lines)).rstrip()
+
+
+def audit_text(
+    *,
+    tokens: InputFile | None = None,
+    texts: InputFile | None = None,
+    lm: Annotated[object, Option("text", metavar="DIR", web=False)] | None = None,
+    base: Annotated[object, Option("text", metavar="DIR", web=False)] | None = None,
+    members: InputFile | None = None,
+    nonmembers: InputFile | None = None,
+    text: Column = "text",
+    by: Column | None = None,
+    attacks: Names | None = None,
+    confidence: float = 0.95,
+    fpr: Rates | None = None,
+    keep_tokens: OutputFile | None = None,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="scoring tokens")]
+    | None = None,
+) -> TextAudit:
+    """Measure which documents a fine-tuned language model gives away, with confidence intervals.
+
+    The model is given as a folder (``lm``, best with the ``base`` it was fine-tuned from, and files
+    of ``members`` and ``nonmembers``), or as a table of its ``tokens``: one row per token with
+    ``record``, ``member``, ``position``, ``logprob`` and, where known, ``reference_logprob``,
+    ``mean_logprob``, ``std_logprob``, ``rank``.  A classifier of the texts alone runs beside it.
+
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to.
+    Nothing here is a bound on other attacks.
+    Theorem: proofs/audit-intervals.md; X28.
+    Assumes: the answer's ``assumptions``.
+    Edge cases: where the texts alone tell the two collections apart there is no floor, and no limit
+    fails; scores that need columns that are not there are named.
+
+    Args:
+        tokens: table of token log-probabilities (CSV, Parquet, Arrow).
+        texts: table or JSON Lines with ``record`` and the text of every document in ``tokens``.
+        lm: folder of the fine-tuned model (safetensors; nothing is downloaded, no code is run).
+        base: folder of the model that it was fine-tuned from.
+        members: documents that it was fine-tuned on: JSON Lines, a table, or text with a document
+            a line.
+        nonmembers: documents of the same source, held back from it.
+        text: column of the documents.
+        by: a column of the documents whose values are subgroups to report separately.
+        attacks: scores to use (default: all that can be computed).
+        confidence: of each interval.
+        fpr: false-positive rate at which the TPR is measured; may be repeated.
+        keep_tokens: write the token table to this Parquet file, to be used again with ``tokens``.
+        records: write the scores of every document to this CSV file.
+        force: overwrite ``keep_tokens`` and ``records``.
+        seed: for random halves.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound audit-text --lm tuned --base base --members in.jsonl --nonmembers out.jsonl
+        memberbound audit-text --tokens tokens.parquet --texts texts.jsonl --fail-above 0.6
+
+    Examples:
+        >>> import numpy, pandas
+        >>> rng = numpy.random.default_rng(0)
+        >>> doc = numpy.repeat(numpy.arange(400), 30)
+        >>> frame = pandas.DataFrame({"record": doc, "member": doc % 2})
+        >>> frame["position"] = numpy.tile(numpy.arange(30), 400)
+        >>> frame["logprob"] = -rng.exponential(2 - 0.5 * frame["member"])
+        >>> audit_text(tokens=frame).attacks["loss"]["auc"]["lower"] > 0.7
+        True
+    """
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    start = whole_number("seed", seed, at_least=0)
+    rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    chosen = _checked_attacks(attacks)
+    if (tokens is None) == (lm is None):
+        raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
+    documents: _Named | None
+    listed = None
+    if records is not None:
+        listed = check_output(Path(records), name="records", formats=(".csv",), force=force)
+    if lm is not None:
+        if members is None or nonmembers is None or texts is not None:
+            raise InputError("lm needs members and nonmembers, whose texts it reads, and no texts.")
+        kept = None
+        if keep_tokens is not None:
+            kept = check_output(
+                Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
+            )
+        documents = _joined(
+            read_documents(members, text, "members"), read_documents(nonmembers, text, "nonmembers")
+        )
+        scores = _scored_by_model(lm, base, documents, kept=kept, force=force, progress=progress)
+    else:
+        others = {"base": base, "members": members, "nonmembers": nonmembers}
+        others["keep_tokens"] = keep_tokens
+        for name, value in others.items():
+            if value is not None:
+                raise InputError(f"{name} belongs to lm; with tokens it must be left out.")
+        documents = None if texts is None else _named_documents(texts, text)
+        with opened_table(tokens) as table:
+            scores = score_tokens(table, None if documents is None else documents.by_record)
+    answer = _audited(
+        scores, documents, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
+    )
+    if lm is not None and base is None:
+        answer = replace(answer, warnings=(*answer.warnings, _NO_BASE))
+    if listed is None:
+        return answer
+    columns = {"record": scores.records, "member": scores.member.astype(int)}
+    write_columns(columns | {"tokens": scores.tokens} | scores.scores, listed, force=force)
+    return replace(answer, records_out=str(listed))
+
+
+def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if attacks is None:
+        return None
+    names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    unknown = [name for name in names if name not in NEEDS]
+    if unknown or not names:
+        raise InputError(f"attacks must be among {', '.join(NEEDS)}, got {unknown or 'none'}.")
+    return names
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Documents by record."""
+
+    by_record: dict[str, str]
+    columns: dict[str, dict[str, object]]
+    member: tuple[bool, ...] = ()
+
+
+def _joined(members: Documents, nonmembers: Documents) -> _Named:
+    texts = (*members.texts, *nonmembers.texts)
+    both = set(members.columns) & set(nonmembers.columns)
+    values = {name: (*members.columns[name], *nonmembers.columns[name]) for name in both}
+    return _Named(
+        {str(place): text for place, text in enumerate(texts)},
+        {name: {str(k): v for k, v in enumerate(column)} for name, column in values.items()},
+        (True,) * len(members.texts) + (False,) * len(nonmembers.texts),
+    )
+
+
+def _named_documents(texts: object, column: str) -> _Named:
+    documents = read_documents(texts, column, "texts")
+    if "record" not in documents.columns:
+        raise InputError("texts must have the column 'record', which names the document.")
+    names = [str(record) for record in documents.columns["record"]]
+    if len(set(names)) < len(names):
+        raise InputError("texts must have one row per record, got a record twice.")
+    return _Named(
+        dict(zip(names, documents.texts, strict=True)),
+        {name: dict(zip(names, values, strict=True)) for name, values in documents.columns.items()},
+    )
+
+
+def _scored_by_model(
+    lm: object,
+    base: object,
+    documents: _Named,
+    *,
+    kept: Path | None,
+    force: bool,
+    progress: Callable[..., None] | None,
+) -> TokenScores:
+    """Write the token table, to a private folder unless it is kept, and score it."""
+    import pyarrow.parquet as pq
+
+    from memberbound.learners.language_models import check_folder, load_language_model, token_table
+
+    check_folder(str(lm), "lm")
+    if base is not None:
+        check_folder(str(base), "base")
+    tuned = load_language_model(str(lm), "lm")
+    reference = None if base is None else load_language_model(str(base), "base")
+    texts = list(documents.by_record.values())
+
+    def write(path: Path) -> None:
+        batches = token_table(tuned, reference, texts, documents.member, progress)
+        first = next(batches)
+        with pq.ParquetWriter(path, first.schema) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
+
+    with PrivateFolder() as folder:
+        place = folder / "tokens.parquet" if kept is None else kept
+        written_whole(place, write, force)
+        with opened_table(place) as table:
+            return score_tokens(table, documents.by_record)
+
+
+def _audited(
+    scores: TokenScores,
+    documents: _Named | None,
+    *,
+    attacks: tuple[str, ...] | None,
+    by: str | None,
+    confidence: float,
+    fpr: tuple[float, ...],
+    seed: int,
+) -> TextAudit:
+    """Measure the scores of documents, their groups, and what the texts alone tell."""
+    absent = [name for name in attacks or () if name in scores.missing]
+    if absent:
+        raise InputError(f"{absent[0]} cannot be computed: it {scores.missing[absent[0]]}.")
+    if by is not None and (documents is None or by not in documents.columns):
+        raise InputError(f"by must be a column of the documents, got {by!r}.")
+    names = [name for name in scores.scores if attacks is None or name in attacks]
+    member, records = scores.member, [str(record) for record in scores.records]
+    audit = audit_score_table(
+        {name: scores.scores[name] for name in names},
+        member,
+        confidence=confidence,
+        fpr=fpr,
+        seed=seed,
+    )
+    attack = next((name for name in _FOR_RECORDS if name in names), names[0])
+    own = scores.scores[attack]
+    inside = [record for record, is_member in zip(records, member, strict=True) if is_member]
+    blind, groups, warnings = None, None, audit.warnings
+    if documents is None:
+        warnings = (*warnings, _NO_TEXTS)
+    else:
+        texts = [documents.by_record[record] for record in records]
+        blind = blind_test(texts, member, confidence=confidence, seed=seed)
+    if documents is not None and by is not None:
+        values = [documents.columns[by][record] for record in records]
+        groups = audit_groups(
+            own, member, values, column=by, attack=attack, confidence=confidence, seed=seed
+        )
+    audit = replace(
+        audit,
+        law=blind,
+        recognised=recognised_members(own, member, inside, attack=attack, seed=seed),
+        groups=groups,
+    )
+    return TextAudit(
+        game=ModelGame(),
+        attacks=cast("dict[str, AttackFields]", audit.attack_fields()),
+        best=audit.best,
+        confidence=confidence,
+        assumptions=_ASSUMPTIONS,
+        theorems=("X28",),
+        warnings=warnings,
+        blind=blind,
+        not_run=scores.missing,
+        documents=len(records),
+        tokens=int(scores.tokens.sum()),
+        detail=audit,
+    )

@@ -1,0 +1,241 @@
+"""The verb ``audit-text``: token tables, folders with language models, the blind baseline."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+from memberbound import InputError, audit_text
+from memberbound.attacks.texts import blind_test
+
+WORDS = ["red", "green", "blue", "old", "new", "tall", "small", "fast", "slow", "warm", "cold"]
+
+
+def tokens_of(leak=0.0, documents=200, seed=0):
+    rng = np.random.default_rng(seed)
+    record = np.repeat(np.arange(documents), 20)
+    member = record % 2
+    frame = pandas.DataFrame({"record": record, "member": member})
+    frame["position"] = np.tile(np.arange(20), documents)
+    frame["logprob"] = -rng.exponential(2.0, len(record)) * (1 - leak * member)
+    frame["reference_logprob"] = -rng.exponential(2.0, len(record))
+    return frame
+
+
+def texts_of(documents=200, shifted=False, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for document in range(documents):
+        words = rng.choice(WORDS, 12).tolist()
+        if shifted and document % 2:
+            words.append("yesterday")
+        rows.append({"record": document, "text": " ".join(words), "kind": "ab"[document % 4 > 1]})
+    return pandas.DataFrame(rows)
+
+
+def test_a_leak_is_found_and_said_per_document_and_group(tmp_path):
+    answer = audit_text(
+        tokens=tokens_of(0.5), texts=texts_of(), by="kind", records=tmp_path / "scores.csv"
+    )
+    fields = answer.to_dict()
+    assert fields["attacks"]["loss"]["auc"]["lower"] > 0.8
+    assert set(fields["attacks"]) == {"loss", "zlib", "min-k", "ratio", "window"}
+    assert "min-k++" in fields["not_run"]
+    assert fields["blind"]["differs"] is False
+    assert fields["best_advantage"]["lower"] > 0.5
+    assert fields["records"]["recognised"] > 0
+    assert [group["value"] for group in fields["groups"]["groups"]] == ["a", "b"]
+    assert len(pandas.read_csv(tmp_path / "scores.csv")) == 200
+    assert answer.successes("floor")[0].floor > 0.7
+
+
+def test_no_leak_no_claim():
+    """A floor of the best attack is wrong with probability 0.025: more than 4 of 40 with 0.004."""
+    wrong = sum(
+        audit_text(tokens=tokens_of(0.0, 100, seed)).detail.best_advantage.lower > 0
+        for seed in range(40)
+    )
+    assert wrong <= 4
+
+
+def test_collections_that_differ_are_no_evidence_and_fail_no_limit():
+    answer = audit_text(tokens=tokens_of(0.5), texts=texts_of(shifted=True))
+    assert answer.blind.differs
+    assert answer.floor is None
+    assert "not evidence of a leak" in answer.sentence
+    assert answer.to_dict()["attacks"]["loss"]["auc"]["lower"] is None
+    for part in ("estimate", "floor"):
+        (success,) = answer.successes(part)
+        assert (success.estimate, success.floor) == (0.5, 0.5)
+
+
+def test_the_blind_test_keeps_its_level():
+    """At level 0.01, 5 or more of 60 exchangeable collections happen with probability 3e-4."""
+    member = np.arange(60) % 2 == 0
+    alarms = sum(
+        blind_test(texts_of(60, seed=seed)["text"].tolist(), member).differs for seed in range(60)
+    )
+    assert alarms < 5
+
+
+def test_without_texts_it_says_what_is_missing():
+    assert any("texts" in note for note in audit_text(tokens=tokens_of()).warnings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({}, "either"),
+        ({"tokens": tokens_of(), "lm": "folder"}, "either"),
+        ({"tokens": tokens_of(), "members": "x.jsonl"}, "members"),
+        ({"tokens": tokens_of(), "attacks": ["min-k++"]}, "mean_logprob"),
+        ({"tokens": tokens_of(), "attacks": ["magic"]}, "magic"),
+        ({"tokens": tokens_of(), "by": "kind"}, "by"),
+        ({"tokens": tokens_of(), "texts": texts_of(50)}, "texts"),
+        ({"tokens": tokens_of(), "texts": texts_of().drop(columns="record")}, "record"),
+        ({"tokens": tokens_of(), "texts": texts_of().assign(record=1)}, "twice"),
+        ({"lm": "no-such-folder", "members": texts_of(), "nonmembers": texts_of()}, "folder"),
+        ({"lm": "folder", "members": texts_of()}, "nonmembers"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, word):
+    with pytest.raises(InputError, match=word):
+        audit_text(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        ('{"text": "a"}\n[1]\n', "line 2"),
+        ('{"text": "a"}\n{"other": "b"}\n', "text"),
+        ('{"text": "a"}\n{"text": ""}\n', "row 2"),
+        ("", "documents"),
+    ],
+)
+def test_bad_documents_are_refused(tmp_path, lines, word):
+    file = tmp_path / "in.jsonl"
+    file.write_text(lines)
+    with pytest.raises(InputError, match=word):
+        audit_text(lm="folder", members=file, nonmembers=file)
+
+
+# ── Folders with language models ──────────────────────────────────────────────────────────────────
+
+
+def written(folder, files):
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "word"),
+    [
+        ({}, "config.json"),
+        ({"config.json": "{", "model.safetensors": ""}, "config.json"),
+        ({"config.json": "{}", "pytorch_model.bin": ""}, "run code"),
+        ({"config.json": "{}"}, "safetensors"),
+        ({"config.json": '{"auto_map": {}}', "model.safetensors": ""}, "code"),
+        ({"config.json": "{}", "model.safetensors": "", "modeling.py": ""}, "modeling.py"),
+    ],
+)
+def test_folders_that_could_run_code_are_refused(tmp_path, files, word):
+    folder = written(tmp_path / "model", files)
+    with pytest.raises(InputError, match=word):
+        audit_text(lm=folder, members=texts_of(), nonmembers=texts_of())
+
+
+def tokenizer_of(words):
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    vocabulary = {word: place for place, word in enumerate(["[UNK]", "[BOS]", *words])}
+    model = tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]")
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="[UNK]", bos_token="[BOS]"
+    )
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A base model with random weights, and the same after it learnt 60 documents by heart."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    place = tmp_path_factory.mktemp("models")
+    words = tokenizer_of(WORDS)
+    torch.manual_seed(0)
+    settings = transformers.GPT2Config(
+        vocab_size=len(words), n_positions=32, n_embd=24, n_layer=1, n_head=2
+    )
+    model = transformers.GPT2LMHeadModel(settings)
+    model.save_pretrained(place / "base")
+    words.save_pretrained(place / "base")
+    documents = texts_of(120, seed=5)["text"].tolist()
+    ids = torch.tensor([words("[BOS] " + text)["input_ids"] for text in documents[:60]])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(120):
+        optimiser.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimiser.step()
+    model.save_pretrained(place / "tuned")
+    words.save_pretrained(place / "tuned")
+    for name, texts in (("in", documents[:60]), ("out", documents[60:])):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        (place / f"{name}.jsonl").write_text(lines)
+    return place
+
+
+def test_from_two_folders_to_a_red_build(folders, tmp_path):
+    asked = {"members": folders / "in.jsonl", "nonmembers": folders / "out.jsonl"}
+    kept = tmp_path / "tokens.parquet"
+    answer = audit_text(lm=folders / "tuned", base=folders / "base", keep_tokens=kept, **asked)
+    fields = answer.to_dict()
+    assert not fields["not_run"]
+    assert fields["attacks"]["ratio"]["auc"]["lower"] > 0.6
+    assert answer.successes("floor")[0].floor > 0.6
+    assert fields["tokens"] == 120 * 12
+    again = audit_text(tokens=kept).to_dict()
+    assert again["attacks"]["ratio"]["auc"] == fields["attacks"]["ratio"]["auc"]
+    alone = audit_text(lm=folders / "tuned", **asked)
+    assert "ratio" in alone.not_run
+    assert any("base model" in note for note in alone.warnings)
+
+
+def test_tokens_are_those_of_one_document_at_a_time(folders):
+    """Batches and padding change nothing: against one forward pass per document."""
+    torch = pytest.importorskip("torch")
+    from memberbound.learners.language_models import load_language_model, token_table
+
+    model, words = load_language_model(folders / "tuned", "lm")
+    texts = ["red green", "old new tall small fast", "blue " * 50]
+    batches = [b.to_pandas() for b in token_table((model, words), None, texts, [True] * 3)]
+    frame = pandas.concat(batches).sort_values(["record", "position"])
+    assert (frame["record"].astype(int).value_counts().sort_index() == [2, 5, 50]).all()
+    for document, text in enumerate(texts[:2]):
+        ids = torch.tensor([words("[BOS] " + text)["input_ids"]])
+        with torch.inference_mode():
+            logp = torch.log_softmax(model(ids).logits[0, :-1].double(), -1)
+        own = logp.gather(-1, ids[0, 1:, None])[:, 0]
+        rows = frame[frame["record"] == str(document)]
+        np.testing.assert_allclose(rows["logprob"], own.numpy(), atol=1e-4)
+        mean = (logp.exp() * logp).sum(-1)
+        np.testing.assert_allclose(rows["mean_logprob"], mean.numpy(), atol=1e-4)
+        np.testing.assert_array_equal(rows["rank"], (logp > own[:, None]).sum(-1).numpy() + 1)
+
+
+def test_another_tokenizer_is_refused(folders, tmp_path):
+    import shutil
+
+    other = tmp_path / "other"
+    shutil.copytree(folders / "base", other)
+    tokenizer_of(WORDS[::-1]).save_pretrained(other)
+    with pytest.raises(InputError, match="tokenizer"):
+        audit_text(
+            lm=folders / "tuned",
+            base=other,
+            members=folders / "in.jsonl",
+            nonmembers=folders / "out.jsonl",
+        )
