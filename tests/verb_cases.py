@@ -208,6 +208,11 @@ CASES: dict[str, Case] = {
         {"rows": list, "same_data": bool, "settings": dict, "history": list},
         "compare report.json people.csv",
     ),
+    "export": Case(
+        "export report.json --format model-card --out card.md --force",
+        {"format": TEXT, "audience": TEXT, "out": TEXT, "report_version": TEXT},
+        "export people.csv --format model-card --out other.md",
+    ),
     "theorems": Case("theorems X5", {"results": list}, "theorems X999", golden=False),
 }
 

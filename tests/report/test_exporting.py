@@ -4,10 +4,8 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 import zlib
 from dataclasses import is_dataclass, replace
@@ -24,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from commands import command
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import pdf
@@ -37,10 +34,9 @@ from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Promise, Publication
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
-from report.sample import hostile, partial, sample, stopped, typed
+from report.sample import partial, sample, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
-COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
 KINDS = {"ceiling": "certificate", "estimate": "estimate", "floor": "audit"}
 SIDES = {"ceiling": "upper", "estimate": "estimate", "floor": "lower"}
 #: As the Hub finds the metadata of a card.
@@ -374,10 +370,6 @@ def test_any_text_is_shown_as_it_is(text):
     )
 
 
-def test_a_partial_study_publishes_what_a_complete_one_does():
-    assert published(partial()) == published(stopped()) == published(sample())
-
-
 # The verb: files, bad input.
 
 
@@ -393,15 +385,6 @@ def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, re
         assert done.out == str(out)
         texts.append(out.read_text(encoding="utf-8"))
     assert set(texts) == {model_card(published(sample()))}
-
-
-def test_result_carries_the_common_fields(tmp_path):
-    said = export(sample(), format="model-card", out=tmp_path / "card.md").to_dict()
-    assert said["command"] == "export"
-    assert (said["format"], said["out"]) == ("model-card", str(tmp_path / "card.md"))
-    assert (said["audience"], said["game"], said["status"]) == ("public", "neighbour", None)
-    assert (said["protects"], said["theorems"]) == ("every record", [])
-    assert said["assumptions"]
 
 
 def refused(folder, match, report, **options):
@@ -437,21 +420,6 @@ def test_bad_options_are_refused_and_nothing_is_written(tmp_path, monkeypatch, o
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.md").write_text("kept", encoding="utf-8")
     refused(tmp_path, match, sample(), **options)
-
-
-def test_hostile_report_is_exported(tmp_path):
-    out = tmp_path / "card.md"
-    export(hostile(), format="model-card", out=out)
-    head, body = parts(out.read_text(encoding="utf-8"))
-    assert "<" not in body
-    assert head["model-index"][0]["results"][0]["dataset"]["name"].startswith("</script>")
-
-
-def test_force_overwrites(tmp_path):
-    out = tmp_path / "card.md"
-    out.write_text("old", encoding="utf-8")
-    export(sample(), format="model-card", out=out, force=True)
-    assert out.read_text(encoding="utf-8").startswith("---\n")
 
 
 @pytest.mark.parametrize("format", ["model-card", "mlflow", "mlflow-owner", "pdf"])
@@ -770,18 +738,11 @@ def test_a_decision_fits_two_pages_with_numbers(tmp_path, browser, build):
     text = " ".join(render_decision(typed(build())).split())
     # Verdict, limit and who chose it, assumptions, signatures.
     for words in (
-        "The remedy", "Nobody may gain more than", "set for this study", "What has to be true",
+        "The remedy", "Nobody may gain more than", "memberbound's default", "What has to be true",
         "The model may be released as described above", "Signature",
     ):  # fmt: skip
         assert words in text, words
     assert "<script" not in text
-
-
-@pytest.mark.browser
-def test_partial_pdf(tmp_path, browser):
-    done = export(partial(), format="pdf", out=tmp_path / "report.pdf", browser=browser)
-    assert done.to_dict()["status"] == "partial"
-    assert done.to_dict()["pages"] >= 1
 
 
 def fake_browser(tmp_path, body):
@@ -862,39 +823,3 @@ def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(pdf.shutil, "which", lambda name: None)
     said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
     assert "--browser" in said
-
-
-# The command.
-
-
-def run(*arguments, cwd):
-    assert COMMAND is not None, "memberbound is not installed beside this interpreter"
-    return subprocess.run(
-        [COMMAND, "export", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=180,
-    )
-
-
-def test_command_writes_the_card_and_prints_one_object(tmp_path, report_file):
-    done = run("report.json", "--format", "model-card", "--out", "card.md", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    expected = export(report_file, format="model-card", out=tmp_path / "again.md").to_dict()
-    assert said == expected | {"out": "card.md"}
-    assert done.stderr == "wrote card.md\n"
-    assert (tmp_path / "card.md").read_bytes() == (tmp_path / "again.md").read_bytes()
-
-
-def test_command_refuses_with_one_sentence(tmp_path):
-    done = command(
-        "export", "none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("memberbound: browser must be")
-    assert list(tmp_path.iterdir()) == []

@@ -316,8 +316,8 @@ def leaks_chart(
                 if count:
                     look = filled("danger", "//") if low >= limit - 1e-9 else filled("certified")
                     (bar,) = axes.bar(low, count, high - low, align="edge", **look)
-                    said = f"leak at most {significant(high, 'upper', 4)}: {count} rows"
-                    data_mark(bar, "bar", said)
+                    words = f"leak at most {significant(high, 'upper', 4)}: {count} rows"
+                    data_mark(bar, "bar", words)
             axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *rows)))
             titled(axes, "", fitting(name, width - 70, SMALL))
             axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

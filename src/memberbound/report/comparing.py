@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar
 from memberbound._version import __version__
 from memberbound.declarations import Option, Several
 from memberbound.quantities import INTERVAL, Mark, Readable, Sides, marked, vacuous
+from memberbound.report import prose
 from memberbound.report.exporting import checked_report
 from memberbound.report.model import RECORDS, Report, SandwichRow, plain
-from memberbound.report.prose import LEVELS
 
 __all__ = ["ComparedRow", "Comparison", "compare"]
 
@@ -31,26 +31,19 @@ class ComparedRow:
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        return {
-            "subject": self.subject,
-            "label": self.label,
-            "record": self.record,
-            "before": _numbers(self.before),
-            "after": _numbers(self.after),
+        names = ("subject", "label", "record")
+        rows = {"before": self.before, "after": self.after}
+        return {name: getattr(self, name) for name in names} | {
+            when: None if row is None else _numbers(row) for when, row in rows.items()
         }
 
 
-def _numbers(row: SandwichRow | None) -> dict[str, object] | None:
+def _numbers(row: SandwichRow) -> dict[str, object]:
     """Return the three numbers of a row; an empty ceiling is none."""
-    if row is None:
-        return None
-    ceiling = None if row.ceiling is None or vacuous(row.ceiling.upper) else row.ceiling.upper
-    return {
-        "game": row.game,
-        "lower": None if row.floor is None else row.floor.lower,
-        "estimate": None if row.estimate is None else row.estimate.estimate,
-        "upper": ceiling,
-    }
+    numbers = {number.side: number.value for number in row.numbers}
+    if vacuous(numbers.get("upper")):
+        numbers.pop("upper", None)
+    return {"game": row.game} | {side: numbers.get(side) for side in ("lower", "estimate", "upper")}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,30 +80,31 @@ class Comparison(Readable):
             for row in report.sandwich
             for record in RECORDS
         )
-        found = []
+        rows = []
         for subject, record in keys:
-            pair = (self.before.row_of(subject, record), self.after.row_of(subject, record))
-            known = pair[1] or pair[0]
-            if known is not None:
-                found.append(ComparedRow(subject, known.label, record, *pair))
-        return tuple(found)
+            before, after = (r.row_of(subject, record) for r in (self.before, self.after))
+            row = after or before
+            if row is not None:
+                rows.append(ComparedRow(subject, row.label, record, before, after))
+        return tuple(rows)
 
     @property
     def sentence(self) -> str:
         """What became of the verdict and of the promise, and what to beware of."""
-        then, now = (LEVELS[report.verdict.level] for report in (self.before, self.after))
+        then, now = (prose.LEVELS[report.verdict.level] for report in (self.before, self.after))
         level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"
         promise = " → ".join(str(_promised(report)) for report in (self.before, self.after))
-        said = f"{level}; the best promise for {_whom(self.after)}: {promise}."
+        whom = prose.whom(self.after.question.record)
+        sentence = f"{level}; the best promise for {whom}: {promise}."
         if self.before.question.record != self.after.question.record:
-            said += " The two studies protect different records, so these promises do not compare."
+            sentence += " The studies protect different records: these promises do not compare."
         if not self.same_data:
-            said += " The tables are different."
+            sentence += " The tables are different."
         if self.settings:
-            said += f" Asked differently: {', '.join(self.settings)}."
+            sentence += f" Asked differently: {', '.join(self.settings)}."
         if self.before.version != self.after.version:
-            said += f" Versions: {self.before.version} and {self.after.version}."
-        return said
+            sentence += f" Versions: {self.before.version} and {self.after.version}."
+        return sentence
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -134,8 +128,8 @@ class Comparison(Readable):
 
     def history(self) -> Iterator[dict[str, object]]:
         """Yield one line per study, the oldest first."""
-        held = (*self.earlier, self.before, self.after)
-        for report in sorted(held, key=lambda report: report.run.started):
+        reports = (*self.earlier, self.before, self.after)
+        for report in sorted(reports, key=lambda report: report.run.started):
             best, worst = report.recommended, report.row_of("model", "worst")
             upper = None if best is None else best.accuracy_upper
             yield {
@@ -162,7 +156,7 @@ class Comparison(Readable):
                     lines.append(_line(f"  {RECORDS[row.record]}", name, *texts))
         lines += ["", "history"]
         for item in self.history():
-            words = LEVELS[str(item["verdict"])]
+            words = prose.LEVELS[str(item["verdict"])]
             lines.append(f"  {item['started']}  {words}  {item['data']}")
         return "\n".join(lines)
 
@@ -183,10 +177,6 @@ def _promised(report: Report) -> Mark:
     """Return the certificate of the recommended remedy, or that there is none."""
     best = report.recommended
     return marked(None if best is None else best.accuracy_upper, "certificate")
-
-
-def _whom(report: Report) -> str:
-    return "every record" if report.question.record == "every" else "the average record"
 
 
 def compare(

@@ -149,16 +149,16 @@ def export(
         memberbound export report.json --format mlflow --experiment releases
     """
     one_of("format", format, FORMATS)
-    given = {
+    options = {
         "browser": browser,
         "run_id": run_id,
         "experiment": experiment,
         "tracking_uri": tracking_uri,
     }
     for name, owners in _OPTIONS.items():
-        if given[name] is not None and format not in owners:
+        if options[name] is not None and format not in owners:
             raise InputError(
-                f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
+                f"{name} must be left out with format {format!r}, got {str(options[name])!r}. "
                 f"It is an option of format {owners[0]!r}."
             )
     if not ENDINGS[format]:
@@ -173,8 +173,8 @@ def export(
         if format == "mlflow":
             published = published_of(report)
             return Export(format, published, None, log_entry(published_entry(published), **place))
-        held = checked_report(report)
-        return Export(format, held, None, log_entry(owner_entry(held), **place))
+        content = checked_report(report)
+        return Export(format, content, None, log_entry(owner_entry(content), **place))
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
@@ -187,10 +187,10 @@ def export(
     from memberbound.report.pdf import find_browser, page_count, print_pdf
 
     program = find_browser(browser)
-    held = checked_report(report)
-    printed = print_pdf(held, decision=format == "decision", browser=program)
+    content = checked_report(report)
+    printed = print_pdf(content, decision=format == "decision", browser=program)
     written_whole(target, lambda draft: draft.write_bytes(printed), force)
-    return Export(format, held, str(out), {"pages": page_count(printed)})
+    return Export(format, content, str(out), {"pages": page_count(printed)})
 
 
 def published_of(source: object) -> Publication:
@@ -208,11 +208,11 @@ def checked_report(report: object) -> Report:
     if isinstance(report, (str, os.PathLike)):
         return read(report)
     # A study keeps its report; the class itself belongs to a stage above this one.
-    held = getattr(report, "report", report)
-    if isinstance(held, Report):
-        return held
-    if isinstance(held, Mapping):
-        return checked(held)
+    content = getattr(report, "report", report)
+    if isinstance(content, Report):
+        return content
+    if isinstance(content, Mapping):
+        return checked(content)
     raise InputError(
         "report must be a file, the dictionary that it holds, or what study returned, got "
         f"{type(report).__name__}."

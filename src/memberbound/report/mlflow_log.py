@@ -4,8 +4,7 @@ Who can read a tracking server is not known here, so there are two kinds of entr
 types: :func:`published_entry` for everybody, and :func:`owner_entry`, which holds what was computed
 from the rows and says that it is for their owner only.  Metrics are grouped by kind
 (``memberbound/certified/…``, ``…/estimated/…``, ``…/measured/…``), so that no chart shows a ceiling
-among floors.  Nothing is sent but to the tracking server that was
-asked for: MLflow's own usage tracking is off while this module works, unless
+among floors.  MLflow's usage tracking is off while this module works, unless
 ``MLFLOW_DISABLE_TELEMETRY`` says otherwise.
 """
 
@@ -41,7 +40,9 @@ ARTIFACTS = "memberbound"
 _GROUPS = {"certificate": "certified", "estimate": "estimated", "audit": "measured"}
 #: The smallest limits of the MLflow versions that the extra allows.
 _PARAMETER_LENGTH, _TAG_LENGTH = 500, 5000
+#: The password in an address.
 _SECRET = re.compile(r"//[^/\s]+@")
+#: Characters that the name of a metric cannot have.
 _ODD = re.compile(r"[^\w.\- /]")
 
 
@@ -66,87 +67,84 @@ def published_entry(published: Publication) -> Entry:
         for promise in published.promises
     }
     names = ("name", "rows", "columns", "target", "learner", "eta")
-    said = {name: getattr(published, name) for name in names}
-    tags = {"audience": "public", "version": published.version, "game": published.game}
-    tags |= {"protects": published.protects, "theorems": ", ".join(published.theorems)}
-    tags["assumptions"] = " ".join(_sentence(text) for text in published.assumptions)
+    tags = {"audience": "public", "version": published.version}
     return Entry(
         f"membership promise for {clean(published.name)}",
         "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
         _metrics(metrics),
-        _parameters(said),
-        _tags(tags),
+        _parameters({name: getattr(published, name) for name in names}),
+        _tags(tags, published),
         {"MODEL_CARD.md": lambda: model_card(published)},
     )
 
 
 def owner_entry(report: Report) -> Entry:
     """Return everything that a study found, which is for the owner of the rows only."""
-    verdict = report.verdict
+    verdict, data = report.verdict, report.data
+    metrics: dict[str, float] = {}
+    for row in report.sandwich:
+        for number in row.numbers:
+            place = f"{_GROUPS[number.kind]}/{row.subject}/{row.record}-record"
+            metrics[f"{place}/accuracy_{number.side}"] = number.value
+    for subject, estimate in report.scores.items():
+        metrics[f"estimated/{subject}/score_estimate"] = estimate
+    for entry in report.exposure:
+        exposed = entry.records.exposed_records
+        metrics[f"measured/{entry.subject}/exposed_records_lower"] = exposed
+    settings = plain(report.question)
+    del settings["columns"]
+    settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
+    settings["data_columns"] = len(data.columns)
+    tags = {name: str(getattr(report, name)) for name in ("version", "schema", "status")}
+    tags |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
     return Entry(
-        f"membership study of {clean(report.data.name)}",
+        f"membership study of {clean(data.name)}",
         f"{prose.OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}",
-        _metrics(_numbers(report)),
-        _parameters(_question(report)),
-        _tags(_findings(report)),
+        _metrics(metrics),
+        _parameters(settings),
+        _tags(tags | {"audience": "owner only"}, report),
         {"report.html": lambda: render(report), "report.json": report.to_json},
     )
 
 
-def _numbers(report: Report) -> dict[str, float]:
-    """Return the numbers of a report by name; the name says kind, subject and record."""
-    found: dict[str, float] = {}
-    for row in report.sandwich:
-        for number in row.numbers:
-            place = f"{_GROUPS[number.kind]}/{row.subject}/{row.record}-record"
-            found[f"{place}/accuracy_{number.side}"] = number.value
-    for subject, estimate in report.scores.items():
-        found[f"estimated/{subject}/score_estimate"] = estimate
-    for entry in report.exposure:
-        place = f"measured/{entry.subject}"
-        found[f"{place}/exposed_records_lower"] = entry.records.exposed_records
-    return found
-
-
-def _question(report: Report) -> dict[str, object]:
-    """Return what was asked and of which table."""
-    said = {name: value for name, value in plain(report.question).items() if name != "columns"}
-    data = report.data
-    said |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
-    said["data_columns"] = len(data.columns)
-    return said
-
-
-def _findings(report: Report) -> dict[str, str]:
-    """Return the verdict and what the numbers rest on."""
-    names = ("version", "schema", "status", "game", "protects")
-    said = {"audience": "owner only"} | {name: str(getattr(report, name)) for name in names}
-    verdict = report.verdict
-    said |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
-    said["theorems"] = ", ".join(report.theorems)
-    said["assumptions"] = " ".join(_sentence(text) for text in report.assumptions)
-    return said
-
-
-def _metrics(said: Mapping[str, float]) -> dict[str, float]:
+def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     return {
         f"{ARTIFACTS}/{_ODD.sub('_', name)}": float(value)
-        for name, value in said.items()
+        for name, value in metrics.items()
         if math.isfinite(value)
     }
 
 
-def _parameters(said: Mapping[str, object]) -> dict[str, str]:
-    """Return parameters as MLflow takes them; what was not said is left out."""
+def _parameters(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as MLflow takes them; settings without a value are left out."""
     return {
         f"{ARTIFACTS}.{name}": _cut(value, _PARAMETER_LENGTH)
-        for name, value in said.items()
+        for name, value in settings.items()
         if value is not None
     }
 
 
-def _tags(said: Mapping[str, str]) -> dict[str, str]:
-    return {f"{ARTIFACTS}.{name}": _cut(value, _TAG_LENGTH) for name, value in said.items()}
+def _tags(tags: Mapping[str, str], source: Report | Publication) -> dict[str, str]:
+    """Return tags as MLflow takes them, with what the numbers rest on."""
+    sentences = (text if text.endswith(".") else f"{text}." for text in source.assumptions)
+    common = {
+        "game": source.game,
+        "protects": source.protects,
+        "theorems": ", ".join(source.theorems),
+        "assumptions": " ".join(sentences),
+    }
+    return {
+        f"{ARTIFACTS}.{name}": _cut(value, _TAG_LENGTH)
+        for name, value in {**tags, **common}.items()
+    }
+
+
+def _cut(value: object, length: int) -> str:
+    text = clean(value)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+# ── Writing an entry ──────────────────────────────────────────────────────────────────────────────
 
 
 def log_entry(
@@ -170,78 +168,83 @@ def log_entry(
         raise InputError(
             f"experiment must be left out with run_id, got {experiment!r}. A run is in one already."
         )
-    with _no_telemetry():
+    with _no_telemetry(), PrivateFolder() as folder:
         from mlflow.exceptions import MlflowException
 
+        # The files are made before the run, so that a failure leaves no empty run behind.
+        files = []
+        for name, text in entry.files.items():
+            files.append(folder / name)
+            files[-1].write_text(text(), encoding="utf-8")
         try:
-            return _logged(entry, run_id, experiment, tracking_uri)
+            return _log(entry, files, run_id, experiment, tracking_uri)
         except MlflowException as problem:
             raise MemberboundError(f"MLflow refused the report: {_first(problem)}") from problem
 
 
-def _logged(
-    entry: Entry, run_id: str | None, experiment: str | None, tracking_uri: str | None
+def _log(
+    entry: Entry,
+    files: list[Path],
+    run_id: str | None,
+    experiment: str | None,
+    tracking_uri: str | None,
 ) -> dict[str, str | int | list[str]]:
-    client, place = _client(tracking_uri)
-    known = run_id or _active_run(place) or os.environ.get("MLFLOW_RUN_ID")
-    if known is not None and experiment is not None:
+    import mlflow
+
+    place = mlflow.get_tracking_uri() if tracking_uri is None else tracking_uri
+    client = _client(place)
+    active = mlflow.active_run() if place == mlflow.get_tracking_uri() else None
+    if run_id is None:
+        run_id = os.environ.get("MLFLOW_RUN_ID") if active is None else active.info.run_id
+    if run_id is not None and experiment is not None:
         raise InputError(
             f"experiment must be left out while a run is active, got {experiment!r}. "
             "The report goes to that run."
         )
-    if known is None:
-        # The page is made before the run, so that a failure leaves no empty run behind.
-        with _written(entry) as files:
-            new = {
-                "mlflow.runName": entry.run_name[:250],
-                "mlflow.note.content": entry.note[:_TAG_LENGTH],
-            }
-            run = client.create_run(_experiment_id(client, experiment), tags=new)
-            try:
-                logged = _filled(client, run, entry, files, place)
-            except BaseException:
-                client.set_terminated(run.info.run_id, status="FAILED")
-                raise
-            client.set_terminated(run.info.run_id)
-            return logged
-    run = _run(client, known, place)
-    _check_same(run, entry)
-    with _written(entry) as files:
-        return _filled(client, run, entry, files, place)
-
-
-def _filled(
-    client: MlflowClient, run: Run, entry: Entry, files: tuple[Path, ...], place: str
-) -> dict[str, str | int | list[str]]:
-    from mlflow.entities import Metric, Param, RunTag
-
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, 0) for name, value in entry.metrics.items()]
-    for file in files:
-        client.log_artifact(run.info.run_id, str(file), ARTIFACTS)
-    client.log_batch(
-        run.info.run_id,
-        metrics=metrics,
-        params=[Param(name, value) for name, value in entry.parameters.items()],
-        tags=[RunTag(name, value) for name, value in entry.tags.items()],
-    )
+    if run_id is None:
+        tags = {
+            "mlflow.runName": entry.run_name[:250],
+            "mlflow.note.content": entry.note[:_TAG_LENGTH],
+        }
+        run = client.create_run(_experiment_id(client, experiment), tags=tags)
+        try:
+            _fill(client, run, entry, files)
+        except BaseException:
+            client.set_terminated(run.info.run_id, status="FAILED")
+            raise
+        client.set_terminated(run.info.run_id)
+    else:
+        run = _existing_run(client, run_id, entry, place)
+        _fill(client, run, entry, files)
     return {
         "run_id": run.info.run_id,
         "experiment_id": run.info.experiment_id,
         "tracking_uri": _shown(place),
-        "metrics": len(metrics),
+        "metrics": len(entry.metrics),
         "files": [f"{ARTIFACTS}/{file.name}" for file in files],
     }
 
 
-def _client(tracking_uri: str | None) -> tuple[MlflowClient, str]:
-    import mlflow
+def _fill(client: MlflowClient, run: Run, entry: Entry, files: list[Path]) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    now = int(time.time() * 1000)
+    for file in files:
+        client.log_artifact(run.info.run_id, str(file), ARTIFACTS)
+    client.log_batch(
+        run.info.run_id,
+        metrics=[Metric(name, value, now, 0) for name, value in entry.metrics.items()],
+        params=[Param(name, value) for name, value in entry.parameters.items()],
+        tags=[RunTag(name, value) for name, value in entry.tags.items()],
+    )
+
+
+def _client(place: str) -> MlflowClient:
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
-    place = mlflow.get_tracking_uri() if tracking_uri is None else tracking_uri
     try:
-        return MlflowClient(tracking_uri=place), place
+        return MlflowClient(tracking_uri=place)
     except MlflowException as problem:
         remedy = (
             "Name a tracking server (http://…), set MLFLOW_ALLOW_FILE_STORE=true for a folder, or "
@@ -253,64 +256,43 @@ def _client(tracking_uri: str | None) -> tuple[MlflowClient, str]:
         ) from problem
 
 
-def _active_run(place: str) -> str | None:
-    """Return the run that the program is in, if it is kept where the report goes."""
-    import mlflow
-
-    run = mlflow.active_run()
-    return run.info.run_id if run is not None and place == mlflow.get_tracking_uri() else None
-
-
-def _run(client: MlflowClient, run_id: str, place: str) -> Run:
+def _existing_run(client: MlflowClient, run_id: str, entry: Entry, place: str) -> Run:
+    """Return a run, unless it has other parameters: MLflow refuses those after half of the work."""
     from mlflow.exceptions import MlflowException
 
     try:
-        return client.get_run(run_id)
+        run = client.get_run(run_id)
     except MlflowException as problem:
         if problem.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
         raise InputError(f"run_id must be a run at {_shown(place)}, got {run_id!r}.") from problem
+    for name, value in entry.parameters.items():
+        logged = run.data.params.get(name, value)
+        if logged != value:
+            raise InputError(
+                f"run_id must be a run without another study's report, got {run_id!r}, "
+                f"where {name} is {logged!r} and not {value!r}."
+            )
+    return run
 
 
 def _experiment_id(client: MlflowClient, name: str | None) -> str:
-    if name is None:
-        known = os.environ.get("MLFLOW_EXPERIMENT_ID")
-        if known:
-            return known
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if name is None and (id := os.environ.get("MLFLOW_EXPERIMENT_ID")):
+        return id
+    name = name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if not name:
         return "0"
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         return str(client.create_experiment(name))
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise InputError(f"experiment must not be deleted, got {name!r}. Restore it first.")
-    return str(found.experiment_id)
-
-
-def _check_same(run: Run, entry: Entry) -> None:
-    """Refuse a run with other parameters: MLflow would, too, but after half of the work."""
-    for name, value in entry.parameters.items():
-        held = run.data.params.get(name, value)
-        if held != value:
-            raise InputError(
-                f"run_id must be a run without another study's report, got {run.info.run_id!r}, "
-                f"where {name} is {held!r} and not {value!r}."
-            )
-
-
-@contextmanager
-def _written(entry: Entry) -> Iterator[tuple[Path, ...]]:
-    """Make the files of an entry in a private folder for as long as they are needed."""
-    with PrivateFolder() as folder:
-        for name, text in entry.files.items():
-            (folder / name).write_text(text(), encoding="utf-8")
-        yield tuple(folder / name for name in entry.files)
+    return str(experiment.experiment_id)
 
 
 @contextmanager
 def _no_telemetry() -> Iterator[None]:
-    """Keep MLflow from reporting these calls to its makers; the caller's own wish goes first."""
+    """Keep MLflow from reporting these calls to its makers; the caller's own setting goes first."""
     name = "MLFLOW_DISABLE_TELEMETRY"
     if name in os.environ:
         yield
@@ -329,15 +311,6 @@ def _shown(place: str) -> str:
     'https://tracking.example:5000/x'
     """
     return _SECRET.sub("//", place)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
-
-
-def _cut(value: object, length: int) -> str:
-    text = clean(value)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _first(problem: Exception) -> str:

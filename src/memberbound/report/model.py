@@ -764,7 +764,7 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
         # Through its text, since JSON has no tuples.
         text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
         # A class can be hashed, whatever mypy thinks of its objects.
-        found = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+        typed = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
     except UnicodeEncodeError:
         raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None
     except RecursionError:
@@ -773,8 +773,8 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
         raise InputError(_sentence(problem, name)) from None
     except (TypeError, ValueError) as problem:
         raise InputError(f"{name} must be plain JSON: {problem}.") from None
-    assert isinstance(found, kind)
-    return found
+    assert isinstance(typed, kind)
+    return typed
 
 
 def checked(report: object) -> Report:
@@ -786,8 +786,8 @@ def checked(report: object) -> Report:
     if not isinstance(report, Mapping):
         raise InputError(f"report must be a JSON object, got {_shown(report)}.")
     if report.get("schema") != SCHEMA_ID:
-        found = _shown(report.get("schema"))
-        raise InputError(f"report must have schema {SCHEMA_ID!r}, got {found}.")
+        schema = _shown(report.get("schema"))
+        raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
     return typed_as(Report, report, "report")
 
 

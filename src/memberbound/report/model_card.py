@@ -40,8 +40,8 @@ def clean(text: object) -> str:
     'two lines, a turn and half a pair �'
     """
     whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in str(text))
-    seen = (c for c in whole if c.isspace() or unicodedata.category(c) not in _UNSEEN)
-    return " ".join("".join(seen).split())
+    visible = (c for c in whole if c.isspace() or unicodedata.category(c) not in _UNSEEN)
+    return " ".join("".join(visible).split())
 
 
 def escaped(text: object) -> str:
@@ -53,14 +53,13 @@ def escaped(text: object) -> str:
     ('1&#46; x', '&#45; x')
     """
     # An empty text between two marks would be a mark itself.
-    said = "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in clean(text)) or "–"
-    said = _ADDRESS.sub(lambda found: f"&#{ord(found.group())};", said)
-    first = _FIRST.match(said)
+    safe = "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in clean(text)) or "–"
+    safe = _ADDRESS.sub(lambda mark: f"&#{ord(mark.group())};", safe)
+    first = _FIRST.match(safe)
     if first is None:
-        return said
+        return safe
     number = first.group(1) or ""
-    mark = said[len(number)]
-    return f"{number}&#{ord(mark)};{said[len(number) + 1 :]}"
+    return f"{number}&#{ord(safe[len(number)])};{safe[len(number) + 1 :]}"
 
 
 def bullets(items: Iterable[str]) -> list[str]:

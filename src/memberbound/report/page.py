@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, TypeGuard
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeGuard, get_type_hints
 
 from memberbound.declarations import function_name
 from memberbound.numerics.rounding import sum_up
@@ -74,31 +75,18 @@ class Block:
     blocks: tuple[Block, ...] = ()
 
 
-#: Command → the class of its answer, which declares the sides.
-_ANSWERS = {
-    "audit": "Audit",
-    "audit-learner": "LearnerAudit",
-    "certify": "Certification",
-    "explain": "Explanation",
-    "harden": "Hardening",
-    "plan": "Plan",
-    "population": "PopulationAnswer",
-    "protect": "Protection",
-    "protect-half": "HalfProtection",
-    "summarize": "Summary",
-}
-
-
-def sides_of(command: object) -> Sides:
-    """Return what the answer of a command declares about its numbers.
+def sides_of(command: str) -> Sides:
+    """Return what the answer of a command declares about its numbers; nothing if it is unknown.
 
     >>> sides_of("population")["epsilon_population"], sides_of("certify")["security_lower"]
     ('upper', 'lower')
     """
-    if command not in _ANSWERS:
+    verb = function_name(command)
+    if not verb.isidentifier() or find_spec(f"memberbound.verbs.{verb}") is None:
         return {}
-    module = import_module(f"memberbound.verbs.{function_name(str(command))}")
-    sides: Sides = getattr(module, _ANSWERS[str(command)]).SIDES
+    function = getattr(import_module(f"memberbound.verbs.{verb}"), verb, None)
+    answer = None if function is None else get_type_hints(function)["return"]
+    sides: Sides = getattr(answer, "SIDES", {})
     return sides
 
 
@@ -270,13 +258,13 @@ class People:
 
 def _people(report: Report) -> list[People]:
     """Return the guesses about the most exposed record, as trained and with the remedy."""
-    found = []
+    people = []
     row = report.row_of("model", "worst")
     if row is not None and row.beaten is not None:
         right = of_hundred(row.beaten.lower, "lower")
         words = f"Of 100 guesses about the {RECORDS['worst']}, at least {right} are right"
         blind = of_hundred(row.blind, "lower")
-        found.append(People("Model trained as usual", right, blind, "audit", words))
+        people.append(People("Model trained as usual", right, blind, "audit", words))
     best = report.recommended
     every = report.question.record == "every"
     if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
@@ -285,8 +273,8 @@ def _people(report: Report) -> list[People]:
         words = f"Of 100 guesses about {whom} at most {right} are right"
         title = "As it is" if best.id == "nothing" else f"With {best.label.lower()}"
         blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
-        found.append(People(title, right, blind, "certificate", words))
-    return found
+        people.append(People(title, right, blind, "certificate", words))
+    return people
 
 
 def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
@@ -294,13 +282,13 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
 
     What is allowed, what is proved, what it costs; then what attacks reached, every record first.
     """
-    asked = report.question
+    question = report.question
     shown: list[tuple[str, Mark | None, str]] = []
     best = report.recommended
     blind = report.blind_in(report.game if best is None else best.game)
-    words = f"for {prose.whom(asked.record)}: {prose.promise(blind, asked.eta)}; "
+    words = f"for {prose.whom(question.record)}: {prose.promise(blind, question.eta)}; "
     words += prose.who_chose(report)
-    shown.append(("Limit of this study", prose.allowed_over(blind, asked.eta), words))
+    shown.append(("Limit of this study", prose.allowed_over(blind, question.eta), words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
     else:
@@ -308,7 +296,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         upper = marked(best.accuracy_upper, "certificate")
         sure = "" if best.confidence is None else at_confidence(best.confidence)
         sure = sure or ", certain if the assumptions hold"
-        words = f"for {prose.whom(asked.record)}: {best.label.lower()}{sure}"
+        words = f"for {prose.whom(question.record)}: {best.label.lower()}{sure}"
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
@@ -319,46 +307,49 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
             shown.append(("What it costs", needed, "more of the same kind"))
     given = report.row_of("given", "average")
     if given is not None:
-        said = "an attack is right" if given.beaten else ONLY_BLIND
-        shown.append(("The given model", given.least if given.beaten else None, said))
+        words = "an attack is right" if given.beaten else ONLY_BLIND
+        shown.append(("The given model", given.least if given.beaten else None, words))
     for record in ("worst", "average"):
         row = report.row_of("model", record)
         if row is not None:
-            said = "an attack is right" if row.beaten else ONLY_BLIND
+            words = "an attack is right" if row.beaten else ONLY_BLIND
             mark = row.least if row.beaten else None
-            shown.append((f"Trained as usual, {RECORDS[record]}", mark, said))
+            shown.append((f"Trained as usual, {RECORDS[record]}", mark, words))
     return shown
 
 
 def _steps(report: Report) -> list[tuple[StepRecord, list[Block]]]:
-    found = []
+    steps = []
     for step in report.steps:
-        answers = (("Result", step.result), ("Audit of the release", step.audit))
+        answers = {"Result": step.result, "Audit of the release": step.audit}
         blocks = [
-            block_of(title, answer, sides_of(answer.get("command")))
-            for title, answer in answers
+            block_of(title, answer, sides_of(answer["command"]))
+            for title, answer in answers.items()
             if answer is not None
         ]
-        found.append((step, blocks))
-    return found
+        steps.append((step, blocks))
+    return steps
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    asked = [(name, text_of(value)) for name, value in plain(report.question).items()]
-    table = [(f"data.{name}", text_of(value)) for name, value in plain(report.data).items()]
-    run = [(f"run.{name}", text_of(value)) for name, value in plain(report.run).items()]
-    return [*asked, *table, *run, ("memberbound", report.version), ("format", report.schema)]
+    parts = {"": report.question, "data.": report.data, "run.": report.run}
+    settings = [
+        (f"{prefix}{name}", text_of(value))
+        for prefix, part in parts.items()
+        for name, value in plain(part).items()
+    ]
+    return [*settings, ("memberbound", report.version), ("format", report.schema)]
 
 
 def _recipe(report: Report) -> str:
     """Return the configuration that asks the same question again."""
     import yaml
 
-    asked = {name: value for name, value in plain(report.question).items() if value is not None}
+    options = {name: value for name, value in plain(report.question).items() if value is not None}
     if not report.data.embedded:
-        asked = {"source": report.data.name, **asked}
-    said: str = yaml.safe_dump(asked, sort_keys=False, allow_unicode=True)
-    return said
+        options = {"source": report.data.name, **options}
+    text: str = yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _gains(report: Report) -> dict[str, float]:
@@ -368,15 +359,15 @@ def _gains(report: Report) -> dict[str, float]:
     the safe side.
     """
     wanted = "every record" if report.question.record == "every" else "average record"
-    found: dict[str, float] = {}
+    gains: dict[str, float] = {}
     for remedy in report.remedies:
         most = remedy.accuracy_upper
         if most is None or vacuous(most) or remedy.protects not in (wanted, "every record"):
             continue
         gain = sum_up(most, -report.blind_in(remedy.game))
         # What was enough for the study's own limit is, whatever the last bit of a sum says.
-        found[remedy.id] = min(gain, report.question.eta) if remedy.enough else gain
-    return found
+        gains[remedy.id] = min(gain, report.question.eta) if remedy.enough else gain
+    return gains
 
 
 def _surprising(report: Report) -> bool:

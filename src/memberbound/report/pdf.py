@@ -64,15 +64,15 @@ _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 def find_browser(path: str | os.PathLike[str] | None = None) -> str:
     """Return the browser to print with: the one named, or the first that is found."""
     if path is not None:
-        found = shutil.which(str(path))
-        if found is None:
+        program = shutil.which(str(path))
+        if program is None:
             raise InputError(f"browser must be a program that can be run, got {str(path)!r}.")
-        return found
+        return program
     places = (os.path.expandvars(place) for place in _PLACES)
     for candidate in (*_COMMANDS, *places):
-        found = shutil.which(candidate)
-        if found is not None:
-            return found
+        program = shutil.which(candidate)
+        if program is not None:
+            return program
     raise InputError(
         "format 'pdf' needs Chromium, Chrome or Edge, and none was found. Install one (on Debian: "
         "apt-get install chromium), name it with --browser, or print report.html from any browser."

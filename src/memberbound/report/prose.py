@@ -238,14 +238,14 @@ def assumed_of_release(game: str) -> tuple[str, ...]:
 
 def assumed(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
-    found: dict[str, None] = {}
+    assumptions: dict[str, None] = {}
     for step in report.steps_in("done"):
         name: str = step.id
         if name.startswith("protect"):
             alone = step.result is not None and step.result.get("game") == "neighbour"
             name = "protect-all" if alone else "protect"
-        found |= dict.fromkeys(_ASSUMED.get(name, ()))
-    return list(found)
+        assumptions |= dict.fromkeys(_ASSUMED.get(name, ()))
+    return list(assumptions)
 
 
 def whom(record: str) -> str:

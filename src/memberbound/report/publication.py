@@ -134,7 +134,7 @@ class Publication:
                 "theorems": bound["theorems"],
                 "tpr_upper": curve.get("replace_one", {}).get("tpr_upper", {}),
             }
-            said = {
+            fields = {
                 "name": certificate["file"],
                 "released": True,
                 "version": certificate["version"],
@@ -150,7 +150,7 @@ class Publication:
             raise InputError(
                 f"certificate must be one that protect wrote, got another: {problem}."
             ) from None
-        return typed_as(cls, said, "certificate")
+        return typed_as(cls, fields, "certificate")
 
 
 def _blind(game: SubsetGame) -> float:

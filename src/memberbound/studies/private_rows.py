@@ -67,18 +67,18 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: FloatArray) -> FloatArray:
         encoded = self.released_.encoded(self._rows(X))[0]
-        known = self.released_.ranking(encoded)
-        found = np.full((len(known), len(self.classes_)), -np.inf)
-        found[:, self._places] = known
-        return found
+        return self._of_all_classes(self.released_.ranking(encoded), -np.inf)
+
+    def _of_all_classes(self, columns: FloatArray, otherwise: float) -> FloatArray:
+        """Return columns of the released classes among those of all classes."""
+        values = np.full((len(columns), len(self.classes_)), otherwise)
+        values[:, self._places] = columns
+        return values
 
     @available_if(lambda self: bool(self.classes) and private_form(self.learner) != "svm")
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return class probabilities, in the order of the codes."""
-        known = self.released_.predict_proba(self._rows(X))
-        found = np.zeros((len(known), len(self.classes_)))
-        found[:, self._places] = known
-        return found
+        return self._of_all_classes(self.released_.predict_proba(self._rows(X)), 0.0)
 
     @available_if(lambda self: private_form(self.learner) == "svm")
     def decision_function(self, X: FloatArray) -> FloatArray:
