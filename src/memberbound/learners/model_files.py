@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -289,7 +289,9 @@ def _check_tree(
 
 def _lightgbm(file: _File) -> TrainedModel:
     lightgbm = _package("lightgbm", "boosting", file)
-    lightgbm.register_logger(_Silent())
+    quiet = logging.getLogger("memberbound.lightgbm")  # it would print on standard output
+    quiet.setLevel(logging.CRITICAL)
+    lightgbm.register_logger(quiet)
     text = _read(file, lambda: file.path.read_text(encoding="utf-8"))
     head, trees = _lightgbm_parts(text, file)
     for tree in trees:
@@ -328,16 +330,6 @@ def _as_lightgbm_read(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
     taken = rows[[spelt[name] for name in names]]
     texts = [c for c in taken.columns if taken[c].dtype.kind not in "biuf"]
     return taken.astype(dict.fromkeys(texts, "category"))
-
-
-class _Silent:
-    """Takes what LightGBM would print on standard output."""
-
-    def info(self, message: str) -> None:
-        """Say nothing."""
-
-    def warning(self, message: str) -> None:
-        """Say nothing."""
 
 
 def _lightgbm_parts(text: str, file: _File) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -436,8 +428,9 @@ def _xgboost(file: _File) -> TrainedModel:
         return document
 
     document = _read(file, read)
-    with _structure_of(file):
+    try:
         learner = document["learner"]
+        name = str(learner["objective"]["name"])
         features = int(learner["learner_model_param"]["num_feature"])
         booster_part = learner["gradient_booster"]
         inner = booster_part.get("gbtree", booster_part)  # dart keeps its trees one level down
@@ -445,9 +438,12 @@ def _xgboost(file: _File) -> TrainedModel:
             left = np.array(tree["left_children"], dtype=np.int64)
             walk = (left, np.array(tree["right_children"]), np.array(tree["split_indices"]))
             _check_tree(walk, left == -1, features, file)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise file.unsound("parts missing") from None
     booster = xgboost.Booster()
     _read(file, lambda: booster.load_model(bytearray(file.path.read_bytes())))
-    name = str(learner["objective"]["name"])
     names = booster.feature_names
 
     def respond(rows: DataFrame | Labels) -> Answers:
@@ -464,17 +460,6 @@ def _xgboost(file: _File) -> TrainedModel:
 
     columns = None if not names else tuple(map(str, names))
     return TrainedModel(respond, columns, features, booster, "the XGBoost model")
-
-
-@contextmanager
-def _structure_of(file: _File) -> Iterator[None]:
-    """Turn what is missing in a structure into one sentence."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
-        if isinstance(problem, InputError):
-            raise
-        raise file.unsound("parts missing") from None
 
 
 # ── ONNX ──────────────────────────────────────────────────────────────────────────────────────────

@@ -164,6 +164,7 @@ def count_pair_profile(
 
 def record_columns(table: Table, columns: Columns, unit: str | None) -> list[str]:
     """Return the columns that make up a record; the unit is a name, not part of it."""
+    table.check_exact()
     if unit is None:
         return table.choose(columns)
     table.choose([unit])

@@ -306,6 +306,7 @@ class Table:
     def frame(self) -> DataFrame:
         """The rows as pandas has them, values as they are written; of an array as numbers."""
         if self.memory is None:
+            self.check_exact()
             return _framed(self.local.rows())
         if self.is_array:
             return _numbers(self.memory, self.columns, self.name)
@@ -337,7 +338,17 @@ class Table:
     @property
     def reads_row_by_row(self) -> bool:
         """Whether no row decides how another is read."""
-        return self.secret or self.memory is not None or self.elsewhere is not None
+        if self.secret or self.memory is not None or self.elsewhere is not None:
+            return True
+        return self.path is not None and same_for_secret_rows(self.path)
+
+    def check_exact(self) -> None:
+        """Refuse rows in which values that differ may have become one, to take every value."""
+        if self.secret and self.memory is None and self.elsewhere is None:
+            raise InputError(
+                f"{self.name} was opened with secret=True, where times and durations are read to "
+                "limited precision, so its cells cannot be counted. Open it without."
+            )
 
     @cached_property
     def _opened_as_secret(self) -> Table:
@@ -411,7 +422,7 @@ def _fill(table: Table, source: object, database_table: str | None) -> None:
             if path.suffix.lower() == ".npy":
                 table.memory = stored_array(path)
             else:
-                table.secret = table.secret or same_for_secret_rows(path)
+                table.secret = table.secret and not same_for_secret_rows(path)
                 table.view = file_view(table.engine, path, database_table, secret=table.secret)
     elif _is_pandas(source) or isinstance(source, (np.ndarray, list, tuple)):
         table.name, table.memory = "the table" if _is_pandas(source) else "the array", source
