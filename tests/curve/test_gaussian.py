@@ -59,15 +59,15 @@ def readings(curve):
 
 
 def unsound(curve):
-    return [name for name, said, low, _ in readings(curve) if said < low]
+    return [name for name, value, low, _ in readings(curve) if value < low]
 
 
 def loose(curve):
     grain = F(1, 10**290)
     return [
         name
-        for name, said, _, high in readings(curve)
-        if said > high * (1 + TIGHT) + grain and name != "precision in the last doubles"
+        for name, value, _, high in readings(curve)
+        if value > high * (1 + TIGHT) + grain and name != "precision in the last doubles"
     ]
 
 

@@ -188,11 +188,11 @@ def test_chain_in_the_wrong_order_is_caught():
 def test_chain_of_an_epsilon_delta_curve_with_itself(epsilon, delta):
     """Advantage 1 - e^{-eps}(1 - 2 delta), below the tanh(eps) of the point (2 eps, ...)."""
     one = polygon_from_lines([epsilon], [delta], [epsilon], [delta])
-    said = F(one.then(one).advantage)
+    value = F(one.then(one).advantage)
     low, high = exp_bracket(epsilon)
-    assert 1 - (1 - 2 * F(delta)) / low <= said
-    assert said <= (1 - (1 - 2 * F(delta)) / high) * (1 + F(TIGHT))
-    assert float(said) < math.tanh(epsilon) + 2 * delta * (1 + math.exp(epsilon))
+    assert 1 - (1 - 2 * F(delta)) / low <= value
+    assert value <= (1 - (1 - 2 * F(delta)) / high) * (1 + F(TIGHT))
+    assert float(value) < math.tanh(epsilon) + 2 * delta * (1 + math.exp(epsilon))
 
 
 def test_chain_of_analytic_curves_adds_their_parameters():
@@ -303,7 +303,7 @@ def test_hundreds_of_lines_stay_tight():
     grid = np.linspace(0, 30, 700)
     truth = np.array([GaussianCurve(1.0).delta(e) for e in grid])
     curve = polygon_from_lines(grid, truth, grid, truth)
-    said = np.array([curve.delta(float(e)) for e in grid])
-    assert np.all(said >= truth)
-    assert np.all(said <= truth * (1 + 1e-10))
+    value = np.array([curve.delta(float(e)) for e in grid])
+    assert np.all(value >= truth)
+    assert np.all(value <= truth * (1 + 1e-10))
     assert all(a <= b for a, b in pairwise(curve.roc(np.linspace(0, 1, 200))))

@@ -166,9 +166,9 @@ def test_one_outcome_tells_nothing():
 
 @pytest.mark.parametrize("prior", [0.1, 0.3, 1e-17, 0.49999999999999994, 0.7, 1e-12, 1 - 1e-12])
 def test_accuracy_of_guessing_is_rounded_up_and_to_the_nearest_double(prior):
-    said = F(PolygonCurve.from_masses([1.0], [1.0]).accuracy(prior))
+    value = F(PolygonCurve.from_masses([1.0], [1.0]).accuracy(prior))
     truth = max(F(prior), 1 - F(prior))
-    assert truth <= said <= truth + F(2, 2**53)
+    assert truth <= value <= truth + F(2, 2**53)
 
 
 def test_disjoint_laws_tell_everything():

@@ -57,5 +57,5 @@ def test_sweep_without_its_slack_is_caught():
 @pytest.mark.parametrize("delta", [0.3, 1e-2, 1e-6, 1e-12])
 def test_epsilon_from_the_chord_satisfies_its_inequality(delta):
     curve = GaussianCurve(1.0).to_polygon().symmetrised()
-    found = curve.epsilon(delta)
-    assert curve.delta(found) <= delta < curve.delta(found * (1 - 1e-8))
+    result = curve.epsilon(delta)
+    assert curve.delta(result) <= delta < curve.delta(result * (1 - 1e-8))

@@ -306,6 +306,6 @@ def test_steps_that_take_every_record_are_gaussian_on_the_lattice_too(direction,
             place = mu / 2, mpf(epsilon) / mu
             truth = mp.ncdf(place[0] - place[1])
             truth -= mp.exp(epsilon) * mp.ncdf(-place[0] - place[1])
-            found = lines.stick(epsilon)
-            assert truth <= found
-            assert truth < 1e-12 or found <= truth * mpf("1.05")
+            result = lines.stick(epsilon)
+            assert truth <= result
+            assert truth < 1e-12 or result <= truth * mpf("1.05")

@@ -84,9 +84,9 @@ def test_replacement_is_the_chain_through_the_smaller_world():
     pair = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 4), F(1, 4), F(1, 2)]
     guarantee = DpGuarantee(PolygonCurve.from_masses(*pair), "add-remove", "pair")
     exact = chained((pair[1], pair[0]), pair)
-    found = guarantee.replaced()
-    assert found.adjacency == "replace-one"
-    assert faults(found.curve, exact, 1e-10, QUICK) == []
+    result = guarantee.replaced()
+    assert result.adjacency == "replace-one"
+    assert faults(result.curve, exact, 1e-10, QUICK) == []
     wrong_way = guarantee.curve.then(guarantee.curve.reversed())
     assert shortfalls(wrong_way, exact, QUICK)
 

@@ -162,8 +162,8 @@ def test_no_line_of_different_releases_is_below_their_exact_convolution():
     for parts in different_kinds():
         top = sum(times * (each.start + 5) for each, times in parts)
         indices = np.unique(np.linspace(0, max(top, 1), 30).astype(int))
-        found = Composition(parts).profile(indices.astype(float))
-        below, ratios = lines_below(parts, found, indices)
+        result = Composition(parts).profile(indices.astype(float))
+        below, ratios = lines_below(parts, result, indices)
         assert below == 0
         assert max(ratios) <= 1 + TIGHT_TAIL
 
@@ -265,9 +265,9 @@ def test_powers_stay_within_their_bound(times):
     rng = np.random.default_rng(5)
     base = np.exp(2j * np.pi * rng.random(50) - rng.random(50) * 3 / times)
     with mp.workdps(50):
-        for value, found in zip(base, module._power(base, times), strict=True):
+        for value, result in zip(base, module._power(base, times), strict=True):
             truth = mp.mpc(value.real.item(), value.imag.item()) ** times
-            error = abs(mp.mpc(found.real.item(), found.imag.item()) - truth) / abs(truth)
+            error = abs(mp.mpc(result.real.item(), result.imag.item()) - truth) / abs(truth)
             assert float(error) <= (times - 1) * module._PRODUCT * UNIT
 
 
@@ -279,9 +279,9 @@ def test_convolution_error_stays_within_its_bounds(size):
     mass = rng.random(size) ** 6
     mass /= mass.sum()
     for times in (2, 3, 5):
-        found, sup_error, norm_error = module._convolved([mass], [times], length)
+        result, sup_error, norm_error = module._convolved([mass], [times], length)
         exact = circular_power(mass, times, length)
-        error = np.abs(found - exact)
+        error = np.abs(result - exact)
         assert error.max() <= sup_error
         assert math.sqrt(float(np.square(error).sum())) <= norm_error
 

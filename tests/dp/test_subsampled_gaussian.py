@@ -89,14 +89,14 @@ def without_middle(cells, sigma, q, step, direction):
 @pytest.mark.parametrize("broken", [rounded_down, rounded_to_nearest])
 def test_the_check_sees_losses_that_are_not_rounded_up(broken, monkeypatch):
     monkeypatch.setattr(module, "_on_lattice", broken)
-    found = [
+    result = [
         shortfall
         for direction in DIRECTIONS
         for shortfall in shortfalls(
             lattice(1.0, 0.3, direction).composed_profile(1), 1.0, 0.3, direction
         )
     ]
-    assert len({direction for _, _, direction, *_ in found}) == len(DIRECTIONS)
+    assert len({direction for _, _, direction, *_ in result}) == len(DIRECTIONS)
 
 
 def test_the_check_sees_missing_mass(monkeypatch):
@@ -174,10 +174,10 @@ def exact_mass(a, b, sigma, q, direction):
 def test_all_mass_is_integrated_or_at_infinity(sigma, direction):
     """Below σ = 1/26 the two bumps are integrated apart: nothing may be lost between them."""
     for q in (1e-6, 0.3, 0.999):
-        found = lattice(sigma, q, direction)
-        total = math.fsum(found.mass) + found.infinite
-        assert abs(total - 1) <= found.relative_error
-        assert found.infinite >= math.erfc(13 / math.sqrt(2))
+        result = lattice(sigma, q, direction)
+        total = math.fsum(result.mass) + result.infinite
+        assert abs(total - 1) <= result.relative_error
+        assert result.infinite >= math.erfc(13 / math.sqrt(2))
 
 
 def test_cells_tile_each_block():
@@ -232,14 +232,14 @@ def gradients(rng, dimension):
 
 def pairs_above(candidate):
     rng = np.random.default_rng(9)
-    found = 0
+    result = 0
     for _ in range(300):
         first, second = gradients(rng, int(rng.choice([2, 3])))
         sigma, q = float(rng.choice([0.4, 1.0, 3.0])), float(rng.choice([0.01, 0.3, 0.9]))
         gamma = float(rng.choice([0.3, 0.9, 1.0, 1.01, 1.5, 6.0]))
         stick = stick_of_gradients(first, second, sigma, q, gamma)
-        found += stick > candidate(sigma, q, gamma) + 1e-11  # error of the quadrature
-    return found
+        result += stick > candidate(sigma, q, gamma) + 1e-11  # error of the quadrature
+    return result
 
 
 def test_no_pair_of_gradients_beats_the_opposite_pair():

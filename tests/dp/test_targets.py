@@ -177,12 +177,12 @@ def test_what_is_printed_keeps_the_target_as_it_was_written(value):
         accuracy, eta, _ = printed(explain(target_eta=value, adjacency=adjacency).summary())
         assert accuracy <= F(1, 2) + limit
         assert eta <= limit
-        found = explain(target_advantage=value, adjacency=adjacency)
-        accuracy, _, advantage = printed(found.summary())
+        result = explain(target_advantage=value, adjacency=adjacency)
+        accuracy, _, advantage = printed(result.summary())
         assert accuracy <= (1 + limit) / 2
         assert advantage <= limit
-        assert F(found.accuracy_upper) <= (1 + limit) / 2
-        assert found.advantage_upper >= value * (1 - 1e-12)  # not more private than asked
+        assert F(result.accuracy_upper) <= (1 + limit) / 2
+        assert result.advantage_upper >= value * (1 - 1e-12)  # not more private than asked
     secure = explain(target_security=1 - value)
     assert F(re.search(r"MIS at γ = 1 +≥ ([0-9.]+)", secure.summary())[1]) >= F(str(1 - value)) - (
         F(1, 10**6)
@@ -191,8 +191,8 @@ def test_what_is_printed_keeps_the_target_as_it_was_written(value):
 
 
 def test_printed_accuracy_of_dp_sgd_keeps_the_target():
-    found = explain(target_eta=0.05, sample_rate=0.1, steps=10, delta=1e-5)
-    accuracy, eta, _ = printed(found.summary())
+    result = explain(target_eta=0.05, sample_rate=0.1, steps=10, delta=1e-5)
+    accuracy, eta, _ = printed(result.summary())
     assert accuracy <= F(55, 100)
     assert eta <= F(5, 100)
 

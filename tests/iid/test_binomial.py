@@ -98,7 +98,7 @@ def upper_tail(n, m, p):
 @cache
 def gauss_legendre(count):
     """Nodes and weights on [-1, 1] in 50 digits, by Newton's method from those in doubles."""
-    found = []
+    result = []
     for start in np.polynomial.legendre.leggauss(count)[0].tolist():
         x = mp.mpf(start)
         for _ in range(3):
@@ -107,8 +107,8 @@ def gauss_legendre(count):
                 before, now = now, ((2 * k - 1) * x * now - (k - 1) * before) / k
             slope = count * (x * now - before) / (x * x - 1)
             x -= now / slope
-        found.append((x, 2 / ((1 - x * x) * slope**2)))
-    return found
+        result.append((x, 2 / ((1 - x * x) * slope**2)))
+    return result
 
 
 def closed_hockey_stick(n, p, gamma):

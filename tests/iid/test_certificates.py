@@ -115,8 +115,8 @@ def test_exact_coverage_on_two_atoms(rows, beta):
 def test_coverage(name, rows):
     draws = 60
     for beta in (0.5, 0.05):
-        found = failures(certified, LAWS[name], rows, rows, beta, draws)
-        assert found <= allowed(draws, beta)
+        result = failures(certified, LAWS[name], rows, rows, beta, draws)
+        assert result <= allowed(draws, beta)
 
 
 @pytest.mark.parametrize("name", ["five", "uniform 800", "mixed"])
@@ -152,8 +152,8 @@ def test_coverage_catches_a_missing_confidence_term():
     # Cells of 25.5 on average, where the tabulated function is within 0.1 % of the truth, beside
     # distinct rows, where it is exact and whose number fluctuates most.
     law = Law(np.full(200, 1 / 400), 0.5)
-    found = failures(no_confidence_term, law, 10_200, 10_200, 0.05, draws=100)
-    assert found > allowed(100, 0.05)
+    result = failures(no_confidence_term, law, 10_200, 10_200, 0.05, draws=100)
+    assert result > allowed(100, 0.05)
     assert failures(certified, law, 10_200, 10_200, 0.05, draws=100) <= allowed(100, 0.05)
 
 

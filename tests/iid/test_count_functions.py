@@ -148,10 +148,10 @@ def test_the_package_reads_what_the_maker_verified():
     for function in tabulated_count_functions():
         values = module.read()[function.exponent] / module.SCALE
         counts = np.arange(1, 400)
-        known = module.extended(values, function.exponent, 399)[1:]
+        expected = module.extended(values, function.exponent, 399)[1:]
         got = function.at(counts)
-        assert np.all(got >= known * (1 - 1e-16))
-        np.testing.assert_allclose(got, known, rtol=1e-13)
+        assert np.all(got >= expected * (1 - 1e-16))
+        np.testing.assert_allclose(got, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.name)

@@ -24,7 +24,7 @@ def poisson_laws() -> np.ndarray:
 
 def shortfalls(h, ratios=(1.0, 1.7, 10.0, 1e3, 1e6)) -> int:
     """How many (s, μ) have E h(Poi(μ)) below N·φ_n for the Poisson form of the atom's leak."""
-    found = 0
+    result = 0
     for s in ratios:
         mean = poisson_laws() @ h(COUNTS, s)
         lam = s * MEANS
@@ -32,8 +32,8 @@ def shortfalls(h, ratios=(1.0, 1.7, 10.0, 1e3, 1e6)) -> int:
             lam * stats.poisson.pmf(np.floor(lam), lam) / s,  # e^{-λ}λ^{⌊λ⌋+1}/⌊λ⌋!/s
             0.5 * np.sqrt(MEANS / s),
         )
-        found += int((mean < need * (1 - 1e-9)).sum())
-    return found
+        result += int((mean < need * (1 - 1e-9)).sum())
+    return result
 
 
 def printed(c, s):

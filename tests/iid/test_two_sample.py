@@ -76,13 +76,13 @@ def test_coverage(beta, n, rows, atoms):
     """False alarm of each case: at most 1e-6."""
     p = np.full(atoms, 1 / atoms)
     allowed = stats.binom.isf(1e-6, 300, beta)
-    given = failures(
+    arguments = failures(
         lambda a, b: two_sample_leak_upper(JointProfile.from_counts(a, b), beta), p, n, rows
     )
     split = failures(
         lambda a, b: split_leak_upper(CountProfile.from_counts(a + b), n, beta), p, n, rows
     )
-    assert given <= allowed
+    assert arguments <= allowed
     assert split <= allowed
 
 

@@ -92,8 +92,8 @@ def test_upper_bound_for_differences_needs_no_lower_end():
     rng = np.random.default_rng(5)
     samples = np.where(rng.random((DRAWS, COLUMNS)) < 0.02, -10.0, 0.2)
     mean = 0.98 * 0.2 - 0.2
-    found = moment_upper(samples.mean(axis=0), np.square(samples).mean(axis=0), DRAWS, 0.2, LEVEL)
-    assert (found < mean - 1e-12).sum() <= MISSES
+    result = moment_upper(samples.mean(axis=0), np.square(samples).mean(axis=0), DRAWS, 0.2, LEVEL)
+    assert (result < mean - 1e-12).sum() <= MISSES
 
 
 def test_all_columns_at_once():
@@ -122,8 +122,8 @@ def test_other_intervals(method):
 
 def test_betting_is_close_to_exact_for_coins():
     # Clopper–Pearson for 0 of n is 1 - β^{1/n}; the grid of stakes costs ln J.
-    found = float(betting_upper(np.zeros(1000), LEVEL)[0])
-    assert 1 - BETA ** (1 / 1000) <= found <= 2 * (1 - BETA ** (1 / 1000))
+    result = float(betting_upper(np.zeros(1000), LEVEL)[0])
+    assert 1 - BETA ** (1 / 1000) <= result <= 2 * (1 - BETA ** (1 / 1000))
 
 
 def test_small_spread_is_noticed():
@@ -168,10 +168,10 @@ def test_inequality_behind_moment_lower(y):
 
 @given(st.floats(0.5, 1 - 1e-12), st.integers(1, 10**9))
 def test_shared_level_is_from_above(confidence, statements):
-    found = log_error_shared(confidence, statements)
+    result = log_error_shared(confidence, statements)
     with mp.workdps(40):
         share = (1 - Fraction(confidence)) / statements
-        assert mp.mpf(found) >= -mp.log(mp.mpf(share.numerator) / share.denominator)
+        assert mp.mpf(result) >= -mp.log(mp.mpf(share.numerator) / share.denominator)
 
 
 def test_edges():

@@ -42,8 +42,8 @@ def test_exact_tails_on_two_atoms(p, beta):
         )
     for function in tabulated_count_functions()[1:]:
         s = function.exponent
-        found = failure(lambda f, s=s: mixture_upper([f], [s], [1.0], beta), function, p, s)
-        assert found <= beta
+        result = failure(lambda f, s=s: mixture_upper([f], [s], [1.0], beta), function, p, s)
+        assert result <= beta
 
 
 def test_exact_tails_catch_a_missing_confidence_term():

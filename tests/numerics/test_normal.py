@@ -115,8 +115,8 @@ def test_naive_tpr_is_caught():
 
 
 def test_tpr_edges():
-    said = gaussian_tpr_upper(1.0, np.array([0.0, 1.0]))
-    assert said.tolist() == [0.0, 1.0]
+    value = gaussian_tpr_upper(1.0, np.array([0.0, 1.0]))
+    assert value.tolist() == [0.0, 1.0]
     assert gaussian_tpr_upper(0.0, np.array([0.0, 0.3, 1.0])).tolist() == [0.0, 0.3, 1.0]
     assert rate(1e300, 1e-300) == rate(100.0, SMALLEST) == 1.0
 

@@ -55,10 +55,10 @@ def test_a_good_guess_saves_evaluations(switch, off):
         seen.append(x)
         return x <= switch
 
-    found = last_true(below, 0.0, 1e9, switch * (1 + off * 2.0**-52))
-    assert found == switch
+    result = last_true(below, 0.0, 1e9, switch * (1 + off * 2.0**-52))
+    assert result == switch
     assert len(seen) <= 14
-    assert found in seen
+    assert result in seen
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_a_good_guess_saves_evaluations(switch, off):
     ],
 )
 def test_zeros_are_guessed(excess):
-    found = guessed_zero(excess, 0.0, 700.0, evaluations=80)
-    assert excess(found * (1 - 1e-12)) <= 0 <= excess(found * (1 + 1e-12))
+    result = guessed_zero(excess, 0.0, 700.0, evaluations=80)
+    assert excess(result * (1 - 1e-12)) <= 0 <= excess(result * (1 + 1e-12))
 
 
 def test_last_true_reaches_the_smallest_doubles_quickly():
@@ -98,14 +98,14 @@ def test_crossing_is_safe_and_close(root, power):
     def excess(x):
         return math.copysign(abs(x - root) ** power, root - x)
 
-    found = safe_crossing(excess, 1.0, 0.0, evaluations=200)
-    assert excess(found) <= 0
-    assert root <= found <= root * (1 + 2e-4) + 1e-12
+    result = safe_crossing(excess, 1.0, 0.0, evaluations=200)
+    assert excess(result) <= 0
+    assert root <= result <= root * (1 + 2e-4) + 1e-12
 
 
 def test_crossing_from_the_other_side():
-    found = safe_crossing(lambda x: x - 0.3, 0.0, 1.0)
-    assert 0.3 * (1 - 1e-4) - 1e-9 <= found <= 0.3
+    result = safe_crossing(lambda x: x - 0.3, 0.0, 1.0)
+    assert 0.3 * (1 - 1e-4) - 1e-9 <= result <= 0.3
 
 
 def test_the_unsafe_end_may_turn_out_safe():
@@ -119,8 +119,8 @@ def test_a_start_that_misses_the_target_is_refused(start):
 
 
 def test_not_a_number_never_counts_as_safe():
-    found = safe_crossing(lambda x: math.nan if x > 0.5 else -1.0, 0.0, 1.0)
-    assert found <= 0.5
+    result = safe_crossing(lambda x: math.nan if x > 0.5 else -1.0, 0.0, 1.0)
+    assert result <= 0.5
 
 
 def test_too_few_evaluations_are_an_error():
@@ -132,8 +132,8 @@ def test_rounding_to_nearest_would_be_caught():
     """A search that returned the middle of its bracket would break the promise half the time."""
 
     def midpoint(holds, inside, outside):
-        found = last_true(holds, inside, outside)
-        return math.nextafter(found, outside)
+        result = last_true(holds, inside, outside)
+        return math.nextafter(result, outside)
 
     assert not midpoint(lambda x: x <= 0.1, 0.0, 1.0) <= 0.1
 
@@ -148,9 +148,9 @@ def test_the_least_scale_is_seen_to_pass_and_is_close_wherever_the_search_starts
         calls.append(x)
         return math.log(root / x) * power if abs(math.log(root / x)) < 30 else math.inf * (root - x)
 
-    found = least_scale(excess, start)
-    assert root * (1 - 1e-12) <= found <= root * (1 + 2e-6)
-    assert excess(found) <= 0
+    result = least_scale(excess, start)
+    assert root * (1 - 1e-12) <= result <= root * (1 + 2e-6)
+    assert excess(result) <= 0
     assert len(calls) == len(set(calls)) + 1  # none is asked twice, but for the line above
     assert len(calls) <= 130
 
@@ -186,9 +186,9 @@ def test_nobody_else_bisects():
         r"brentq|root_scalar|\(low \+ high\) /|while (hi|high|good) [-/] (lo|low|bad)"
     )
     root = Path(memberbound.__file__).parent
-    found = [
+    result = [
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if path.name != "roots.py" and by_hand.search(path.read_text(encoding="utf-8"))
     ]
-    assert found == []
+    assert result == []

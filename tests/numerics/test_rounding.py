@@ -60,9 +60,9 @@ def test_half_up(value):
 
 @given(POSITIVE, POSITIVE)
 def test_sum_up_is_the_next_double_or_exact(first, second):
-    exact, said = F(first) + F(second), F(sum_up(first, second))
-    assert said >= exact
-    assert said == exact or F(math.nextafter(sum_up(first, second), 0.0)) < exact
+    exact, value = F(first) + F(second), F(sum_up(first, second))
+    assert value >= exact
+    assert value == exact or F(math.nextafter(sum_up(first, second), 0.0)) < exact
 
 
 def test_plain_sum_and_half_would_be_too_small():

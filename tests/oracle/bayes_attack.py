@@ -66,13 +66,13 @@ def log_density(law, offsets: np.ndarray) -> np.ndarray:
 
 def beliefs(law, seen: np.ndarray, outputs: np.ndarray, members: np.ndarray) -> np.ndarray:
     """P(record in | release) for every release and record; listed subsets are equally likely."""
-    found = []
+    result = []
     step = max(1, BLOCK // outputs.size)
     for first in range(0, len(seen), step):
         logs = log_density(law, seen[first : first + step, None, :] - outputs[None, :, :])
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        found.append(weights @ members / weights.sum(axis=1, keepdims=True))
-    return np.concatenate(found)
+        result.append(weights @ members / weights.sum(axis=1, keepdims=True))
+    return np.concatenate(result)
 
 
 def _attacked(values: np.ndarray, low: float, error: float) -> Attacked:

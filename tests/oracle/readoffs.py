@@ -113,10 +113,10 @@ def _verdicts(
     curve: Any, pair: Pair, at: Points, slack: Fraction
 ) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
     unsound, loose = [], []
-    for name, argument, said, low, high, sign in _readings(curve, pair, at):
-        if said < low if sign > 0 else said > high:
+    for name, argument, value, low, high, sign in _readings(curve, pair, at):
+        if value < low if sign > 0 else value > high:
             unsound.append((name, argument))
-        if said > high * (1 + slack) + GRAIN if sign > 0 else said < low - slack:
+        if value > high * (1 + slack) + GRAIN if sign > 0 else value < low - slack:
             loose.append((name, argument))
     for delta in at.delta:
         for side in ("forward", "backward", "both"):

@@ -101,10 +101,10 @@ def neighbour_means(
     outputs: np.ndarray, size: int, k: int, distance: Callable[[float], float]
 ) -> np.ndarray:
     """X1's mean distance of every record, by a plain double loop."""
-    known = outputs.tolist()
+    expected = outputs.tolist()
     return np.array(
         [
-            np.mean([distance(abs(known[i] - known[j])) for i, j in swaps])
+            np.mean([distance(abs(expected[i] - expected[j])) for i, j in swaps])
             for swaps in _swaps(size, k)
         ]
     )

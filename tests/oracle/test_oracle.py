@@ -218,9 +218,9 @@ def test_pmp_ratio_is_the_least_gamma_without_excess():
 
 
 def test_neighbours_are_all_single_replacements():
-    found = set(subset.neighbours(5, 2))
+    result = set(subset.neighbours(5, 2))
     everything = list(subset.subsets(5, 2))
-    assert found == {(d, e) for d in everything for e in everything if len(d & e) == 1}
+    assert result == {(d, e) for d in everything for e in everything if len(d & e) == 1}
 
 
 # --- mechanisms --------------------------------------------------------------------------------

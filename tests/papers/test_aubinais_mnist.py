@@ -46,13 +46,13 @@ def drawn(seed: int = 0) -> dict[str, np.ndarray]:
     """Ten patterns with noise; every image is distinct."""
     rng = np.random.default_rng(seed)
     patterns = rng.integers(0, 200, (10, SIDE, SIDE))
-    found = {}
+    result = {}
     for part, count in (("train", TRAIN), ("test", TEST)):
         labels = rng.permutation(np.arange(count) % 10)
         noise = rng.integers(0, 56, (count, SIDE, SIDE))
-        found[f"x_{part}"] = (patterns[labels] + noise).astype(np.uint8)
-        found[f"y_{part}"] = labels.astype(np.uint8)
-    return found
+        result[f"x_{part}"] = (patterns[labels] + noise).astype(np.uint8)
+        result[f"y_{part}"] = labels.astype(np.uint8)
+    return result
 
 
 def write_packed(folder: Path, **changed: object) -> Path:
@@ -180,8 +180,8 @@ def test_a_pass_is_its_batches_one_by_one(digits, monkeypatch):
     whole = train_network(x, y, SMALL, np.random.default_rng(1))
     passes = aubinais_mnist._passes
 
-    def one_by_one(*given):
-        for rows in passes(*given):
+    def one_by_one(*arguments):
+        for rows in passes(*arguments):
             yield from rows.reshape(-1, SMALL.batch)
 
     monkeypatch.setattr(aubinais_mnist, "_passes", one_by_one)
@@ -225,11 +225,11 @@ def test_scores_on_hand_made_answers():
     assert scores(sure, labels) == {"accuracy": 1.0, "yes_no_accuracy": 1.0, "auc": 1.0}
     # Every answer is one digit too high: two of the ten yes-or-no answers are wrong each time.
     shifted = np.roll(np.eye(10), 1, axis=1)
-    found = scores(shifted, labels)
-    assert found["accuracy"] == 0.0
-    assert found["yes_no_accuracy"] == pytest.approx(0.8)
+    result = scores(shifted, labels)
+    assert result["accuracy"] == 0.0
+    assert result["yes_no_accuracy"] == pytest.approx(0.8)
     # The true digit ties with eight others below the one that is given a 1.
-    assert found["auc"] == pytest.approx((8 / 9) / 2)
+    assert result["auc"] == pytest.approx((8 / 9) / 2)
 
 
 def test_best_accuracy_is_the_best_over_all_classifiers():
@@ -257,15 +257,15 @@ def test_leaks_agree_with_the_public_functions():
     cells = rng.choice(7, 900, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05])
     counts = np.bincount(cells, minlength=9)
     p = counts / 900
-    found = leaks(counts, 300, "pairs")
+    result = leaks(counts, 300, "pairs")
     assert (
-        found["delta_pairs_certified"] == certify(pd.DataFrame({"cell": cells}), n=300).delta_upper
+        result["delta_pairs_certified"] == certify(pd.DataFrame({"cell": cells}), n=300).delta_upper
     )
-    assert found["delta_pairs_worst_estimate"] == pytest.approx(leak_of_law(p, 300))
+    assert result["delta_pairs_worst_estimate"] == pytest.approx(leak_of_law(p, 300))
     c_k = math.fsum(math.sqrt(q * (1 - q)) for q in p)
-    assert found["c_k_pairs_estimate"] == pytest.approx(c_k)
-    assert found["delta_pairs_formula_estimate"] == pytest.approx(c_k / (2 * math.sqrt(300)))
-    assert found["delta_pairs_worst_estimate"] <= found["delta_pairs_certified"]
+    assert result["c_k_pairs_estimate"] == pytest.approx(c_k)
+    assert result["delta_pairs_formula_estimate"] == pytest.approx(c_k / (2 * math.sqrt(300)))
+    assert result["delta_pairs_worst_estimate"] <= result["delta_pairs_certified"]
 
 
 def test_pairs_are_labels_within_clusters(digits, monkeypatch):
@@ -318,13 +318,13 @@ def test_pairs_are_labels_within_clusters(digits, monkeypatch):
 
 def test_small_table(digits):
     steps = []
-    found = tabulated(digits, SMALL, 2, 0, lambda *step: steps.append(step))
+    result = tabulated(digits, SMALL, 2, 0, lambda *step: steps.append(step))
     assert steps == [(done, 12) for done in range(1, 13)]
-    assert [(r["records"], r["clusters"]) for r in found.table] == list(
+    assert [(r["records"], r["clusters"]) for r in result.table] == list(
         itertools.product(SMALL.sizes, SMALL.columns)
     )
-    assert len(found.trials) == 12
-    for row in found.trials:
+    assert len(result.trials) == 12
+    for row in result.trials:
         assert row["accuracy"] <= row["accuracy_ceiling"]
         for reading in ("clusters", "pairs"):
             worst = row[f"delta_{reading}_worst_estimate"]
@@ -338,11 +338,11 @@ def test_small_table(digits):
             # Splitting atoms never lowers the worst case.
             assert row["delta_pairs_worst_estimate"] >= row["delta_clusters_worst_estimate"]
             assert row["c_k_clusters_estimate"] <= math.sqrt(row["clusters"] - 1)
-    means = pd.DataFrame(found.trials).groupby(["records", "clusters"])["accuracy"].mean()
-    for row in found.table:
+    means = pd.DataFrame(result.trials).groupby(["records", "clusters"])["accuracy"].mean()
+    for row in result.table:
         assert row["accuracy_mean"] == pytest.approx(means[row["records"], row["clusters"]])
-    assert found.checks == ()  # the paper prints nothing about these sizes
-    assert len(found.draw().axes) == 3
+    assert result.checks == ()  # the paper prints nothing about these sizes
+    assert len(result.draw().axes) == 3
 
 
 def test_same_seed_same_table_and_another_seed_another(digits):

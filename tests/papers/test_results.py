@@ -237,12 +237,12 @@ def test_equations_lead_to_their_result():
 
 @pytest.mark.parametrize("key", PAPERS)
 def test_every_entry(key):
-    known = {name for entry in ENTRIES for name in (entry.id, *entry.also)}
+    expected = {name for entry in ENTRIES for name in (entry.id, *entry.also)}
     problems = []
     for entry in theorems(key).results:
         problems += text_problems(entry) + code_problems(entry) + test_path_problems(entry)
         problems += use_problems(entry)
-        problems += status_problems(entry) + reference_problems(entry, known)
+        problems += status_problems(entry) + reference_problems(entry, expected)
     assert not problems, "\n".join(problems)
 
 

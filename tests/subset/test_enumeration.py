@@ -125,10 +125,10 @@ def test_epsilon_and_success_are_sound_and_tight(name):
 @pytest.mark.parametrize("name", ["half of six", "three of seven", "rare candidate", "epsilon 1e4"])
 def test_epsilon_at_delta_is_sound_and_least(name, delta):
     mechanism = ALL[name]
-    found = exact_bounds(mechanism, delta=delta)
+    result = exact_bounds(mechanism, delta=delta)
     free = exact_bounds(mechanism)
-    assert (found.pmp_epsilon <= free.pmp_epsilon).all()
-    for record, value in enumerate(found.pmp_epsilon):
+    assert (result.pmp_epsilon <= free.pmp_epsilon).all()
+    for record, value in enumerate(result.pmp_epsilon):
         assert true_stick(mechanism, record, value) <= delta
         if value > 1e-9:
             assert true_stick(mechanism, record, value * (1 - 1e-8)) > delta
@@ -230,18 +230,18 @@ def test_nothing_leaks_at_epsilon_zero_or_with_equal_records(size):
     silent = uniform(15, 6, 3, size, 0.0)
     equal = ExponentialMechanism(np.tile([0.0, 1.0, 2.0], (6, 1)), size, 5.0, 1.0)
     for mechanism in (silent, equal):
-        found = exact_bounds(mechanism)
-        assert found.pmp_epsilon_upper == 0.0
-        assert found.eta_upper <= (0.0 if size == 3 else 1e-14)
-        assert found.success_upper >= max(size, 6 - size) / 6
+        result = exact_bounds(mechanism)
+        assert result.pmp_epsilon_upper == 0.0
+        assert result.eta_upper <= (0.0 if size == 3 else 1e-14)
+        assert result.success_upper >= max(size, 6 - size) / 6
 
 
 def test_equal_records_get_equal_bounds():
     losses = np.random.default_rng(16).uniform(0, 1, (8, 3))
     losses[5] = losses[1]
-    found = exact_bounds(ExponentialMechanism(losses, 4, 8.0, 1.0))
-    assert found.pmp_epsilon[5] == pytest.approx(found.pmp_epsilon[1], abs=1e-13)
-    assert found.success[5] == pytest.approx(found.success[1], abs=1e-13)
+    result = exact_bounds(ExponentialMechanism(losses, 4, 8.0, 1.0))
+    assert result.pmp_epsilon[5] == pytest.approx(result.pmp_epsilon[1], abs=1e-13)
+    assert result.success[5] == pytest.approx(result.success[1], abs=1e-13)
 
 
 def test_the_order_of_the_records_and_candidates_does_not_matter():
@@ -254,11 +254,11 @@ def test_the_order_of_the_records_and_candidates_does_not_matter():
 
 
 def test_the_result_says_what_it_is():
-    found = exact_bounds(CASES["half of six"])
-    assert found.confidence == 1.0
-    assert found.method == "exact enumeration"
-    assert {"L24-P9", "X10"} <= set(found.theorems)
-    assert found.eta_upper == found.success_upper - 0.5
+    result = exact_bounds(CASES["half of six"])
+    assert result.confidence == 1.0
+    assert result.method == "exact enumeration"
+    assert {"L24-P9", "X10"} <= set(result.theorems)
+    assert result.eta_upper == result.success_upper - 0.5
 
 
 def test_too_many_subsets_are_refused_with_a_remedy():

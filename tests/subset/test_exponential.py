@@ -16,8 +16,8 @@ ZEROS = np.zeros((4, 2))
 
 def random_mechanism(seed: int = 0, records: int = 6, candidates: int = 4, **changes):
     losses = np.random.default_rng(seed).uniform(0, 1, (records, candidates))
-    given = {"size": records // 2, "epsilon": 3.0, "sensitivity": 1.0, **changes}
-    return ExponentialMechanism(losses, **given)
+    arguments = {"size": records // 2, "epsilon": 3.0, "sensitivity": 1.0, **changes}
+    return ExponentialMechanism(losses, **arguments)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -52,9 +52,9 @@ def test_a_large_common_loss_costs_no_digits():
 
 def test_huge_exponents_give_finite_log_probabilities():
     mechanism = random_mechanism(2, epsilon=1e6)
-    found = mechanism.log_probabilities(np.array([[0, 1, 2]]))
-    assert np.isfinite(found).all()
-    assert found.min() < -1000
+    result = mechanism.log_probabilities(np.array([[0, 1, 2]]))
+    assert np.isfinite(result).all()
+    assert result.min() < -1000
 
 
 # ---- sensitivities -------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ def test_geometric_median_clips_and_derives_its_sensitivity():
     )
     assert mechanism.sensitivity == clip_sensitivity(candidates, 10.0, 2)
     np.testing.assert_allclose(mechanism.losses[2], [10.0, 5.0], rtol=1e-12)
-    given = ExponentialMechanism.geometric_median(
+    arguments = ExponentialMechanism.geometric_median(
         records, candidates, size=2, epsilon=1.0, sensitivity=100.0
     )
-    assert given.losses[2, 0] == 50.0
-    assert given.sensitivity == 100.0
+    assert arguments.losses[2, 0] == 50.0
+    assert arguments.sensitivity == 100.0
 
 
 @pytest.mark.parametrize("target", [0.0, 0.3, 5.0, 400.0])
@@ -157,9 +157,9 @@ ONE_APART = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(changes, words):
-    given = {"losses": ZEROS, "size": 2, "epsilon": 1.0, "sensitivity": 1.0, **changes}
+    arguments = {"losses": ZEROS, "size": 2, "epsilon": 1.0, "sensitivity": 1.0, **changes}
     with pytest.raises(InputError, match=words):
-        ExponentialMechanism(**given)
+        ExponentialMechanism(**arguments)
 
 
 def test_a_sensitivity_that_is_no_double_is_not_refused():

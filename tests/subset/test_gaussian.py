@@ -83,16 +83,16 @@ def truth(dimension, k, sigma):
 
 def failures(bounds_of):
     """(case, record, what) for which an actual test beats the bound."""
-    found = []
+    result = []
     for case in CASES:
         dimension, k, sigma = case
         bounds = bounds_of(dimension, k, sigma)
         for x, masses in enumerate(truth(*case)):
             if max(masses.sticks(bounds.pmp_epsilon[x])) > bounds.delta:
-                found.append((case, x, "epsilon"))
+                result.append((case, x, "epsilon"))
             if masses.accuracy(k / 6) > bounds.success[x]:
-                found.append((case, x, "success"))
-    return found
+                result.append((case, x, "success"))
+    return result
 
 
 def bounds_by(make):
@@ -214,8 +214,8 @@ def test_noise_for_success_holds_and_is_tight(size, share):
     blind = max(size, 20 - size) / 20
     target = blind + share * (1 - blind)
     sigma = noise_for_success(PROFILE, game, target)
-    said = gaussian_bounds(PROFILE, game, sigma=sigma, delta=0.1).success_upper
-    assert said <= target
+    value = gaussian_bounds(PROFILE, game, sigma=sigma, delta=0.1).success_upper
+    assert value <= target
     less = gaussian_bounds(PROFILE, game, sigma=sigma * (1 - 1e-6), delta=0.1).success_upper
     assert less > target
 
@@ -263,8 +263,8 @@ def test_two_crowds_meet_a_mild_target_with_next_to_no_noise():
     profile = NeighbourProfile.from_vectors([[0.0]] * 5 + [[1.0]] * 5)
     sigma = noise_for_success(profile, SubsetGame(10, 5), 0.9)
     assert 0 < sigma < 1e-15
-    said = gaussian_bounds(profile, SubsetGame(10, 5), sigma=sigma, delta=0.1)
-    assert said.success_upper <= 0.9
+    value = gaussian_bounds(profile, SubsetGame(10, 5), sigma=sigma, delta=0.1)
+    assert value.success_upper <= 0.9
 
 
 @pytest.mark.parametrize("target", [0.5, 0.3, 1.0, 1.2, math.nan, 0.5 + 1e-16])
@@ -400,8 +400,8 @@ def test_sensitivity_from_above_and_reached():
     for radius in (0.1, 1.0, 50.0, 1 / 3):
         assert F(worst_case_sensitivity("sum", radius, 7)) == 2 * F(radius)
         for size in (1, 2, 3, 100, 99991):
-            said, exact = F(worst_case_sensitivity("mean", radius, size)), 2 * F(radius) / size
-            assert exact <= said <= exact * (1 + F(1, 10**15))
+            value, exact = F(worst_case_sensitivity("mean", radius, size)), 2 * F(radius) / size
+            assert exact <= value <= exact * (1 + F(1, 10**15))
     with pytest.raises(InputError, match="query must be one of"):
         worst_case_sensitivity("median", 1.0, 3)
     with pytest.raises(InputError, match="twice the radius"):

@@ -52,16 +52,16 @@ def true_averages(table: np.ndarray, unit: float) -> np.ndarray:
 @pytest.mark.parametrize("name", TABLES)
 def test_averages_are_never_below_the_truth(name: str, groups: int) -> None:
     table = TABLES[name]
-    found = GroupedDistances.of(table, groups)
+    result = GroupedDistances.of(table, groups)
     unit = float(pairs(table).max())
     least = true_averages(table, unit)
-    shown = found.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
+    shown = result.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
     assert (shown >= least).all()
     some = np.array([3, 0, 7])
-    again = found.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1), some)
+    again = result.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1), some)
     np.testing.assert_allclose(again, shown[some], rtol=1e-12)
-    assert (found.largest >= pairs(table).max(axis=1)).all()
-    assert found.largest.max() <= pairs(table).max() * 2.01
+    assert (result.largest >= pairs(table).max(axis=1)).all()
+    assert result.largest.max() <= pairs(table).max() * 2.01
 
 
 def test_the_mean_distance_alone_would_be_caught(monkeypatch) -> None:
@@ -69,8 +69,8 @@ def test_the_mean_distance_alone_would_be_caught(monkeypatch) -> None:
     table = TABLES["clusters"]
     unit = float(pairs(table).max())
     monkeypatch.setattr(distances, "_concave", lambda squares, values: values)
-    found = GroupedDistances.of(table, 2)
-    shown = found.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
+    result = GroupedDistances.of(table, 2)
+    shown = result.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
     assert (shown < true_averages(table, unit)).any(axis=0)[[1, 4]].all()
 
 

@@ -29,10 +29,10 @@ def test_above_the_truth_and_close_to_it_on_average():
     assert len(leaks) == 40
     assert truth <= leaks.mean() + 3 * leaks.std() / math.sqrt(40)
     assert leaks.mean() < 1.6 * truth  # who knows the table knows a little more
-    found = leak_of_means(rows, 60, sigma=0.3)
-    assert truth <= leaks.mean() <= found.value < leaks.mean() + 0.11
-    assert found.game.name == "iid"
-    assert found.confidence == 0.95
+    result = leak_of_means(rows, 60, sigma=0.3)
+    assert truth <= leaks.mean() <= result.value < leaks.mean() + 0.11
+    assert result.game.name == "iid"
+    assert result.confidence == 0.95
 
 
 def test_one_table_proves_nothing_and_too_few_rows_are_refused():

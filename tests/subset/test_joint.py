@@ -116,8 +116,8 @@ def test_a_far_away_column_costs_nothing():
 def test_repetitions_are_worth_less_noise_never_too_little():
     for sigma in (0.1, 1.0, 7.3):
         for times in (1, 2, 3, 10, 12345):
-            said = F(repeated_noise(sigma, times)) ** 2 * times
-            assert F(sigma) ** 2 * (1 - F(1, 10**14)) <= said <= F(sigma) ** 2
+            value = F(repeated_noise(sigma, times)) ** 2 * times
+            assert F(sigma) ** 2 * (1 - F(1, 10**14)) <= value <= F(sigma) ** 2
     assert repeated_noise(0.1, 1) == 0.1
 
 

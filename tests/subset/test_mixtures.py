@@ -64,11 +64,11 @@ def exact_stick(first, second, sigma, c):
 
 def sticks(pairs, c, *, swap=False):
     """Hockey-sticks of all records, from the densities of some at a time."""
-    found = np.empty(sum(len(records) for records, _ in pairs))
+    result = np.empty(sum(len(records) for records, _ in pairs))
     for records, pair in pairs:
         chosen = pair.swapped() if swap else pair
-        found[records] = chosen.hockey_sticks(np.full(len(records), c))[0]
-    return found
+        result[records] = chosen.hockey_sticks(np.full(len(records), c))[0]
+    return result
 
 
 def fourier_sticks(values, size, sigma, c, *, swap=False):
@@ -106,12 +106,12 @@ def test_sound_and_tight_against_exact_probabilities(route, case):
     name, count, size, sigma, c = case
     values = dataset(name, count)
     for swap in (False, True):
-        found = route(values, size, sigma, c, swap=swap)
+        result = route(values, size, sigma, c, swap=swap)
         for record in (0, count - 1):
             laws = naive_laws(values, size, record)
             truth = exact_stick(*(laws[::-1] if swap else laws), sigma, c)
-            assert found[record] >= truth
-            assert found[record] <= truth + TIGHT
+            assert result[record] >= truth
+            assert result[record] <= truth + TIGHT
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,13 +153,13 @@ def test_points_of_the_circle_err_by_their_angle_next_to_zero():
     plan = fourier_sums(dataset("normal", 80) / 0.3, 40)
     order = np.argsort(plan.point)
     plan = dataclasses.replace(plan, point=plan.point[order])
-    found = plan._circle(1)
+    result = plan._circle(1)
     with mpmath.workdps(40):
         for point in np.unique(plan.point):
             first = int(np.searchsorted(plan.point, point))
             turn = mpmath.mpf(int(point)) / plan.nodes
             theta = 2 * mpmath.pi * (turn - 1 if turn > mpmath.mpf(1) / 2 else turn)
-            off = abs(mpmath.mpc(complex(found[first])) - mpmath.expj(theta))
+            off = abs(mpmath.mpc(complex(result[first])) - mpmath.expj(theta))
             assert off <= (3.1 * abs(theta) + 2) * 2.0**-53
 
 
@@ -236,16 +236,16 @@ def test_equal_values_leak_nothing_and_twins_are_equal():
     assert flat.pmp_epsilon_upper == 0.0
     assert flat.success_upper == 0.5
     values = dataset("twins", 30)
-    found = mixture_bounds(values, SubsetGame(30, 15), sigma=0.5, delta=1e-4)
-    np.testing.assert_array_equal(found.success[0::2], found.success[1::2])
-    np.testing.assert_array_equal(found.pmp_epsilon[0::2], found.pmp_epsilon[1::2])
+    result = mixture_bounds(values, SubsetGame(30, 15), sigma=0.5, delta=1e-4)
+    np.testing.assert_array_equal(result.success[0::2], result.success[1::2])
+    np.testing.assert_array_equal(result.pmp_epsilon[0::2], result.pmp_epsilon[1::2])
 
 
 def test_what_is_out_of_reach_is_vacuous_not_wrong():
     values = np.random.default_rng(0).standard_normal(60) * 1e12
-    found = mixture_bounds(values, SubsetGame(60, 30), sigma=1.0, delta=1e-5)
-    assert np.isinf(found.pmp_epsilon).all()
-    assert (found.success == 1.0).all()
+    result = mixture_bounds(values, SubsetGame(60, 30), sigma=1.0, delta=1e-5)
+    assert np.isinf(result.pmp_epsilon).all()
+    assert (result.success == 1.0).all()
     assert np.isinf(mixture_bounds([0, 1, 2], SubsetGame(3, 1), sigma=1, delta=0).pmp_epsilon).any()
 
 
@@ -316,12 +316,12 @@ def test_values_not_worked_out_are_bounded_and_the_worst_is_exact(name, share, f
     # A gain of 0, as where k < N/2 and hardly anything leaks, is kept to the way between values.
     lost = 1e-8 if share == 0.5 else 4 * np.ptp(values) / (4.0 * mixtures.MOST_EXACT)
     for every in (True, False):
-        found = mixture_bounds(values, game, sigma=4.0, delta=1e-4, every=every)
-        assert (found.success >= truth.success - 1e-8).all()
-        assert (found.pmp_epsilon >= truth.pmp_epsilon - 1e-5).all()
-        assert found.eta_upper <= truth.eta_upper * (1 + 2 * mixtures._LOSS) + lost
-        assert found.pmp_epsilon_upper <= truth.pmp_epsilon_upper * (1 + 2 * mixtures._LOSS) + 1e-5
-        assert np.isfinite(found.pmp_epsilon).all()
+        result = mixture_bounds(values, game, sigma=4.0, delta=1e-4, every=every)
+        assert (result.success >= truth.success - 1e-8).all()
+        assert (result.pmp_epsilon >= truth.pmp_epsilon - 1e-5).all()
+        assert result.eta_upper <= truth.eta_upper * (1 + 2 * mixtures._LOSS) + lost
+        assert result.pmp_epsilon_upper <= truth.pmp_epsilon_upper * (1 + 2 * mixtures._LOSS) + 1e-5
+        assert np.isfinite(result.pmp_epsilon).all()
 
 
 @cache
@@ -335,18 +335,18 @@ def mixture_bounds_of_all(name, game):
 def test_taking_a_neighbours_number_for_ones_own_is_caught(few, monkeypatch):
     values, game = many("normal", 250), SubsetGame(250, 125)
     truth = mixture_bounds_of_all("normal", game)
-    carry = mixtures._Line._carry
+    carry = mixtures._Line._bound_the_rest
 
     def free(self):
         self.sigma, kept = math.inf, self.sigma  # every way has length 0
         carry(self)
         self.sigma = kept
 
-    monkeypatch.setattr(mixtures._Line, "_carry", free)
-    found = mixture_bounds(values, game, sigma=4.0, delta=1e-4)
-    assert (found.success < truth.success - 1e-6).any()
+    monkeypatch.setattr(mixtures._Line, "_bound_the_rest", free)
+    result = mixture_bounds(values, game, sigma=4.0, delta=1e-4)
+    assert (result.success < truth.success - 1e-6).any()
     # At a smaller δ ε has some slack; twins of a neighbour's ε at δ itself fall short.
-    assert (found.pmp_epsilon < truth.pmp_epsilon - 1e-5).any()
+    assert (result.pmp_epsilon < truth.pmp_epsilon - 1e-5).any()
 
 
 def test_more_values_than_are_worked_out_make_no_step(few):
@@ -358,8 +358,8 @@ def test_more_values_than_are_worked_out_make_no_step(few):
         for count in (98, 100, 102, 104)
     ]
     for quantity in ("eta_upper", "pmp_epsilon_upper"):
-        found = np.array([getattr(bounds, quantity) for bounds in worst])
-        assert np.abs(np.diff(found)).max() < 0.03 * found[0]
+        result = np.array([getattr(bounds, quantity) for bounds in worst])
+        assert np.abs(np.diff(result)).max() < 0.03 * result[0]
 
 
 def attacked(count, trials, seed):

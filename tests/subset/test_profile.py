@@ -79,8 +79,8 @@ def test_measured_distances_are_never_below_the_truth(name):
         BinnedDistances.of(table, 256),
     ):
         assert laws_below_truth(held, name) == []
-        for said, truth in zip(held.largest.tolist(), exact_squares(name), strict=True):
-            assert F(said) ** 2 >= max(truth)
+        for value, truth in zip(held.largest.tolist(), exact_squares(name), strict=True):
+            assert F(value) ** 2 >= max(truth)
 
 
 def test_binning_downward_is_caught():
@@ -153,11 +153,11 @@ def low_deltas(read, names=("plain", "outlier", "twins", "heavy tail")):
     bad = []
     for name in names:
         for epsilon, sigma in QUERIES:
-            said = read(tables()[name], epsilon, sigma)
+            value = read(tables()[name], epsilon, sigma)
             bad += [
                 (name, epsilon, sigma, x)
-                for x in range(0, said.size, 3)
-                if F(float(said[x])) < naive(name, x, epsilon, sigma)
+                for x in range(0, value.size, 3)
+                if F(float(value[x])) < naive(name, x, epsilon, sigma)
             ]
     return bad
 
@@ -195,10 +195,10 @@ def test_broken_averages_are_caught():
 def test_delta_is_tight():
     for name in ("plain", "outlier", "twins"):
         for epsilon, sigma in QUERIES[:4]:
-            said = exact_delta(tables()[name], epsilon, sigma)
-            for x in range(0, said.size, 3):
+            value = exact_delta(tables()[name], epsilon, sigma)
+            for x in range(0, value.size, 3):
                 truth = naive(name, x, epsilon, sigma)
-                assert F(float(said[x])) <= truth * (1 + F(1, 10**9)) + F(1, 10**250)
+                assert F(float(value[x])) <= truth * (1 + F(1, 10**9)) + F(1, 10**250)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -207,11 +207,11 @@ def test_pmp_epsilon_satisfies_its_inequality_again(name, exact):
     profile = NeighbourProfile.from_vectors(tables()[name], exact=exact)
     for delta in (0.3, 1e-2, 1e-6, 1e-30):
         for sigma in (0.01, 1.0, 100.0):
-            said = profile.pmp_epsilon(delta, sigma)
+            value = profile.pmp_epsilon(delta, sigma)
             for x in range(0, profile.records, 8):
-                assert profile.delta(said[x], sigma)[x] <= delta
-                if said[x] > 1e-9:  # and a little less would not do
-                    assert profile.delta(said[x] * (1 - 1e-3), sigma)[x] > delta
+                assert profile.delta(value[x], sigma)[x] <= delta
+                if value[x] > 1e-9:  # and a little less would not do
+                    assert profile.delta(value[x] * (1 - 1e-3), sigma)[x] > delta
 
 
 def test_pmp_epsilon_of_two_records_is_that_of_the_gaussian():
@@ -219,10 +219,10 @@ def test_pmp_epsilon_of_two_records_is_that_of_the_gaussian():
 
     profile = NeighbourProfile.from_vectors([[0.0], [2.0]])
     for delta in (0.2, 1e-5):
-        said = profile.pmp_epsilon(delta, 1.0)
+        value = profile.pmp_epsilon(delta, 1.0)
         truth = GaussianCurve(2.0).epsilon(delta)
-        assert said.tolist() == pytest.approx([truth, truth], rel=1e-4)
-        assert np.all(said >= truth)
+        assert value.tolist() == pytest.approx([truth, truth], rel=1e-4)
+        assert np.all(value >= truth)
 
 
 def naive_tpr(profile, record, fpr, sigma):
@@ -249,9 +249,9 @@ def test_tpr_is_the_lowest_line(exact):
     for sigma in (0.5, 40.0):
         curve = profile.curve(x, sigma)
         for fpr in (1e-6, 0.1, 0.999):
-            said, truth = profile.tpr(fpr, sigma)[x], naive_tpr(profile, x, fpr, sigma)
+            value, truth = profile.tpr(fpr, sigma)[x], naive_tpr(profile, x, fpr, sigma)
             # Any line is a bound, so neither search can go below the lowest of all.
-            assert truth * (1 - 1e-5) <= said <= truth * (1 + TPR)
+            assert truth * (1 - 1e-5) <= value <= truth * (1 + TPR)
             assert truth * (1 - 1e-5) <= curve.tpr(fpr) <= truth * (1 + TPR)
 
 
@@ -284,8 +284,8 @@ def test_hockey_sticks_of_many_shifts():
 
     mu = np.append(np.geomspace(1e-8, 50.0, 60), [0.0, 0.25, 0.2499999, 37.4])
     for epsilon in (0.0, 1e-9, 1e-3, 0.5, 5.0, 80.0, 700.0):
-        said = gaussian_hockey_stick_of_shifts_upper(mu, epsilon)
-        for m, value in zip(mu.tolist(), said.tolist(), strict=True):
+        bound = gaussian_hockey_stick_of_shifts_upper(mu, epsilon)
+        for m, value in zip(mu.tolist(), bound.tolist(), strict=True):
             other = gaussian_hockey_stick_upper(m, np.array([epsilon]))[0]
             assert value == pytest.approx(other, rel=1e-14, abs=0)
             if m == 0.0:

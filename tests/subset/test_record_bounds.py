@@ -20,9 +20,9 @@ def blind(size, k):
 
 
 def bounds(success, epsilon=None, *, size=4, k=2, delta=0.0, confidence=1.0, name="m"):
-    given = [1.0] * size if epsilon is None else epsilon
+    epsilons = [1.0] * size if epsilon is None else epsilon
     return RecordBounds(
-        SubsetGame(size, k), delta, np.array(given), np.array(success), name, (f"T-{name}", "both"),
+        SubsetGame(size, k), delta, np.array(epsilons), np.array(success), name, (f"T-{name}", "both"),
         (f"A-{name}",), confidence,
     )  # fmt: skip
 
@@ -49,10 +49,10 @@ def test_eta_is_never_below_the_exact_difference():
 
 def test_eta_is_tight_and_exact_at_one_half():
     for size, k in SIZES:
-        told = eta_from_success(np.array([0.99]), SubsetGame(size, k))[0]
-        assert abs(F(told) - max(F(0.99) - blind(size, k), F(0))) <= F(1, 2**52)
+        answer = eta_from_success(np.array([0.99]), SubsetGame(size, k))[0]
+        assert abs(F(answer) - max(F(0.99) - blind(size, k), F(0))) <= F(1, 2**52)
         if 2 * k == size:
-            assert F(told) == F(0.99) - F(1, 2)
+            assert F(answer) == F(0.99) - F(1, 2)
 
 
 def test_success_is_at_least_the_blind_guess_and_at_most_one():
@@ -62,35 +62,35 @@ def test_success_is_at_least_the_blind_guess_and_at_most_one():
         prior = SubsetGame(size, k).prior
         rounded = max(prior, 1 - prior)
         lost += F(rounded) < blind(size, k)
-        for given in (rounded, 0.0):
-            told = set(bounds([given] * size, size=size, k=k).success.tolist())
-            assert all(F(v) >= blind(size, k) for v in told)
-            assert all(F(v) <= blind(size, k) + F(1, 2**52) for v in told)
+        for arguments in (rounded, 0.0):
+            answer = set(bounds([arguments] * size, size=size, k=k).success.tolist())
+            assert all(F(v) >= blind(size, k) for v in answer)
+            assert all(F(v) <= blind(size, k) + F(1, 2**52) for v in answer)
     assert lost  # so the rounded number would have been too small
     assert bounds([2.0, math.inf, 1.0, 0.5]).success.tolist() == [1.0, 1.0, 1.0, 0.5]
 
 
 def test_worst_case_read_offs():
-    told = bounds([0.6, 0.9, 0.9, 0.5], [3.0, 1.0, 2.0, 0.0])
-    assert told.worst_record == 2
-    assert told.pmp_epsilon_upper == 3.0
-    assert told.success_upper == 0.9
-    assert told.eta_upper == 0.9 - 0.5
-    assert told.eta.tolist() == [0.6 - 0.5, 0.9 - 0.5, 0.9 - 0.5, 0.0]
+    answer = bounds([0.6, 0.9, 0.9, 0.5], [3.0, 1.0, 2.0, 0.0])
+    assert answer.worst_record == 2
+    assert answer.pmp_epsilon_upper == 3.0
+    assert answer.success_upper == 0.9
+    assert answer.eta_upper == 0.9 - 0.5
+    assert answer.eta.tolist() == [0.6 - 0.5, 0.9 - 0.5, 0.9 - 0.5, 0.0]
 
 
 def test_an_infinite_epsilon_is_a_result():
-    told = bounds([0.6] * 4, [math.inf, 1.0, 1.0, 1.0])
-    assert told.pmp_epsilon_upper == math.inf
-    assert told.worst_record == 0
+    answer = bounds([0.6] * 4, [math.inf, 1.0, 1.0, 1.0])
+    assert answer.pmp_epsilon_upper == math.inf
+    assert answer.worst_record == 0
 
 
 def test_the_arrays_are_copies_that_cannot_be_changed():
-    given = np.array([0.6, 0.7, 0.8, 0.9])
-    told = RecordBounds(SubsetGame(4, 2), 0.0, given, given, "m", ())
-    given[:] = 0.0
-    assert told.success.tolist() == told.pmp_epsilon.tolist() == [0.6, 0.7, 0.8, 0.9]
-    for values in (told.success, told.pmp_epsilon):
+    arguments = np.array([0.6, 0.7, 0.8, 0.9])
+    answer = RecordBounds(SubsetGame(4, 2), 0.0, arguments, arguments, "m", ())
+    arguments[:] = 0.0
+    assert answer.success.tolist() == answer.pmp_epsilon.tolist() == [0.6, 0.7, 0.8, 0.9]
+    for values in (answer.success, answer.pmp_epsilon):
         with pytest.raises(ValueError, match="read-only"):
             values[0] = 0.0
 

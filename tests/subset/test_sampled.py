@@ -47,18 +47,18 @@ def instance(size, seed=0, spread=3):
 def exact_epsilon(size, delta):
     """Per record, the least ε with both hockey-sticks at most δ, from the exact laws."""
     laws = instance(size)[1]
-    found = []
+    result = []
     for up, down in laws:
         if delta == 0:
-            found.append(math.log(finite.max_ratio(up, down)))
+            result.append(math.log(finite.max_ratio(up, down)))
             continue
         low, high = 0.0, 50.0
         for _ in range(60):
             middle = (low + high) / 2
             small = finite.delta(up, down, Fraction(math.exp(middle))) <= Fraction(delta)
             low, high = (low, middle) if small else (middle, high)
-        found.append(low)
-    return np.array(found)
+        result.append(low)
+    return np.array(result)
 
 
 @cache
@@ -87,9 +87,9 @@ def too_low(bounds, size, delta):
 @pytest.mark.parametrize(("records", "size"), [(5, 1), (6, 3), (6, 4), (5, 4)])
 def test_every_subset_is_as_likely(records, size):
     draws = 40_000
-    found = uniform_subsets(np.random.default_rng(4), SubsetGame(records, size), draws)
-    assert (found.sum(axis=1) == size).all()
-    codes, counts = np.unique(found @ (1 << np.arange(records)), return_counts=True)
+    result = uniform_subsets(np.random.default_rng(4), SubsetGame(records, size), draws)
+    assert (result.sum(axis=1) == size).all()
+    codes, counts = np.unique(result @ (1 << np.arange(records)), return_counts=True)
     cells = math.comb(records, size)
     assert len(codes) == cells
     # Chi-square: mean cells-1, standard deviation √(2(cells-1)); seven of them, below 1e-6.
@@ -99,8 +99,8 @@ def test_every_subset_is_as_likely(records, size):
 
 def test_large_sets_have_the_right_size():
     for size in (1, 7, 300, 599):
-        found = uniform_subsets(np.random.default_rng(0), SubsetGame(600, size), 20)
-        assert (found.sum(axis=1) == size).all()
+        result = uniform_subsets(np.random.default_rng(0), SubsetGame(600, size), 20)
+        assert (result.sum(axis=1) == size).all()
 
 
 @pytest.mark.parametrize("size", [4, 3, 6])
@@ -143,8 +143,8 @@ def test_coverage(size, delta, draws):
     bad = 0
     for seed in range(30):
         means = swaps(size, draws, seed)
-        found = bounds_from_swaps(mechanism, means, delta=delta, confidence=0.8)
-        bad += too_low(found, size, delta)
+        result = bounds_from_swaps(mechanism, means, delta=delta, confidence=0.8)
+        bad += too_low(result, size, delta)
     assert bad <= 18
 
 
@@ -163,8 +163,8 @@ def test_normal_quantiles_without_union_are_caught(monkeypatch):
     bad = 0
     for seed in range(60):
         means = swaps(4, 30, seed)
-        found = bounds_from_swaps(mechanism, means, delta=0.0, confidence=0.8)
-        bad += too_low(found, 4, 0.0)
+        result = bounds_from_swaps(mechanism, means, delta=0.0, confidence=0.8)
+        bad += too_low(result, 4, 0.0)
     assert bad > 30
 
 
@@ -172,20 +172,20 @@ def test_normal_quantiles_without_union_are_caught(monkeypatch):
 @pytest.mark.parametrize("delta", [0.0, 0.02])
 def test_many_subsets_come_close_to_the_exact_value(size, delta):
     mechanism, _ = instance(size)
-    found = bounds_from_swaps(mechanism, swaps(size, 200_000), delta=delta, confidence=0.95)
+    result = bounds_from_swaps(mechanism, swaps(size, 200_000), delta=delta, confidence=0.95)
     exact = exact_epsilon(size, delta)
-    assert (found.pmp_epsilon >= exact - 1e-9).all()
-    assert found.pmp_epsilon_upper <= exact.max() * 1.1
-    assert (found.success >= exact_success(size) - 1e-9).all()
-    assert (found.success <= exact_success(size) + 0.02).all()
+    assert (result.pmp_epsilon >= exact - 1e-9).all()
+    assert result.pmp_epsilon_upper <= exact.max() * 1.1
+    assert (result.success >= exact_success(size) - 1e-9).all()
+    assert (result.success <= exact_success(size) + 0.02).all()
 
 
 def test_few_subsets_are_never_worse_than_the_population():
     mechanism, _ = instance(4)
-    found = sampled_bounds(mechanism, subsets=2)
-    assert found.pmp_epsilon_upper <= mechanism.epsilon_population
-    assert not too_low(found, 4, 0.0)
-    assert found.confidence == 0.95
+    result = sampled_bounds(mechanism, subsets=2)
+    assert result.pmp_epsilon_upper <= mechanism.epsilon_population
+    assert not too_low(result, 4, 0.0)
+    assert result.confidence == 0.95
 
 
 def test_caps_hold_without_sampling():
@@ -201,13 +201,13 @@ def test_caps_hold_without_sampling():
 def test_delta_only_helps():
     mechanism, _ = instance(4)
     means = swap_means(mechanism, 5000)
-    found = [
+    result = [
         bounds_from_swaps(mechanism, means, delta=d, confidence=0.9).pmp_epsilon
         for d in (0.0, 1e-6, 0.01, 0.1, 0.5)
     ]
-    for more, less in itertools.pairwise(found):
+    for more, less in itertools.pairwise(result):
         assert (less <= more).all()
-    assert (found[-1] == 0.0).all()
+    assert (result[-1] == 0.0).all()
 
 
 # ---- extremes ---------------------------------------------------------------------------------
@@ -216,10 +216,10 @@ def test_delta_only_helps():
 def test_equal_losses_tell_nothing():
     mechanism = ExponentialMechanism(np.tile([0.0, 3.0, 1.0], (6, 1)), 3, 5.0, 1.0)
     for delta in (0.0, 0.1):
-        found = sampled_bounds(mechanism, subsets=100, delta=delta)
-        assert found.pmp_epsilon.tolist() == [0.0] * 6
-        assert found.success.tolist() == [0.5] * 6
-        assert found.eta_upper == 0.0
+        result = sampled_bounds(mechanism, subsets=100, delta=delta)
+        assert result.pmp_epsilon.tolist() == [0.0] * 6
+        assert result.success.tolist() == [0.5] * 6
+        assert result.eta_upper == 0.0
 
 
 @pytest.mark.parametrize("epsilon", [50.0, 1e4])
@@ -227,10 +227,10 @@ def test_huge_epsilon(epsilon):
     losses = np.random.default_rng(0).random((20, 4))
     mechanism = ExponentialMechanism(losses, 10, epsilon, 0.1)
     for delta in (0.0, 1e-3, 0.5):
-        found = sampled_bounds(mechanism, delta=delta, subsets=200)
-        assert np.isfinite(found.pmp_epsilon).all()
-        assert found.pmp_epsilon_upper <= mechanism.epsilon_population
-        assert (found.success <= 1).all()
+        result = sampled_bounds(mechanism, delta=delta, subsets=200)
+        assert np.isfinite(result.pmp_epsilon).all()
+        assert result.pmp_epsilon_upper <= mechanism.epsilon_population
+        assert (result.success <= 1).all()
 
 
 def test_an_outcome_that_hardly_ever_happens():
@@ -239,11 +239,11 @@ def test_an_outcome_that_hardly_ever_happens():
     losses[:, 1] = 140.0
     losses[0, 1] = 138.0
     mechanism = ExponentialMechanism(losses, 5, 10.0, 1.0)
-    found = sampled_bounds(mechanism, subsets=2000)
-    assert found.pmp_epsilon_upper == pytest.approx(2.0, rel=1e-9)
+    result = sampled_bounds(mechanism, subsets=2000)
+    assert result.pmp_epsilon_upper == pytest.approx(2.0, rel=1e-9)
     paid = sampled_bounds(mechanism, subsets=2000, delta=0.02)
     assert paid.pmp_epsilon.tolist() == [0.0] * 10
-    assert (found.success < 0.51).all()
+    assert (result.success < 0.51).all()
 
 
 def test_population_of_two_thousand_has_no_nan():
@@ -252,9 +252,9 @@ def test_population_of_two_thousand_has_no_nan():
     mechanism = ExponentialMechanism.calibrated_to_population(
         losses, size=1000, epsilon_population=5.0, sensitivity=1.0
     )
-    found = sampled_bounds(mechanism, subsets=500, delta=0.1)
-    assert np.isfinite(found.pmp_epsilon).all()
-    assert found.success_upper < 0.6  # 1/(1 + e^-5) without sampling
+    result = sampled_bounds(mechanism, subsets=500, delta=0.1)
+    assert np.isfinite(result.pmp_epsilon).all()
+    assert result.success_upper < 0.6  # 1/(1 + e^-5) without sampling
 
 
 def test_same_seed_same_answer_and_progress():

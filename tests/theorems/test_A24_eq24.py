@@ -46,7 +46,7 @@ def test_likelihood_ratio_of_every_histogram():
     ]
     assert_exact(
         ratio,
-        ((arguments, known / mass) for arguments, mass, known in conditional),
+        ((arguments, expected / mass) for arguments, mass, expected in conditional),
         broken={
             "without the mean": lambda h, j, n, p: F(h[j], n),
             "of the other records": lambda h, j, n, p: F(h[j] - 1, max(n - 1, 1)) / p[j],

@@ -66,8 +66,8 @@ def test_hockey_sticks_are_suprema_over_events():
 def test_the_game_knows_its_price():
     for nu, lam in PRICES:
         exact = F(nu) / (F(lam) * (1 - F(nu)))
-        for told in (IidGame(nu, lam).gamma, gamma_from_priors(nu, lam)):
-            assert abs(F(told) - exact) <= exact / 2**51
+        for answer in (IidGame(nu, lam).gamma, gamma_from_priors(nu, lam)):
+            assert abs(F(answer) - exact) <= exact / 2**51
 
 
 def test_constant_attacks_bound_the_accuracy():

@@ -37,9 +37,9 @@ def printed(p, n):
     """The constants for every atom with p ≥ 1/n, dominant ones included."""
     p = np.asarray(p)
     rare = p < 1 / n
-    known = (p[rare] * (1 - p[rare]) ** n).sum()
+    expected = (p[rare] * (1 - p[rare]) ** n).sum()
     spread = np.sqrt(p[~rare] * (1 - p[~rare])).sum() / math.sqrt(n)
-    return known + 0.29 * spread, known + 0.44 * spread
+    return expected + 0.29 * spread, expected + 0.44 * spread
 
 
 def test_corrected_statement_and_the_printed_one_on_both_sides():

@@ -47,14 +47,14 @@ def test_injection_exists_exactly_from_half_on():
 def test_matched_sets_are_neighbours_and_distinct():
     for size, k in SIZES:
         for x in (0, size - 1):
-            found = matching(size, k, x)
-            assert len(set(found.values())) == len(found)
-            for d, e in found.items():
+            result = matching(size, k, x)
+            assert len(set(result.values())) == len(result)
+            for d, e in result.items():
                 assert x not in d
                 assert x in e
                 assert len(d & e) == k - 1
             if 2 * k == size:  # a bijection, which the proof of I24-T4 needs
-                assert len(found) == len(sides(size, k, x)[0])
+                assert len(result) == len(sides(size, k, x)[0])
 
 
 def families():

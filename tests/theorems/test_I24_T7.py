@@ -37,7 +37,7 @@ def neighbour_curve(mechanism, d, e):
 
 def nontrivial(mechanism_of):
     """Neighbours of D* from which it is not told apart for certain."""
-    found = []
+    result = []
     for size in SIZES:
         secret = witness(size)
         for d, e in subset.neighbours(size, size // 2):
@@ -45,8 +45,8 @@ def nontrivial(mechanism_of):
                 for pair in ((d, e), (e, d)):
                     curve = neighbour_curve(mechanism_of(size), *pair)
                     if np.any(curve.roc(ALPHAS) < 1.0) or np.isfinite(curve.epsilon(0.5)):
-                        found.append(pair)
-    return found
+                        result.append(pair)
+    return result
 
 
 def test_trade_off_function_is_identically_zero():

@@ -41,11 +41,11 @@ def distributional_delta(data_sets, simulator):
     worst = F(0)
     for i in range(len(data_sets[0])):
         for value in {bits[i] for bits in data_sets}:
-            given = [bits for bits in data_sets if bits[i] == value]
-            real = Counter(given)
-            simulated = Counter(simulator(bits[:i] + bits[i + 1 :], i) for bits in given)
+            arguments = [bits for bits in data_sets if bits[i] == value]
+            real = Counter(arguments)
+            simulated = Counter(simulator(bits[:i] + bits[i + 1 :], i) for bits in arguments)
             excess = sum(max(0, real[a] - simulated[a]) for a in real)
-            worst = max(worst, F(excess, len(given)))
+            worst = max(worst, F(excess, len(arguments)))
     return worst
 
 

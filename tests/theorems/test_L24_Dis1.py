@@ -60,12 +60,12 @@ def ratio(mechanism):
 
 def breaks(rule, pairs):
     """Pairs whose joint ratio exceeds what the rule makes of the two single ones."""
-    found = []
+    result = []
     for index, (first, second) in enumerate(pairs):
         both = ratio(jointly(first, second))
         if both is None or both > rule(ratio(first), ratio(second)):
-            found.append(index)
-    return found
+            result.append(index)
+    return result
 
 
 def added(a, b):

@@ -69,12 +69,12 @@ def test_the_radius_in_place_of_the_diameter_is_caught():
 
 
 def unsafe(epsilon_of):
-    found = []
+    result = []
     for mu, delta in NOISE_CASES:
         eps = epsilon_of(1 / mu, delta)
         if condition(1 / mu, 1.0, eps) > mp.mpf(delta):
-            found.append((mu, delta))
-    return found
+            result.append((mu, delta))
+    return result
 
 
 def test_epsilon_satisfies_the_condition_and_is_tight():

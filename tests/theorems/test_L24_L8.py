@@ -55,9 +55,9 @@ def test_no_neighbours_are_further_apart_than_epsilon():
 @pytest.mark.parametrize("depth", [10.0, 20.0])
 def test_reached_in_the_limit_of_a_rare_candidate(depth):
     mechanism = rare(depth)
-    found = dp_epsilon(mechanism)
-    assert found <= mechanism.epsilon_population
-    assert found >= mechanism.epsilon * (1 - np.exp(-depth / 2))
+    result = dp_epsilon(mechanism)
+    assert result <= mechanism.epsilon_population
+    assert result >= mechanism.epsilon * (1 - np.exp(-depth / 2))
 
 
 def test_every_record_s_pmp_epsilon_is_at_most_epsilon_of_the_population():

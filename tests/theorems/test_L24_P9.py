@@ -47,16 +47,16 @@ def two_sided(ratios):
 
 def test_every_record_s_epsilon_is_the_two_sided_maximum():
     for losses, size in instances():
-        found = exact_bounds(halving(losses, size))
-        for record, value in enumerate(found.pmp_epsilon):
+        result = exact_bounds(halving(losses, size))
+        for record, value in enumerate(result.pmp_epsilon):
             truth = math.log(two_sided(true_ratios(losses, size, record)))
             assert truth - 1e-15 <= value <= truth + ROUNDING
 
 
 def test_success_is_the_best_accuracy_over_all_decision_rules():
     for losses, size in instances():
-        found = exact_bounds(halving(losses, size))
-        for record, value in enumerate(found.success):
+        result = exact_bounds(halving(losses, size))
+        for record, value in enumerate(result.success):
             truth = subset.best_accuracy_by_rules(
                 exponential.halving(losses), len(losses), size, record
             )

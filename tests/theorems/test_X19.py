@@ -63,11 +63,11 @@ def test_calibrated_noise_keeps_the_promise(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
         fresh = FreshSubsets(SubsetGame(size, k))
-        found = calibrate_moment(statistic, fresh, eta=eta)
-        scale = found.details["scale"]
-        assert found.record == "every"
-        assert found.certificate.confidence == 1.0
-        assert gains(outputs, size, k, scale).max() <= found.certificate.value <= eta, name
+        result = calibrate_moment(statistic, fresh, eta=eta)
+        scale = result.details["scale"]
+        assert result.record == "every"
+        assert result.certificate.confidence == 1.0
+        assert gains(outputs, size, k, scale).max() <= result.certificate.value <= eta, name
 
 
 @pytest.mark.parametrize("moment", [1.0, 2.0, 4.0])
@@ -88,7 +88,7 @@ def test_izzo_noise_keeps_the_promise_and_is_far_larger(moment):
 def test_cauchy_tails_are_certified_although_no_moment_exists():
     rng = np.random.default_rng(4)
     statistic = Column(rng.standard_cauchy(40) ** 3, np.mean)
-    found = calibrate_moment(statistic, FreshSubsets(SubsetGame(40, 20)), eta=0.1, subsets=600)
-    assert found.certificate.confidence == 0.95
-    assert found.certificate.value <= 0.1
-    assert math.isfinite(found.noise_scale)
+    result = calibrate_moment(statistic, FreshSubsets(SubsetGame(40, 20)), eta=0.1, subsets=600)
+    assert result.certificate.confidence == 0.95
+    assert result.certificate.value <= 0.1
+    assert math.isfinite(result.noise_scale)

@@ -54,24 +54,24 @@ class Mixtures:
     def partners(self, x, m, *, own=False):
         """b_m of claim 1 by enumeration; ``own`` is the broken twin with x among its partners."""
         others = [y for y in range(self.size) if y != x]
-        found = []
+        result = []
         for base in combinations(others, self.k - 1):
             rest = [y for y in others if y not in base] + [x] * own
             for chosen in combinations(rest, m):
                 mixed = np.mean([self.density[frozenset((*base, y))] for y in chosen], axis=0)
-                found.append(self.tv(self.density[frozenset((*base, x))], mixed))
-        return float(np.mean(found))
+                result.append(self.tv(self.density[frozenset((*base, x))], mixed))
+        return float(np.mean(result))
 
     def reverse(self, x, m):
         """Claim 3 by enumeration."""
         others = [y for y in range(self.size) if y != x]
-        found = []
+        result = []
         for above in combinations(others, self.k):
             whole = frozenset((*above, x))
             for chosen in combinations(above, m):
                 mixed = np.mean([self.density[whole - {y}] for y in chosen], axis=0)
-                found.append(self.tv(self.density[whole - {x}], mixed))
-        return float(np.mean(found))
+                result.append(self.tv(self.density[whole - {x}], mixed))
+        return float(np.mean(result))
 
 
 @cache
@@ -138,8 +138,8 @@ def test_values_of_circles_are_unbiased(width, scale):
     """Claims 4 and 5.  False alarm: 4.5 standard errors, below 1e-5 each."""
     values, law = sampled_circles(3000, width, scale)
     exact = np.mean([law.partners(x, width - 1) for x in range(6)])
-    found = values.average(scale)
-    assert abs(found.mean() - exact) < 4.5 * found.std() / math.sqrt(len(found)) + 1e-6
+    result = values.average(scale)
+    assert abs(result.mean() - exact) < 4.5 * result.std() / math.sqrt(len(result)) + 1e-6
     # Broken twin: the positive part after averaging over the noise is biased below the truth.
     ratios = 1 - values.each(scale)
     assert ((1 - np.maximum(ratios, 1.0)).mean()) < np.mean([law.truth(x) for x in range(6)])
@@ -159,13 +159,13 @@ def test_full_circles_speak_for_every_record(size, k):
         ],
         axis=1,
     )
-    found = np.take_along_axis(table, places, 1)
+    result = np.take_along_axis(table, places, 1)
     law = Mixtures(outputs_of(statistic, size, k), size, k, scale)
     for x in range(size):
         inner = (k - 1) / size
         exact = (1 - inner) * law.partners(x, size - k) + inner * law.reverse(x, k)
-        error = found[:, x].std() / math.sqrt(len(found))
-        assert abs(found[:, x].mean() - exact) < 4.5 * error + 1e-6
+        error = result[:, x].std() / math.sqrt(len(result))
+        assert abs(result[:, x].mean() - exact) < 4.5 * error + 1e-6
         assert law.truth(x) <= exact + 1e-9
     for group, place in zip(groups[:50], places, strict=False):
         for x in range(size):
@@ -193,8 +193,8 @@ def test_values_need_not_fall_with_the_scale():
     points = np.array([[[0.0, 0.0], [10.0, 0.0], [-0.1, 0.0]]])
     noise = np.array([[[-1.0, 0.0]]])
     circle = MixtureDistances(points, noise, 0.0)
-    found = [float(circle.each(s)[0, 0]) for s in (20.0, 8.0, 0.2, 0.05)]
-    assert sorted(found) != found
+    result = [float(circle.each(s)[0, 0]) for s in (20.0, 8.0, 0.2, 0.05)]
+    assert sorted(result) != result
 
 
 def test_coverage_of_the_certified_in_order():
@@ -227,8 +227,8 @@ def test_coverage_of_the_certified_in_order():
     for run in [*np.flatnonzero(wrong)[:2], *np.flatnonzero(~wrong)[:4]]:
         own = MixtureDistances.of(table[run::runs], 8)
         own = replace(own, noise=circle_values.noise[run::runs])
-        found = certified_in_order(own.average, rungs, target=target, confidence=0.9)
-        assert wrong[run] or found.scale >= last
+        result = certified_in_order(own.average, rungs, target=target, confidence=0.9)
+        assert wrong[run] or result.scale >= last
 
 
 @pytest.mark.parametrize("record", ["average", "every"])
@@ -236,9 +236,9 @@ def test_the_calibrated_release_keeps_its_promise(record):
     size, k, eta = 12, 6, 0.15
     statistic = Column(np.linspace(-1, 1, size), np.mean)
     fresh = FreshSubsets(SubsetGame(size, k), 1)
-    given = {"eta": eta, "record": record, "exact": False, "pairs": 150, "workers": 1}
-    many = calibrate_neighbour(statistic, fresh, partners=5, **given)
-    one = calibrate_neighbour(statistic, fresh, partners=1, **given)
+    arguments = {"eta": eta, "record": record, "exact": False, "pairs": 150, "workers": 1}
+    many = calibrate_neighbour(statistic, fresh, partners=5, **arguments)
+    one = calibrate_neighbour(statistic, fresh, partners=1, **arguments)
     assert many.certificate.theorems == ("X20", "X4")
     assert many.details["partners"] > 1
     if record == "average":
@@ -260,9 +260,9 @@ class Spikes:
 @pytest.mark.parametrize("record", ["average", "every"])
 def test_partners_are_chosen_where_they_save_noise(record):
     fresh = FreshSubsets(SubsetGame(16, 8), 1)
-    given = {"eta": 0.15, "record": record, "exact": False, "pairs": 120, "workers": 1}
-    many = calibrate_neighbour(Spikes(), fresh, partners=None, **given)
-    one = calibrate_neighbour(Spikes(), fresh, partners=1, **given)
+    arguments = {"eta": 0.15, "record": record, "exact": False, "pairs": 120, "workers": 1}
+    many = calibrate_neighbour(Spikes(), fresh, partners=None, **arguments)
+    one = calibrate_neighbour(Spikes(), fresh, partners=1, **arguments)
     assert many.details["partners"] > 2
     assert many.noise_scale < 0.85 * one.noise_scale
 

@@ -256,9 +256,9 @@ def test_largest_quartic_and_fourth_moment():
     assert squares == pytest.approx(np.linalg.eigvalsh(weighted)[-1])
     directions = rng.normal(size=(3000, 4)) + 1j * rng.normal(size=(3000, 4))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
-    found = (np.abs(directions @ rows.T) ** 4).sum(1).max()
+    result = (np.abs(directions @ rows.T) ** 4).sum(1).max()
     axis = (np.abs(np.eye(4) @ rows.T) ** 4).sum(1).max()
-    assert max(found, axis) <= largest <= 3 * axis
+    assert max(result, axis) <= largest <= 3 * axis
 
 
 def test_limits():
@@ -344,11 +344,11 @@ def test_small_delta_against_exact_mixtures(delta):
     game = half_game(500)
     crowd = Crowd.of(values[:, None], game, 4.0)
     exact = mixture_bounds(values, game, sigma=4.0, delta=delta).pmp_epsilon
-    found = crowd.pmp_epsilon(delta)
-    assert (found >= exact * (1 - 1e-5) - 1e-6).all()
-    assert found.max() < 1.5 * exact.max()
+    result = crowd.pmp_epsilon(delta)
+    assert (result >= exact * (1 - 1e-5) - 1e-6).all()
+    assert result.max() < 1.5 * exact.max()
     # Broken twin: the normal law alone is below the truth for some record, or the error is nil.
-    assert crowd_module._epsilon_of_events(float(crowd.distance.max()), 0.0, delta) < found.max()
+    assert crowd_module._epsilon_of_events(float(crowd.distance.max()), 0.0, delta) < result.max()
 
 
 # ---- any k (step 9) ----------------------------------------------------------------------------
@@ -457,8 +457,8 @@ def test_other_sizes_against_exact_lattice_laws(size):
     values[0] = 9.0
     game = SubsetGame(count, size)
     crowd = Crowd.of(values[:, None], game, sigma)
-    found = {epsilon: crowd.delta(epsilon) for epsilon in (0.0, 0.1)}
-    assert found[0.0].max() < 1
+    result = {epsilon: crowd.delta(epsilon) for epsilon in (0.0, 0.1)}
+    assert result[0.0].max() < 1
     smaller = 0
     for record, inside, outside in lattice_laws(values, size, (0, 1, 5)):
         sums = np.flatnonzero((inside > 1e-18) | (outside > 1e-18))
@@ -467,7 +467,7 @@ def test_other_sizes_against_exact_lattice_laws(size):
             sigma * math.sqrt(2 * math.pi)
         )
         p, q = noise @ inside[sums], noise @ outside[sums]
-        for epsilon, bound in found.items():
+        for epsilon, bound in result.items():
             for a, b in ((p, q), (q, p)):
                 stick = np.maximum(a - math.exp(epsilon) * b, 0).sum() * (x[1] - x[0])
                 assert stick <= bound[record] + 1e-9
@@ -475,10 +475,10 @@ def test_other_sizes_against_exact_lattice_laws(size):
         # Broken twin: all others as if they were the crowd of a half game.
         twin = math.sqrt(crowd.leverage[record])
         smaller += 2 * special.ndtr(twin) - 1 < truth
-        assert found[0.0][record] < 2.5 * truth + 0.02
+        assert result[0.0][record] < 2.5 * truth + 0.02
     assert smaller >= (2 if abs(size - 300) >= 50 else 0)
     mirrored = Crowd.of(-values[:, None], SubsetGame(count, count - size), sigma)
-    assert np.allclose(mirrored.delta(0.1), found[0.1])
+    assert np.allclose(mirrored.delta(0.1), result[0.1])
 
 
 def test_other_sizes_in_two_columns():

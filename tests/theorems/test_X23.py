@@ -30,16 +30,16 @@ def corners(first, second):
 
 def hull(points):
     """Upper concave hull of points on [0, 1]."""
-    found = []
+    result = []
     for point in sorted(set(points), key=lambda p: (p[0], -p[1])):
-        if found and point[0] == found[-1][0]:
+        if result and point[0] == result[-1][0]:
             continue
-        while len(found) > 1 and (found[-1][1] - found[-2][1]) * (point[0] - found[-1][0]) <= (
-            point[1] - found[-1][1]
-        ) * (found[-1][0] - found[-2][0]):
-            found.pop()
-        found.append(point)
-    return found
+        while len(result) > 1 and (result[-1][1] - result[-2][1]) * (point[0] - result[-1][0]) <= (
+            point[1] - result[-1][1]
+        ) * (result[-1][0] - result[-2][0]):
+            result.pop()
+        result.append(point)
+    return result
 
 
 def best_after(laws, prior, right):

@@ -62,15 +62,15 @@ def test_floors_are_below_the_truth_and_near_it(seed):
     game = SubsetGame(size, k)
     statistic = Column(np.random.default_rng(seed).normal(size=size), np.mean)
     scale = 0.25
-    found = audit_release(
+    result = audit_release(
         statistic, GaussianNoise(scale, 1), game, targets=400, training=60, seed=seed, workers=1
     )
     truth = 2 * gains(outputs_of(statistic, size, k), size, k, scale)
-    assert found.average.lower <= truth.mean() + 1e-9
-    assert found.worst.lower <= truth[found.record] + 1e-9
+    assert result.average.lower <= truth.mean() + 1e-9
+    assert result.worst.lower <= truth[result.record] + 1e-9
     # TOLERANCE: a linear test of a nearly normal release, and the price of 400 targets.
-    assert found.average.lower > truth.mean() - 0.06
-    assert found.worst.lower > truth.max() - 0.15
+    assert result.average.lower > truth.mean() - 0.06
+    assert result.worst.lower > truth.max() - 0.15
 
 
 class Ignores:
@@ -109,7 +109,7 @@ def test_coverage_on_a_learner_that_ignores_its_data():
 
 def test_a_learner_that_ignores_its_data_has_no_floor():
     for seed in range(2):
-        found = audit_release(
+        result = audit_release(
             Ignores(),
             GaussianNoise(1.0, 2),
             SubsetGame(30, 15),
@@ -118,8 +118,8 @@ def test_a_learner_that_ignores_its_data_has_no_floor():
             seed=seed,
             workers=1,
         )
-        assert found.average.lower <= 0
-        assert found.worst.lower <= 0
+        assert result.average.lower <= 0
+        assert result.worst.lower <= 0
 
 
 @pytest.mark.parametrize("record", ["average", "every"])
@@ -129,21 +129,21 @@ def test_sandwich_of_a_mean(record):
     game = SubsetGame(60, 30)
     statistic = mean(rows)
     calibration = calibrate_sum(statistic, game, eta=0.1, record=record)
-    found = audit_release(statistic, calibration.noise, game, targets=1500, workers=1)
+    result = audit_release(statistic, calibration.noise, game, targets=1500, workers=1)
     ceiling = 2 * calibration.certificate.value
-    floor = found.average if record == "average" else found.worst
+    floor = result.average if record == "average" else result.worst
     assert 0.3 * ceiling < floor.lower <= ceiling
 
 
 def test_refitted_statistics():
     rows = np.random.default_rng(0).normal(size=(30, 2))
     law = GaussianNoise(0.4, 2)
-    found = audit_release(
+    result = audit_release(
         quantiles(rows, [0.5]), law, SubsetGame(30, 15), targets=40, training=40, workers=1
     )
-    assert found.average.estimate > 0
-    assert found.fits == 40 + 40 + 40 + 32 * math.ceil(1000 / 32)
-    assert set(found.to_dict()) >= {"average_advantage", "record_advantage", "record"}
+    assert result.average.estimate > 0
+    assert result.fits == 40 + 40 + 40 + 32 * math.ceil(1000 / 32)
+    assert set(result.to_dict()) >= {"average_advantage", "record_advantage", "record"}
 
 
 def test_bad_input():

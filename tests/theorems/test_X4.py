@@ -32,14 +32,14 @@ def test_exact_noise_keeps_the_promise_for_every_attack(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
         for record in ("average", "every"):
-            found = calibrate_neighbour(
+            result = calibrate_neighbour(
                 statistic, FreshSubsets(SubsetGame(size, k)), eta=eta, record=record
             )
-            truth = gains(outputs, size, k, getattr(found.noise, "scale", 0.0))
+            truth = gains(outputs, size, k, getattr(result.noise, "scale", 0.0))
             reached = truth.mean() if record == "average" else truth.max()
-            assert reached <= found.certificate.value <= eta, (name, record)
-            assert found.certificate.confidence == 1.0
-            assert found.record == record
+            assert reached <= result.certificate.value <= eta, (name, record)
+            assert result.certificate.confidence == 1.0
+            assert result.record == record
 
 
 @pytest.mark.parametrize(("size", "k"), GAMES)
@@ -48,10 +48,10 @@ def test_exact_noise_is_the_least_that_x1_allows(size, k):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
         for record, pick in (("average", np.mean), ("every", np.max)):
-            found = calibrate_neighbour(
+            result = calibrate_neighbour(
                 statistic, FreshSubsets(SubsetGame(size, k)), eta=0.05, record=record
             )
-            scale = found.details["scale"]
+            scale = result.details["scale"]
             at = pick(neighbour_means(outputs, size, k, gaussian_distance(scale))) * prior
             assert at <= 0.05, (name, record)
             # TOLERANCE: the search stops within 1e-4 of the scale.
@@ -63,19 +63,19 @@ def test_less_noise_would_break_the_promise_somewhere():
     """The broken variant: half of the distance that is due.  The soundness test must see it."""
     size, k, eta = 6, 3, 0.2
     statistic = Column(np.eye(size)[0], np.sum)
-    found = calibrate_neighbour(
+    result = calibrate_neighbour(
         statistic, FreshSubsets(SubsetGame(size, k)), eta=eta, record="every"
     )
     outputs = outputs_of(statistic, size, k)
-    assert gains(outputs, size, k, found.noise.scale).max() <= eta
-    assert gains(outputs, size, k, found.noise.scale / 2).max() > eta
+    assert gains(outputs, size, k, result.noise.scale).max() <= eta
+    assert gains(outputs, size, k, result.noise.scale / 2).max() > eta
 
 
 def test_average_promise_does_not_cover_the_worst_record():
     size, k, eta = 8, 4, 0.05
     statistic = Column(np.eye(size)[0], np.sum)
-    found = calibrate_neighbour(statistic, FreshSubsets(SubsetGame(size, k)), eta=eta)
-    truth = gains(outputs_of(statistic, size, k), size, k, found.noise.scale)
+    result = calibrate_neighbour(statistic, FreshSubsets(SubsetGame(size, k)), eta=eta)
+    truth = gains(outputs_of(statistic, size, k), size, k, result.noise.scale)
     assert truth.mean() <= eta < truth.max()
 
 
@@ -142,10 +142,10 @@ def test_sampled_scale_covers_at_its_confidence():
     # The search itself errs in exactly those runs.
     chosen = [*np.flatnonzero(wrong)[:8], *np.flatnonzero(~wrong)[:8]]
     for run in chosen:
-        found = certified_scale(
+        result = certified_scale(
             lambda s, run=run: scaled(family, s).distance(lengths[:, run]),
             start=1.0,
             target=TARGET,
             confidence=0.9,
         )
-        assert (found.scale < boundary) == wrong[run] or abs(found.scale / boundary - 1) < 2e-4
+        assert (result.scale < boundary) == wrong[run] or abs(result.scale / boundary - 1) < 2e-4
