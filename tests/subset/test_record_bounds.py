@@ -22,8 +22,8 @@ def blind(size, k):
 def bounds(success, epsilon=None, *, size=4, k=2, delta=0.0, confidence=1.0, name="m"):
     epsilons = [1.0] * size if epsilon is None else epsilon
     return RecordBounds(
-        SubsetGame(size, k), delta, np.array(epsilons), np.array(success), name, (f"T-{name}", "both"),
-        (f"A-{name}",), confidence,
+        SubsetGame(size, k), delta, np.array(epsilons), np.array(success), name,
+        (f"T-{name}", "both"), (f"A-{name}",), confidence,
     )  # fmt: skip
 
 
