@@ -455,9 +455,9 @@ def channel_leak(
     columns = list(zip(*channel, strict=True))
     out = [_total(p * mass for p, mass in zip(law, column, strict=True)) for column in columns]
     return _total(
-        p * max(Fraction(0), a * o + b * given)
+        p * max(Fraction(0), a * o + b * mass)
         for p, row in zip(law, channel, strict=True)
-        for o, given in zip(out, row, strict=True)
+        for o, mass in zip(out, row, strict=True)
     )
 
 

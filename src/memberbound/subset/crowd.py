@@ -188,19 +188,19 @@ class _Thinned:
         """ρ."""
         return self.drawn / self.others
 
-    def _astray(self, variance: float, largest: float) -> float:
+    def _deviation(self, variance: float, largest: float) -> float:
         jump = self.log * largest / 3
         return (jump + math.sqrt(jump**2 + 2 * self.log * variance)) * (1 + _SLACK)
 
     def scatter(self, squares: float, largest: float) -> float:
         """Of Σyyᵀ ⪯ 1, downwards: Σ|y|²yyᵀ is at most ``squares``, |y|² at most ``largest``."""
-        part = self._astray(self.share * squares, 1 / self.others)
-        rest = self._astray((1 - self.share) * squares, largest)
+        part = self._deviation(self.share * squares, 1 / self.others)
+        rest = self._deviation((1 - self.share) * squares, largest)
         return min(part, rest, (self.others - self.drawn) * largest)
 
     def centre(self, trace: float, longest: float) -> float:
         """Of Σy, in length: Σ|y|² is at most ``trace``, |y| at most ``longest``."""
-        return self._astray(min(self.share, 1 - self.share) * trace, 2 * longest)
+        return self._deviation(min(self.share, 1 - self.share) * trace, 2 * longest)
 
     def decay(self, kappa: FloatArray) -> FloatArray:
         """What of κ is left when exp(-κΣ…) is averaged over subsets: ρ(1 - e^-κ)."""
@@ -410,8 +410,8 @@ class Crowd:
         length = np.sqrt(self.leverage) + self._aside(self.leverage)
         left = 1 - self._taken
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = length / np.sqrt(left) * (1 + _SLACK)
-        return np.where(left > 0, found, math.inf)
+            distance = length / np.sqrt(left) * (1 + _SLACK)
+        return np.where(left > 0, distance, math.inf)
 
     @cached_property
     def _costs(self) -> list[tuple[NDArray[np.intp], FloatArray, float]]:
@@ -421,9 +421,9 @@ class Crowd:
     @cached_property
     def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
         """Records by leverage, and how far the law of each group's crowd is from normal."""
-        found: list[tuple[NDArray[np.intp], NormalError]] = []
+        groups: list[tuple[NDArray[np.intp], NormalError]] = []
         if not self._looked_at:
-            return found
+            return groups
         low = -1.0
         for level in _LEVELS:
             mine = np.flatnonzero((self.leverage > low) & (self.leverage <= level))
@@ -435,8 +435,8 @@ class Crowd:
             if taken < 1:
                 error = self._error(top, taken)
                 if error is not None:
-                    found.append((mine, error))
-        return found
+                    groups.append((mine, error))
+        return groups
 
     @property
     def _looked_at(self) -> bool:
@@ -473,9 +473,9 @@ class Crowd:
             total = below[:-1] + np.exp(np.minimum(0.5 * rests[1:], 300.0))
             degree = int(np.argmin(total)) + 1
             rest = math.exp(min(0.5 * float(rests[degree]), 300.0)) * (1 + _SLACK)
-            found = NormalError(norms[:degree], rest)
-            if found.norm < (1.0 if best is None else best.norm):
-                best = found
+            error = NormalError(norms[:degree], rest)
+            if error.norm < (1.0 if best is None else best.norm):
+                best = error
             if best is not None and best.rest <= 0.1 * best.norm:
                 break
         return best
@@ -512,8 +512,8 @@ class Crowd:
             r = self.distance[mine]
             # Distances are rounded up to some levels: the bound grows with them.
             levels = np.unique(np.append(np.geomspace(max(r.min(), 1e-9), r.max(), 48), r.max()))
-            found = np.array([_epsilon_of_events(float(level), norm, left) for level in levels])
-            result[mine] = found[np.minimum(np.searchsorted(levels, r), len(levels) - 1)]
+            epsilons = np.array([_epsilon_of_events(float(level), norm, left) for level in levels])
+            result[mine] = epsilons[np.minimum(np.searchsorted(levels, r), len(levels) - 1)]
             if cost.min() < target:
                 result[mine] = np.minimum(result[mine], self._epsilon_by_sum(mine, target))
         return result
@@ -529,8 +529,8 @@ class Crowd:
             crossed = (now <= target) & ~np.isfinite(result)
             # A hockey-stick is convex in e^ε, so it lies below the chord between two bounds on it.
             share = (before[crossed] - target) / (before[crossed] - now[crossed])
-            found = low + np.log1p(share * math.expm1(high - low))
-            result[crossed] = np.minimum(up_array(found, 64), high)
+            crossing = low + np.log1p(share * math.expm1(high - low))
+            result[crossed] = np.minimum(up_array(crossing, 64), high)
             before = now
         return result
 
@@ -686,11 +686,11 @@ class _Frequencies:
         shape, others = self.shape * widened, self.others
         r2, t2 = squared[:, None], high[None, :]
         spread = r2 * t2 * float((others / self.shape).max())  # largest λΣ|s|² of ρζ
-        found = np.full((squared.size, high.size), math.inf)
+        bound = np.full((squared.size, high.size), math.inf)
         tails = np.stack([self._outer(float(r), high, widened) for r in squared])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             for arc in _ARCS:
-                best = np.full(found.shape, math.inf)
+                best = np.full(bound.shape, math.inf)
                 curvature = (arc / math.cos(arc) ** 2 - math.tan(arc)) / (4 * arc**3)
                 for weight in _WEIGHTS:
                     first = (math.tan(arc) / arc - 1) / arc**2 + 4 * (1 + 1 / weight) * curvature
@@ -723,8 +723,8 @@ class _Frequencies:
                     + 2 / 3 * np.sqrt(self.quartic * spread) * r2 * t2
                 )
                 outer = np.where(2 * spread <= count, outer, math.inf)
-                found = np.minimum(found, np.logaddexp(best, outer))
-        return np.asarray(math.log(2) + found + _SLACK, dtype=np.float64)
+                bound = np.minimum(bound, np.logaddexp(best, outer))
+        return np.asarray(math.log(2) + bound + _SLACK, dtype=np.float64)
 
     def _outer(self, squared: float, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[exp(ρ²λΣ|s|²); |ζ|_P² ≤ high]: by volume where the exponential wins."""
@@ -763,11 +763,11 @@ class _Frequencies:
         slope = (1 - share) / (widened * float(self.shape.max()))
 
         def tilted(
-            tilt: FloatArray, found: FloatArray, row: NDArray[np.intp], shell: NDArray[np.intp]
+            tilt: FloatArray, form: FloatArray, row: NDArray[np.intp], shell: NDArray[np.intp]
         ) -> FloatArray:
             """Return the log of the Gaussian integral, tilted towards the shell by Chernoff."""
-            theta = tilt * np.minimum(found[:, 0], slope[row, 0])
-            inner = (found - theta[..., None]) * (
+            theta = tilt * np.minimum(form[:, 0], slope[row, 0])
+            inner = (form - theta[..., None]) * (
                 1 - share[row] - (theta * widened)[..., None] * self.shape
             )
             logs = _over_columns(np.add, np.log(inner))
@@ -787,11 +787,11 @@ class _Frequencies:
             row, shell = np.nonzero((place >= 0) & (spectra[place, 0] > lost))
             values = spectra[place[row, shell]] - lost[row, shell][:, None]
             price = np.log(math.pi**2 * (self.crowd.half + 0.5) / weight)[row, 0]
-            found = tilted(np.array(0.7), values, row, shell) + price
+            log = tilted(np.array(0.7), values, row, shell) + price
             # The last one to be written is the smallest of its shell.
-            order = np.argsort(-found, kind="stable")
-            order = order[found[order] < best[shell[order]]]
-            best[shell[order]], chosen[shell[order]] = found[order], row[order]
+            order = np.argsort(-log, kind="stable")
+            order = order[log[order] < best[shell[order]]]
+            best[shell[order]], chosen[shell[order]] = log[order], row[order]
             forms[shell[order]] = values[order]
         every = np.flatnonzero(np.isfinite(best))
         row, forms, usual = chosen[every], forms[every], np.array(0.7)
@@ -808,8 +808,8 @@ class _Frequencies:
         theta = np.linspace(0.02, 0.98, 49)[:, None] * room
         log = np.log(1 - 1 / count - theta * widened * self.shape)
         log = log + np.log(self.noise - theta * self.shape)
-        found = (-theta * low - 0.5 * log.sum(axis=1, keepdims=True)).min(axis=0)
-        return np.asarray(found + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
+        bound = (-theta * low - 0.5 * log.sum(axis=1, keepdims=True)).min(axis=0)
+        return np.asarray(bound + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
 
 
 def _over_columns(operation: np.ufunc, values: FloatArray) -> FloatArray:
@@ -848,10 +848,10 @@ def _slices(rows: FloatArray | _Measured) -> Iterator[slice]:
 
 def _weighted_squares(rows: FloatArray | _Measured, weights: FloatArray) -> FloatArray:
     """Return Σ_j w_j·x_j² of every row, block by block: a second table of all is never made."""
-    found = np.empty(rows.shape[0])
+    squares = np.empty(rows.shape[0])
     for part in _slices(rows):
-        found[part] = np.square(rows[part]) @ weights
-    return found
+        squares[part] = np.square(rows[part]) @ weights
+    return squares
 
 
 def _cumulated(

@@ -266,9 +266,9 @@ class BinnedDistances(Distances):
             squared = np.matmul(left[first : first + size], right, out=block[:size])
             squared[np.arange(size), np.arange(first, first + size)] = 0.0  # itself: lowest bin
             squared.max(axis=1, out=farthest[first : first + size])
-            found = grid.count(squared, bin_of[:size])
-            found[:, 0] -= 1
-            counts[first : first + size] = found
+            histogram = grid.count(squared, bin_of[:size])
+            histogram[:, 0] -= 1
+            counts[first : first + size] = histogram
             _report(progress, first + size, records)
         used = counts.any(axis=0)
         reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
@@ -476,22 +476,22 @@ def _grouped(vectors: FloatArray, groups: int) -> NDArray[np.intp]:
         warnings.simplefilter("ignore")  # an empty group is no group
         centres = kmeans2(part, min(groups, len(part)), iter=8, minit="++", seed=0)[0]
     half = np.einsum("ij,ij->i", centres, centres) / 2
-    found = np.empty(len(vectors), dtype=np.intp)
+    nearest = np.empty(len(vectors), dtype=np.intp)
     rows = max(1, _BLOCK // len(centres))
     for first in range(0, len(vectors), rows):
         block = slice(first, first + rows)
-        found[block] = (vectors[block] @ centres.T - half).argmax(axis=1)
-    return found
+        nearest[block] = (vectors[block] @ centres.T - half).argmax(axis=1)
+    return nearest
 
 
 def _edge_above(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
     """Return the first edge at or above every value; ``edges`` are 0 and then geometric."""
     with np.errstate(divide="ignore"):
         place = np.ceil(np.log2(values / edges[1]) * _PARTS)
-    found = np.clip(place, 0, edges.size - 2).astype(np.intp) + 1
-    found -= (values <= edges[found - 1]) & (found > 1)  # the logarithm may be off by one
-    found += edges[found] < values
-    return np.where(values == 0.0, 0, found)
+    edge = np.clip(place, 0, edges.size - 2).astype(np.intp) + 1
+    edge -= (values <= edges[edge - 1]) & (edge > 1)  # the logarithm may be off by one
+    edge += edges[edge] < values
+    return np.where(values == 0.0, 0, edge)
 
 
 def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
@@ -667,16 +667,16 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     """
     reach = positive("radius", radius)
     try:
-        given = np.array(vectors, dtype=np.float64)
+        table = np.array(vectors, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError("vectors must be numbers, one row per record.") from None
-    if given.ndim not in (1, 2) or given.size == 0:
+    if table.ndim not in (1, 2) or table.size == 0:
         raise InputError(
-            f"vectors must be a table with one row per record, got shape {given.shape}."
+            f"vectors must be a table with one row per record, got shape {table.shape}."
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(table).all():
         raise InputError("vectors must be finite, got NaN or infinity. Drop or fill those rows.")
-    rows = given.reshape(len(given), -1)
+    rows = table.reshape(len(table), -1)
     # Powers of two keep squares from overflowing and change no digit.
     exponent = np.frexp(np.abs(rows).max(axis=1))[1]
     with np.errstate(under="ignore"):
@@ -694,7 +694,7 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
         factor = mantissa / norm[outside] * (1 - 2 * slack)
         with np.errstate(under="ignore"):
             rows[outside] = np.nextafter(np.ldexp(unit[outside] * factor[:, None], power), 0.0)
-    return ClippedRecords(rows.reshape(given.shape), int(outside.sum()))
+    return ClippedRecords(rows.reshape(table.shape), int(outside.sum()))
 
 
 def _in_ball(row: FloatArray, radius: float) -> bool:

@@ -282,12 +282,12 @@ def subset_laws(
     with one_thread("blas"), ThreadPoolExecutor(_threads(workers)) as pool:
         done = pool.map(lambda block: work(block, scores), blocks)
         # In the order of the blocks, so that the result does not depend on the threads.
-        for count, found in enumerate(done, start=1):
+        for count, block_sums in enumerate(done, start=1):
             for side in (0, 1):
                 if in_logs:
-                    logs[side].add(found[side])
+                    logs[side].add(block_sums[side])
                 else:
-                    sums[side].__iadd__(found[side])
+                    sums[side].__iadd__(block_sums[side])
             if progress is not None:
                 progress(count, len(blocks))
     relative = [t.log() for t in logs] if in_logs else [np.log(s) for s in sums]

@@ -72,8 +72,8 @@ def _checked_law(
     masses: list[tuple[Hashable, Fraction | int]] = []
     exact = True
     total = Fraction(0)
-    for outcome, given in items:
-        mass, rational = _mass(given, where)
+    for outcome, probability in items:
+        mass, rational = _mass(probability, where)
         exact = exact and rational
         total += mass
         if mass:
@@ -88,18 +88,20 @@ def _checked_law(
     return masses, Fraction(0) if exact else 2 * missed + Fraction(4 * UNIT)
 
 
-def _mass(given: object, where: str) -> tuple[Fraction | int, bool]:
+def _mass(probability: object, where: str) -> tuple[Fraction | int, bool]:
     """One probability as an exact number, and whether it was given as one."""
-    if isinstance(given, Rational):
-        mass: Fraction | int = Fraction(int(given.numerator), int(given.denominator))
+    if isinstance(probability, Rational):
+        mass: Fraction | int = Fraction(int(probability.numerator), int(probability.denominator))
         mass = mass.numerator if mass.denominator == 1 else mass  # integers add up faster
         rational = True
-    elif isinstance(given, Real) and math.isfinite(float(given)):
-        mass, rational = Fraction(float(given)), False
+    elif isinstance(probability, Real) and math.isfinite(float(probability)):
+        mass, rational = Fraction(float(probability)), False
     else:
-        raise InputError(f"{where} must be made of finite probabilities, got {given!r}.")
+        raise InputError(f"{where} must be made of finite probabilities, got {probability!r}.")
     if mass < 0:
-        raise InputError(f"{where} must be made of probabilities of at least 0, got {given!r}.")
+        raise InputError(
+            f"{where} must be made of probabilities of at least 0, got {probability!r}."
+        )
     return mass, rational
 
 

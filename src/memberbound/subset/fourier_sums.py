@@ -129,16 +129,16 @@ class FourierSums:
 
         Only blocks that hold a wanted record are multiplied out again.
         """
-        asked = np.zeros(len(self.w), dtype=bool)
-        asked[wanted] = True
+        is_wanted = np.zeros(len(self.w), dtype=bool)
+        is_wanted[wanted] = True
         ahead: list[ComplexArray] = [np.ones_like(self._totals[0])]
         for product in self._totals[:-1]:
             ahead.append(ahead[-1] * product)
         behind = np.ones_like(self._totals[0])
         for block, product in zip(self._blocks[::-1], self._totals[::-1], strict=True):
-            chosen, before = block[asked[block]], ahead.pop()
+            chosen, before = block[is_wanted[block]], ahead.pop()
             if len(chosen):
-                others = before * behind * self._block_product(block[~asked[block]])
+                others = before * behind * self._block_product(block[~is_wanted[block]])
                 phi_in, phi_out = self._transforms(chosen, others)
                 cells = self._cells(phi_in, phi_out, len(wanted))
                 step = max(1, (1 << 15) // cells)
@@ -318,12 +318,12 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
 
 def _characteristic(w: FloatArray, frequencies: FloatArray) -> ComplexArray:
     """Σ_i e^{iωw_i}, in blocks."""
-    found = np.empty(len(frequencies), dtype=np.complex128)
+    sums = np.empty(len(frequencies), dtype=np.complex128)
     step = max(1, (1 << 20) // len(w))
     for a in range(0, len(frequencies), step):
         angle = np.outer(frequencies[a : a + step], w)
-        found[a : a + step] = np.cos(angle).sum(axis=1) + 1j * np.sin(angle).sum(axis=1)
-    return found
+        sums[a : a + step] = np.cos(angle).sum(axis=1) + 1j * np.sin(angle).sum(axis=1)
+    return sums
 
 
 def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray:

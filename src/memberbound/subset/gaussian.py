@@ -211,13 +211,13 @@ def worst_success(
     the records for X21, in any dimension, which is asked as well.  For searches: of exact mixtures
     only the worst record's are tight.
     """
-    found = gaussian_success(profile, game, sigma)
+    success = gaussian_success(profile, game, sigma)
     if line is not None:
         exact = mixture_bounds(line, game, sigma=sigma, delta=0.0, every=False)
-        found = np.minimum(found, exact.success)
+        success = np.minimum(success, exact.success)
     if crowd is not None:
-        found = np.minimum(found, Crowd(crowd, sigma).success)
-    return _of_the_record(found, game)
+        success = np.minimum(success, Crowd(crowd, sigma).success)
+    return _of_the_record(success, game)
 
 
 def worst_pmp_epsilon(
@@ -234,10 +234,10 @@ def worst_pmp_epsilon(
         exact = mixture_bounds(line, game, sigma=sigma, delta=delta, every=False)
         if math.isfinite(exact.pmp_epsilon_upper):
             return exact.pmp_epsilon_upper
-    found = profile.pmp_epsilon(delta, sigma)
+    epsilon = profile.pmp_epsilon(delta, sigma)
     if crowd is not None:
-        found = np.minimum(found, Crowd(crowd, sigma).pmp_epsilon(delta))
-    return float(found.max())
+        epsilon = np.minimum(epsilon, Crowd(crowd, sigma).pmp_epsilon(delta))
+    return float(epsilon.max())
 
 
 # ---- the least noise ------------------------------------------------------------------------

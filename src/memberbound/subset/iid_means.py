@@ -45,12 +45,12 @@ def table_leaks(records: ArrayLike, n: int, *, sigma: float) -> FloatArray:
     if count < 1:
         raise InputError(f"records must be at least 2n = {2 * size} rows, got {rows.shape[0]!r}.")
     game = SubsetGame(2 * size, size)
-    found = []
+    leaks = []
     for table in rows[: count * 2 * size].reshape(count, 2 * size, -1):
         coupled = NeighbourProfile.from_vectors(table).advantage(noise)
         leak = np.minimum(coupled, Crowd.of(table, game, noise).delta(0.0))
-        found.append(min(1.0, up(float(leak.mean()) * (1 + 2 * sum_slack(leak.size)))))
-    return np.array(found)
+        leaks.append(min(1.0, up(float(leak.mean()) * (1 + 2 * sum_slack(leak.size)))))
+    return np.array(leaks)
 
 
 def leak_of_means(

@@ -91,15 +91,15 @@ def joint_release(
     """
     if len(queries) == 0:
         raise InputError("queries must be at least one pair (vectors, sigma), got none.")
-    given = [GaussianQuery(*query) for query in queries]
-    tables = [_table(query.vectors) for query in given]
+    parsed = [GaussianQuery(*query) for query in queries]
+    tables = [_table(query.vectors) for query in parsed]
     records = {len(table) for table in tables}
     if len(records) > 1:
         raise InputError(
             f"queries must be on the same records, got tables of {sorted(records)} rows. "
             "Row x of every table is the contribution of record x."
         )
-    noises = [repeated_noise(query.sigma, query.repetitions) for query in given]
+    noises = [repeated_noise(query.sigma, query.repetitions) for query in parsed]
     blocks, errors = [], []
     for table, noise in zip(tables, noises, strict=True):
         block, error = _in_unit(table, noises[0], noise)

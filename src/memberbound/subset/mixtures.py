@@ -37,22 +37,22 @@ _SHARE = 0.05
 def _checked(values: ArrayLike, game: SubsetGame) -> FloatArray:
     """Return the values as a 1-D array of the game's length."""
     try:
-        found = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError("values must be numbers, one per record.") from None
-    if found.ndim != 1:
+    if numbers.ndim != 1:
         raise InputError(
-            f"values must be one number per record, got shape {found.shape!r}. "
+            f"values must be one number per record, got shape {numbers.shape!r}. "
             "Exact mixtures need a one-dimensional release; use the neighbour profile otherwise."
         )
-    if len(found) != game.population:
+    if len(numbers) != game.population:
         raise InputError(
-            f"values must be {game.population} numbers, one per record, got {len(found)!r}."
+            f"values must be {game.population} numbers, one per record, got {len(numbers)!r}."
         )
-    if not np.isfinite(found).all():
-        where = int(np.nonzero(~np.isfinite(found))[0][0])
-        raise InputError(f"values must be finite, got {found[where]!r} at record {where}.")
-    return found
+    if not np.isfinite(numbers).all():
+        where = int(np.nonzero(~np.isfinite(numbers))[0][0])
+        raise InputError(f"values must be finite, got {numbers[where]!r} at record {where}.")
+    return numbers
 
 
 #: Pairs of densities of the records asked for, a few at a time.
@@ -153,7 +153,7 @@ class _Line:
         self.values, self.first, self.game = values, first, game
         self.sigma, self.delta = sigma, delta
         count = len(values)
-        self.known = np.zeros(count, dtype=bool)
+        self.exact = np.zeros(count, dtype=bool)
         self.epsilon, self.success = np.full(count, math.inf), np.ones(count)
         #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
         self.spare = np.full(count, math.inf)
@@ -162,26 +162,26 @@ class _Line:
         """Work out every value, or of many so many that the others cannot be the worst."""
         count = len(self.values)
         if count <= (MOST_EXACT if every else _FEW):
-            self._ask(np.arange(count), route, progress, count)
+            self._work_out(np.arange(count), route, progress, count)
             return
         # Evenly by value, both ends included; then wherever the worst may still be.
         grid = np.linspace(self.values[0], self.values[-1], _FIRST if every else _FEW)
-        asked = np.unique(np.minimum(np.searchsorted(self.values, grid), count - 1))
-        while len(asked):
-            self._ask(asked, route, progress, MOST_EXACT)
-            self._carry()
-            left = MOST_EXACT - int(self.known.sum())
-            asked = self._suspects()[:left]
+        wanted = np.unique(np.minimum(np.searchsorted(self.values, grid), count - 1))
+        while len(wanted):
+            self._work_out(wanted, route, progress, MOST_EXACT)
+            self._bound_the_rest()
+            left = MOST_EXACT - int(self.exact.sum())
+            wanted = self._suspects()[:left]
         if progress is not None:
             progress(MOST_EXACT, MOST_EXACT)
 
-    def _ask(
-        self, asked: NDArray[np.intp], route: _Route, progress: Progress | None, total: int
+    def _work_out(
+        self, wanted: NDArray[np.intp], route: _Route, progress: Progress | None, total: int
     ) -> None:
         """Work out these values."""
         place = np.full(self.game.population, -1)
-        place[self.first[asked]] = asked
-        for records, pair in route(self.first[asked]):
+        place[self.first[wanted]] = wanted
+        for records, pair in route(self.first[wanted]):
             where = place[records]
             mine = where >= 0
             self.success[where[mine]] = _success(pair, self.game)[mine]
@@ -190,18 +190,18 @@ class _Line:
                 forth = pair.epsilon(self.delta)
                 both = np.maximum(forth, back.epsilon(self.delta, forth))
                 self.epsilon[where[mine]] = both[mine]
-                if len(asked) < len(self.values):
+                if len(wanted) < len(self.values):
                     less = self.delta * (1 - 2 * _SHARE)
                     both = np.maximum(pair.epsilon(less, both), back.epsilon(less, both))
                     self.spare[where[mine]] = both[mine]
-            self.known[where[mine]] = True
+            self.exact[where[mine]] = True
             if progress is not None:
-                progress(int(self.known.sum()), total)
+                progress(int(self.exact.sum()), total)
 
-    def _carry(self) -> None:
+    def _bound_the_rest(self) -> None:
         """Bound the values that were not worked out through the nearest ones that were."""
-        done, rest = np.flatnonzero(self.known), np.flatnonzero(~self.known)
-        right = np.searchsorted(done, rest)  # both ends are known
+        done, rest = np.flatnonzero(self.exact), np.flatnonzero(~self.exact)
+        right = np.searchsorted(done, rest)  # both ends are exact
         self.success[rest], self.epsilon[rest] = 1.0, math.inf
         # Differences of values rounded by w's own roundings, in units of σ.
         slack = 16 * UNIT * float(np.abs(self.values).max()) / self.sigma
@@ -211,28 +211,28 @@ class _Line:
             through = self.success[near] + way * (1 + 1e-12) / math.sqrt(2 * math.pi)
             self.success[rest] = np.minimum(self.success[rest], up_array(through))
             if self.delta > 0:
-                through = self.spare[near] + 2 * _toll(way, self.spare[near], self.delta)
+                through = self.spare[near] + 2 * _cost_of_moving(way, self.spare[near], self.delta)
                 self.epsilon[rest] = np.minimum(self.epsilon[rest], up_array(through))
 
     def _suspects(self) -> NDArray[np.intp]:
-        """Between two known values, the middle one of those that may be worse than all known.
+        """Between two exact values, the middle one of those that may be worse than all exact.
 
         Success first, up to half of what may be worked out where ε is wanted as well.
         """
-        worst = float(self.success[self.known].max())
+        worst = float(self.success[self.exact].max())
         blind = max(self.game.prior, 1 - self.game.prior)
         over = self.success > worst + _LOSS * (worst - blind) + 1e-9
-        if self.delta > 0 and (not over.any() or 2 * self.known.sum() > MOST_EXACT):
-            worst = float(self.epsilon[self.known].max())
+        if self.delta > 0 and (not over.any() or 2 * self.exact.sum() > MOST_EXACT):
+            worst = float(self.epsilon[self.exact].max())
             over = self.epsilon > worst * (1 + _LOSS) + 1e-9
-        found = np.flatnonzero(over & ~self.known)
-        gap = np.searchsorted(np.flatnonzero(self.known), found)
+        suspects = np.flatnonzero(over & ~self.exact)
+        gap = np.searchsorted(np.flatnonzero(self.exact), suspects)
         _, start, size = np.unique(gap, return_index=True, return_counts=True)
-        middle = found[start + size // 2]
+        middle = suspects[start + size // 2]
         return np.asarray(middle[np.argsort(-self.success[middle], kind="stable")])
 
 
-def _toll(way: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
+def _cost_of_moving(way: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
     """Return a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, or ∞ where that is too much.
 
     g(a) is the hockey-stick of N(τ, 1) against N(0, 1) at e^a, and s is :data:`_SHARE`.

@@ -135,14 +135,14 @@ def _score_error(scores: FloatArray, size: int) -> float:
 def _one_of_each(rng: np.random.Generator, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return a uniform member of every row's set: guess until one is met, or list the set."""
     count, population = chosen.shape
-    found = np.zeros(count, dtype=np.intp)
+    members = np.zeros(count, dtype=np.intp)
     rows = np.arange(count)
     for _ in range(64):
-        found[rows] = rng.integers(population, size=rows.size)
-        rows = rows[~chosen[rows, found[rows]]]
+        members[rows] = rng.integers(population, size=rows.size)
+        rows = rows[~chosen[rows, members[rows]]]
     for row in rows:
-        found[row] = rng.choice(np.flatnonzero(chosen[row]))
-    return found
+        members[row] = rng.choice(np.flatnonzero(chosen[row]))
+    return members
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +328,8 @@ def sampled_bounds(
         >>> import numpy as np
         >>> losses = np.abs(np.linspace(-1, 1, 40)[:, None] - np.array([[-0.5, 0.0, 0.5]]))
         >>> mechanism = ExponentialMechanism(losses, size=20, epsilon=1.0, sensitivity=0.1)
-        >>> found = sampled_bounds(mechanism, subsets=20_000)
-        >>> found.pmp_epsilon_upper < mechanism.epsilon_population, round(found.success_upper, 1)
+        >>> bounds = sampled_bounds(mechanism, subsets=20_000)
+        >>> bounds.pmp_epsilon_upper < mechanism.epsilon_population, round(bounds.success_upper, 1)
         (True, 0.5)
     """
     level = fraction("confidence", confidence, open_left=True, open_right=True)
