@@ -52,7 +52,6 @@ from memberbound.report.charts import (
 from memberbound.report.mlflow_log import owner_entry
 from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.studies.studying import Study
-from memberbound.subset.settings import Comparison
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
 from memberbound.verbs.certify import Certification, ExposedCell
@@ -313,13 +312,15 @@ def test_population(v: list[float], epsilon: float, delta: float) -> None:
         small,
         epsilon=epsilon * 7.3,
         epsilon_population=epsilon * 3.1,
+        pmp_epsilon_upper=epsilon,
         sigma=epsilon / 97,
-        compared=Comparison(epsilon, v[0], v[1], v[2]),
-        bounds=dataclasses.replace(
-            small.bounds,
-            success=np.array([v[2], v[3], v[4], v[5]]),
-            pmp_epsilon=np.full(4, epsilon),
-            delta=delta,
+        delta=delta,
+        success_worst_case_upper=v[0],
+        success_population_upper=v[1],
+        success_upper=v[2],
+        most_exposed=tuple(
+            dataclasses.replace(record, success_upper=success, pmp_epsilon_upper=epsilon)
+            for record, success in zip(small.most_exposed, v[2:], strict=False)
         ),
         warnings=(),
     )
@@ -634,6 +635,7 @@ ELSEWHERE = {
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
+    "release/all_rows/cells.py": "a number of cells",
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/fourier_sums.py": "an integer weight",

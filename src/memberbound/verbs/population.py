@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -131,6 +130,27 @@ class MethodBounds:
     success_upper: Upper
     success_average_upper: OmitEmpty[Upper | None] = None
 
+    @classmethod
+    def of(cls, bounds: RecordBounds | None, *, average: bool = False) -> MethodBounds | None:
+        """Return the worst of these bounds, where there are any."""
+        if bounds is None:
+            return None
+        return cls(
+            bounds.pmp_epsilon_upper,
+            bounds.eta_upper,
+            bounds.success_upper,
+            _average_success(bounds) if average else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How far every record is from the others, and what is measured."""
+
+    mean: FloatArray
+    largest: FloatArray
+    name: str
+
 
 @dataclass(frozen=True)
 class ExposedRecord:
@@ -161,8 +181,11 @@ class FreshRows:
 class PopulationAnswer(Answer, Limited):
     """Bounds for every record of a population under one mechanism, and what they compare with.
 
-    ``bounds`` holds those of every record, ``coupled`` and ``crowd_bounds`` what one method alone
-    proves; ``compared`` the success of three attackers who know ever less.
+    ``success_upper`` is about an attacker who knows all records, but not who was drawn,
+    ``success_population_upper`` about one who knows all but one of those drawn, and
+    ``success_worst_case_upper`` the same on any data set; ``success_blind`` is always giving the
+    likelier answer.  ``bounds`` holds the bounds of every record, ``coupled`` and ``crowd_bounds``
+    what one method alone proves; ``coupling`` and ``crowd`` are their worst records.
     """
 
     VERB: ClassVar = "population"
@@ -171,149 +194,41 @@ class PopulationAnswer(Answer, Limited):
 
     mechanism: str
     query: str
+    records: int
+    size: int
     epsilon: Given
+    delta: Given
     epsilon_population: Upper
+    pmp_epsilon_upper: Upper
+    eta_upper: Upper
+    success_upper: Upper
+    success_worst_case_upper: Upper
+    success_population_upper: Upper
+    success_blind: Upper
     sigma: Given | None
+    worst_record: int
+    most_exposed: tuple[ExposedRecord, ...]
+    method: str
+    confidence: Lower
     clipped_records: int | None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
+    coupling: OmitEmpty[MethodBounds | None] = None
+    crowd: OmitEmpty[MethodBounds | None] = None
     fresh_rows: OmitEmpty[FreshRows | None] = None
+    target_pmp: OmitEmpty[Given | None] = None
+    target_success: OmitEmpty[Given | None] = None
+    game: SubsetGame
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    amount: Amount = field(metadata=INTERNAL)
+    setting: Setting = field(metadata=INTERNAL)
+    compared: Comparison = field(metadata=INTERNAL)
     bounds: RecordBounds = field(metadata=INTERNAL)
     coupled: RecordBounds | None = field(default=None, metadata=INTERNAL)
     crowd_bounds: RecordBounds | None = field(default=None, metadata=INTERNAL)
-    compared: Comparison = field(metadata=INTERNAL)
-    mean_distance: FloatArray = field(metadata=INTERNAL)
-    max_distance: FloatArray = field(metadata=INTERNAL)
-    distance: str = field(metadata=INTERNAL)
-    amount: Amount = field(metadata=INTERNAL)
-    setting: Setting = field(metadata=INTERNAL)
-
-    @cached_property
-    def game(self) -> SubsetGame:
-        """The subset game: N records, k of them drawn."""
-        return self.bounds.game
-
-    @cached_property
-    def theorems(self) -> tuple[str, ...]:
-        """Results the numbers rest on."""
-        return self.bounds.theorems
-
-    @cached_property
-    def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the numbers to hold."""
-        return self.bounds.assumptions
-
-    @computed
-    def records(self) -> int:
-        """Number of records of the population."""
-        return self.game.population
-
-    @computed
-    def size(self) -> int:
-        """Number of records drawn."""
-        return self.game.size
-
-    @computed
-    def delta(self) -> Given:
-        """The δ at which all three ε are read."""
-        return self.bounds.delta
-
-    @computed
-    def pmp_epsilon_upper(self) -> Upper:
-        """ε̃ for this population; never above the worst case over it."""
-        return min(self.bounds.pmp_epsilon_upper, self.epsilon_population, self.epsilon)
-
-    @computed
-    def eta_upper(self) -> Upper:
-        """Gain of the best attack over the blind guess, worst record."""
-        return self.bounds.eta_upper
-
-    @computed
-    def success_upper(self) -> Upper:
-        """No practical attack on any record is right more often."""
-        return self.compared.practical
-
-    @computed
-    def success_worst_case_upper(self) -> Upper:
-        """The same for an attacker who knows all records but one, on any data set."""
-        return self.compared.worst_case
-
-    @computed
-    def success_population_upper(self) -> Upper:
-        """The same for neighbours inside the population."""
-        return self.compared.population
-
-    @computed
-    def success_blind(self) -> Upper:
-        """Accuracy of always giving the likelier answer."""
-        return self.game.blind
-
-    @computed
-    def worst_record(self) -> int:
-        """Row of the most exposed record, counted from 0."""
-        return self.bounds.worst_record
-
-    @computed
-    def most_exposed(self) -> tuple[ExposedRecord, ...]:
-        """The five records with the largest success bounds."""
-        typical = float(np.median(self.mean_distance))
-        return tuple(
-            ExposedRecord(
-                int(row),
-                float(self.bounds.pmp_epsilon[row]),
-                float(self.bounds.success[row]),
-                float(self.mean_distance[row]),
-                float(self.mean_distance[row]) / typical if typical > 0 else None,
-            )
-            for row in self.exposure_order[:5]
-        )
-
-    @computed
-    def method(self) -> str:
-        """How the bounds were computed."""
-        return self.bounds.method
-
-    @computed
-    def confidence(self) -> Lower:
-        """Of the bounds; 1 where no subsets were sampled."""
-        return self.bounds.confidence
-
-    @computed
-    def coupling(self) -> OmitEmpty[MethodBounds | None]:
-        """What coupling alone proves, where another method proves more."""
-        bounds = self.coupled
-        if bounds is None:
-            return None
-        return MethodBounds(bounds.pmp_epsilon_upper, bounds.eta_upper, bounds.success_upper)
-
-    @computed
-    def crowd(self) -> OmitEmpty[MethodBounds | None]:
-        """What the sum of the other records proves (X21)."""
-        bounds = self.crowd_bounds
-        if bounds is None:
-            return None
-        return MethodBounds(
-            bounds.pmp_epsilon_upper,
-            bounds.eta_upper,
-            bounds.success_upper,
-            _average_success(bounds),
-        )
-
-    @computed
-    def target_pmp(self) -> OmitEmpty[Given | None]:
-        """The ε̃ that was asked for."""
-        return self.amount.target_pmp
-
-    @computed
-    def target_success(self) -> OmitEmpty[Given | None]:
-        """The success rate that was asked for."""
-        return self.amount.target_success
-
-    @property
-    def exposure_order(self) -> NDArray[np.intp]:
-        """The records, most exposed first."""
-        return np.lexsort((self.bounds.pmp_epsilon, self.bounds.success))[::-1]
+    distances: Distances = field(metadata=INTERNAL)
 
     def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
         """Return the success bounds of the three attackers at other ε."""
@@ -425,7 +340,7 @@ class PopulationAnswer(Answer, Limited):
             )
             lines.append(
                 f"  record {item.record}: success {marked(item.success_upper, 'certificate')}, "
-                f"{self.distance} ≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
+                f"{self.distances.name} ≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )
         return [*lines, *super().summary_notes()]
 
@@ -436,18 +351,23 @@ def _average_success(bounds: RecordBounds) -> float:
     return min(1.0, up(mean * (1 + 2 * sum_slack(bounds.game.population))))
 
 
+def _exposure_order(bounds: RecordBounds) -> NDArray[np.intp]:
+    """Return the records, most exposed first."""
+    return np.lexsort((bounds.pmp_epsilon, bounds.success))[::-1]
+
+
 def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
     """Return one row per record, most exposed first; an infinite ε is missing."""
-    order = answer.exposure_order
     columns = {
-        "record": order,
-        "success_upper": answer.bounds.success[order],
-        "eta_upper": answer.bounds.eta[order],
-        "pmp_epsilon_upper": answer.bounds.pmp_epsilon[order],
-        "mean_distance": answer.mean_distance[order],
-        "max_distance": answer.max_distance[order],
+        "success_upper": answer.bounds.success,
+        "eta_upper": answer.bounds.eta,
+        "pmp_epsilon_upper": answer.bounds.pmp_epsilon,
+        "mean_distance": answer.distances.mean,
+        "max_distance": answer.distances.largest,
     }
-    return pd.DataFrame(columns).replace(math.inf, math.nan)
+    order = _exposure_order(answer.bounds)
+    table = pd.DataFrame({"record": order} | {name: v[order] for name, v in columns.items()})
+    return table.replace(math.inf, math.nan)
 
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
@@ -635,6 +555,59 @@ def _remarks(table: Population) -> list[str]:
     return notes
 
 
+def _answer(
+    question: _Question,
+    setting: GaussianSetting | ExponentialSetting,
+    bounds: RecordBounds,
+    compared: Comparison,
+    distances: Distances,
+    *,
+    epsilon_population: float,
+    **rest: Any,
+) -> PopulationAnswer:
+    """Return the answer for a mechanism; ``rest`` are the fields that only it knows."""
+    game, epsilon = question.game, compared.epsilon
+    typical = float(np.median(distances.mean))
+    return PopulationAnswer(
+        records=game.population,
+        size=game.size,
+        epsilon=epsilon,
+        delta=bounds.delta,
+        epsilon_population=epsilon_population,
+        # Never above the worst case over the population, nor over all data sets.
+        pmp_epsilon_upper=min(bounds.pmp_epsilon_upper, epsilon_population, epsilon),
+        eta_upper=bounds.eta_upper,
+        success_upper=compared.practical,
+        success_worst_case_upper=compared.worst_case,
+        success_population_upper=compared.population,
+        success_blind=game.blind,
+        worst_record=bounds.worst_record,
+        most_exposed=tuple(
+            ExposedRecord(
+                int(row),
+                float(bounds.pmp_epsilon[row]),
+                float(bounds.success[row]),
+                float(distances.mean[row]),
+                float(distances.mean[row]) / typical if typical > 0 else None,
+            )
+            for row in _exposure_order(bounds)[:5]
+        ),
+        method=bounds.method,
+        confidence=bounds.confidence,
+        target_pmp=question.amount.target_pmp,
+        target_success=question.amount.target_success,
+        game=game,
+        theorems=bounds.theorems,
+        assumptions=bounds.assumptions,
+        amount=question.amount,
+        setting=replace(setting, progress=None),
+        compared=compared,
+        bounds=bounds,
+        distances=distances,
+        **rest,
+    )
+
+
 # ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
 
 
@@ -707,26 +680,25 @@ def _answer_gaussian(
     fixed = amount.sigma is not None or (
         amount.epsilon is not None and public and profile.diameter <= worst
     )
-    return PopulationAnswer(
-        mechanism="gaussian",
-        query=query if releases == 1 else f"{query}, {releases} answers",
-        bounds=bounds,
-        coupled=alone,
-        crowd_bounds=hidden,
-        epsilon=epsilon,
-        epsilon_population=setting.epsilon_population(noise),
-        sigma=noise,
-        compared=setting.compared(
+    return _answer(
+        question,
+        setting,
+        bounds,
+        setting.compared(
             epsilon, noise, bounds.success_upper, None if alone is None else alone.success_upper
         ),
-        mean_distance=profile.mean_distance,
-        max_distance=profile.max_distance,
-        distance="mean distance to the others",
+        Distances(profile.mean_distance, profile.max_distance, "mean distance to the others"),
+        mechanism="gaussian",
+        query=query if releases == 1 else f"{query}, {releases} answers",
+        epsilon_population=setting.epsilon_population(noise),
+        sigma=noise,
         clipped_records=moved,
-        amount=amount,
         warnings=notes,
+        coupling=MethodBounds.of(alone),
+        crowd=MethodBounds.of(hidden, average=True),
         fresh_rows=_fresh_rows(values, setting, noise, confidence) if fixed else None,
-        setting=replace(setting, progress=None),
+        coupled=alone,
+        crowd_bounds=hidden,
     )
 
 
@@ -789,22 +761,18 @@ def _answer_exponential(
     else:
         setting, bounds = setting.for_target(*amount.target)
     epsilon = setting.mechanism.epsilon
-    mean, largest = _loss_distances(mechanism.losses)
-    return PopulationAnswer(
+    return _answer(
+        question,
+        setting,
+        bounds,
+        setting.compared(epsilon, bounds),
+        _loss_distances(mechanism.losses),
         mechanism="exponential",
         query=f"choice among {mechanism.losses.shape[1]} candidates",
-        bounds=bounds,
-        epsilon=epsilon,
         epsilon_population=min(epsilon, setting.mechanism.epsilon_population),
         sigma=None,
-        compared=setting.compared(epsilon, bounds),
-        mean_distance=mean,
-        max_distance=largest,
-        distance="mean largest difference of losses to the others",
         clipped_records=moved,
-        amount=amount,
         warnings=question.notes,
-        setting=replace(setting, progress=None),
     )
 
 
@@ -851,12 +819,12 @@ def _matrix(source: Any) -> FloatArray:
         return read_population(table, columns, numeric=True).values
 
 
-def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|, for the table."""
+def _loss_distances(losses: FloatArray) -> Distances:
+    """Return mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|."""
     total = losses.shape[0]
     mean, largest = np.empty(total), np.empty(total)
     for row in range(total):
         gaps = np.abs(losses - losses[row]).max(axis=1)
         mean[row] = gaps.sum() / (total - 1)
         largest[row] = gaps.max()
-    return mean, largest
+    return Distances(mean, largest, "mean largest difference of losses to the others")
