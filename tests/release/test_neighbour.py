@@ -203,7 +203,7 @@ def test_an_estimator_of_several_promises_for_all_of_them() -> None:
     stored = PrivateModel.from_dict(json.loads(json.dumps(three.released_.to_dict())))
     assert stored.certificate_ == three.certificate_
     assert three.calibration_.noise_scale > 1.5 * one.calibration_.noise_scale
-    read = three.calibration_.details["curve"]
+    read = three.calibration_.to_dict()["curve"]
     assert read["eta_upper"] == three.certificate_.value
     assert read["replace_one"]["advantage_upper"] == pytest.approx(2 * read["eta_upper"])
     with pytest.raises(InputError, match="releases must be a whole number"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from memberbound.answers import plain
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
@@ -44,15 +45,19 @@ class Calibration:
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        return {
-            "method": self.method,
-            "record": self.record,
-            "eta": self.eta,
-            "noise": self.noise.describe(),
-            "noise_scale": self.noise_scale,
-            "fits": self.fits,
-            "certificate": self.certificate.to_dict(),
-        } | self.details
+        fields: dict[str, object] = plain(
+            {
+                "method": self.method,
+                "record": self.record,
+                "eta": self.eta,
+                "noise": self.noise.describe(),
+                "noise_scale": self.noise_scale,
+                "fits": self.fits,
+                "certificate": self.certificate,
+            }
+            | self.details
+        )
+        return fields
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,7 @@ def save(
             "released must be a model from protect, a fitted MembershipPrivate or HalfPrivate, or "
             f"a Release, got {type(released).__name__}."
         )
-    known = beside.exists()
+    existed = beside.exists()
     old = None
     with contextlib.suppress(InputError):
         old = verified(target)
@@ -174,7 +174,7 @@ def save(
             # What the certificate says besides does no harm, so this may fail.
             with contextlib.suppress(MemberboundError, OSError):
                 write_text(_page(verified(target)), beside, force=True)
-        elif not (known or target.exists()):
+        elif not (existed or target.exists()):
             beside.unlink(missing_ok=True)
     return beside
 
@@ -270,12 +270,12 @@ def _loaded_numbers(target: Path) -> PrivateModel:
     else:
         text = target.read_text(encoding="utf-8")
     try:
-        given = json.loads(text)
+        fields = json.loads(text)
     except (TypeError, ValueError):
-        given = None
-    if not isinstance(given, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise InputError(f"path must hold a released model, got {target.name!r}.")
-    return PrivateModel.from_dict(given)
+    return PrivateModel.from_dict(fields)
 
 
 def _tensors(tensors: Mapping[str, object], about: dict[str, str] | None = None) -> Fill:
@@ -293,10 +293,10 @@ def _loaded_network(target: Path, factory: Callable[..., object] | None) -> Priv
     opened = _imported("safetensors", "pip install safetensors").safe_open
     with opened(str(target), framework="numpy") as file:
         text = (file.metadata() or {}).get(_ABOUT, "null")
-    given = json.loads(text)
-    if not isinstance(given, dict):
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
         raise InputError(f"path must hold a released model, got {target.name!r}.")
-    return PrivateNetwork.from_tensors(given, tensors, factory)
+    return PrivateNetwork.from_tensors(fields, tensors, factory)
 
 
 def verified(path: str | Path) -> dict[str, object]:
@@ -312,11 +312,11 @@ def verified(path: str | Path) -> dict[str, object]:
             f"path must come with its certificate {beside.name!r}, which is missing. "
             "Without it nothing is known about the release."
         )
-    said = read_document(beside, "certificate", "JSON")
-    if not isinstance(said, dict) or said.get("sha256") is None:
+    stated = read_document(beside, "certificate", "JSON")
+    if not isinstance(stated, dict) or stated.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
-    digest, old = _digest(target), said.pop(_REPLACES, None)
-    for certificate in (said, old):
+    digest, old = _digest(target), stated.pop(_REPLACES, None)
+    for certificate in (stated, old):
         if isinstance(certificate, dict) and certificate.get("sha256") == digest:
             return dict(certificate)
     raise InputError(
@@ -325,17 +325,17 @@ def verified(path: str | Path) -> dict[str, object]:
     )
 
 
-def answering(found: object) -> PrivateModel | TableModel | None:
+def answering(model: object) -> PrivateModel | TableModel | None:
     """Return a released model as one that takes raw rows; None where it is a statistic."""
-    inner = getattr(found, "released_", None)
-    found = inner if isinstance(inner, PrivateModel) else found
-    if isinstance(found, PrivateModel):
-        return found
-    if not _is_estimator(found):
+    inner = getattr(model, "released_", None)
+    model = inner if isinstance(inner, PrivateModel) else model
+    if isinstance(model, PrivateModel):
+        return model
+    if not _is_estimator(model):
         return None
     from memberbound.release.half.half_estimator import TableModel
 
-    return TableModel.of(found)
+    return TableModel.of(model)
 
 
 def load(
@@ -352,10 +352,10 @@ def load(
     estimator); skops makes no object of any other type.  ``factory`` makes the module of a network,
     as it did for ``protect``.
     """
-    said = verified(path)
+    certificate = verified(path)
     target = Path(path)
     try:
-        return _loaded(target, said, trusted, factory)
+        return _loaded(target, certificate, trusted, factory)
     except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything
@@ -367,15 +367,15 @@ def load(
 
 def _loaded(
     target: Path,
-    said: dict[str, object],
+    certificate: dict[str, object],
     trusted: Sequence[str],
     factory: Callable[..., object] | None,
 ) -> TableModel | HalfPrivate | PrivateModel | SavedRelease:
-    if said.get("kind") == _NETWORK:
+    if certificate.get("kind") == _NETWORK:
         return _loaded_network(target, factory)
-    if said.get("kind") in _ALL_ROWS:
+    if certificate.get("kind") in _ALL_ROWS:
         return _loaded_numbers(target)
-    if said.get("kind") == "estimator":
+    if certificate.get("kind") == "estimator":
         reader = _skops()
         packed = target.read_bytes()
         from memberbound.release.half.half_estimator import TRUSTED
@@ -387,8 +387,8 @@ def _loaded(
                 f"path must hold known types only, got {', '.join(foreign)}. "
                 "Look at them, then pass them as trusted=."
             )
-        found = reader.loads(packed, trusted=sorted(allowed))
-        if not _is_estimator(found):
-            raise InputError(f"path must hold a released model, got {type(found).__name__}.")
-        return found
-    return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], said)
+        model = reader.loads(packed, trusted=sorted(allowed))
+        if not _is_estimator(model):
+            raise InputError(f"path must hold a released model, got {type(model).__name__}.")
+        return model
+    return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], certificate)

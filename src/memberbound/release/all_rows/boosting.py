@@ -158,10 +158,10 @@ class _Bins:
             return np.where(places < 0, self.count - 1, places)
         numbers = values.numbers
         moved = self.code.scaling.transformed(numbers)
-        found = np.searchsorted(self.edges(), moved, side="right")
+        runs = np.searchsorted(self.edges(), moved, side="right")
         other = np.full(CELLS, self.count - 1, dtype=np.int64)
         other[list(self.texts)] = _BINS + np.arange(len(self.texts))
-        return np.where(np.isnan(numbers), other[cells_of(values)], found)
+        return np.where(np.isnan(numbers), other[cells_of(values)], runs)
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
         """Return the leaf of every bin: random runs of numbers, each other bin on its own."""
@@ -202,10 +202,10 @@ class BoostedModel:
         if not parts:
             raise InputError(NOTHING_FOUND)
         kind = np.min_scalar_type(max(part.count for part in parts))
-        found = np.empty((len(read[parts[0].code.name]), len(parts)), dtype=kind, order="F")
+        bins = np.empty((len(read[parts[0].code.name]), len(parts)), dtype=kind, order="F")
         for k, part in enumerate(parts):
-            found[:, k] = part.of(read[part.code.name])
-        return found
+            bins[:, k] = part.of(read[part.code.name])
+        return bins
 
     def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""
@@ -221,17 +221,17 @@ class BoostedModel:
         }
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], encoder: Encoder, mu: float) -> BoostedModel:
+    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder, mu: float) -> BoostedModel:
         """Return the model that :meth:`to_dict` described."""
-        tables = tuple(np.array(table, dtype=np.float64) for table in given["tables"])
+        tables = tuple(np.array(table, dtype=np.float64) for table in fields["tables"])
         parts = _binned(encoder)
         outputs = tables[0].shape[-1]
         if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
             raise ValueError("tables do not fit the columns")
-        loss = one_of("loss", given["loss"], LOSSES)
-        how = Boosting(**given["boosting"])
+        loss = one_of("loss", fields["loss"], LOSSES)
+        how = Boosting(**fields["boosting"])
         size = outputs * sum(part.leaf_count(how.leaves) for part in parts)
-        return cls(tables, loss, how, float(given["scale"]), mu, size)
+        return cls(tables, loss, how, float(fields["scale"]), mu, size)
 
 
 # ── Boosting itself ───────────────────────────────────────────────────────────────────────────────

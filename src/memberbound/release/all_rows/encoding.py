@@ -337,12 +337,12 @@ class ColumnCode:
     def places(self, values: Values) -> NDArray[np.int64]:
         """Return which indicator every value switches on, -1 for none."""
         if self.labels:
-            found = values.positions(self.labels)
+            places = values.positions(self.labels)
         else:
             table = np.full(CELLS, -1, dtype=np.int64)
             table[list(self.cells)] = np.arange(len(self.cells))
-            found = table[cells_of(values)]
-        return np.where(found < 0, self.indicators - 1, found) if self.other else found
+            places = table[cells_of(values)]
+        return np.where(places < 0, self.indicators - 1, places) if self.other else places
 
 
 @dataclass(frozen=True)
@@ -410,9 +410,9 @@ class Encoder:
         return {"columns": [asdict(code) for code in self.columns]}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Encoder:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Encoder:
         """Return the encoder that :meth:`to_dict` described."""
-        return cls(tuple(_code_from(fields) for fields in given["columns"]))
+        return cls(tuple(map(_code_from, fields["columns"])))
 
 
 def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
@@ -574,13 +574,13 @@ def fit_target(
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
         assert histograms is not None
-        found = noisy_range(values, histograms)
-        if found is None:
+        span = noisy_range(values, histograms)
+        if span is None:
             raise InputError(
                 f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
                 "learner logistic or svm if it has classes."
             )
-        return TargetCode(name, (), found.low, found.high)
+        return TargetCode(name, (), span.low, span.high)
     form: Form = "any"
     if isinstance(bound, Categories):
         labels, form = bound.labels, bound.form

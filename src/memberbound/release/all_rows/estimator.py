@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from memberbound.errors import InputError, whole_number
 from memberbound.learners.trained import available_if
-from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
-from memberbound.release.all_rows.models import checked_form, fit_private, replaces_preprocessing
-from memberbound.release.half.parameters import Labels
+from memberbound.release.all_rows.models import (
+    Labels,
+    checked_form,
+    fit_private,
+    replaces_preprocessing,
+)
+from memberbound.release.estimator import PrivateEstimator, released_can
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
@@ -52,15 +54,7 @@ def _like(labels: tuple[str, ...], target: object) -> Labels:
     return np.array(labels, dtype=object)
 
 
-def _has(name: str) -> Callable[[MembershipPrivate], bool]:
-    def check(self: MembershipPrivate) -> bool:
-        # Before fit: what the base promises; after: what the released model can do.
-        return hasattr(getattr(self, "released_", self.estimator), name)
-
-    return check
-
-
-class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class MembershipPrivate(PrivateEstimator):
     """Train a model on all rows such that nobody can tell whose record was among them.
 
     Nobody who knows all other records, and sees the model, is right about any record's membership
@@ -97,8 +91,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         True
     """
 
-    released_: Any
-
     def __init__(
         self,
         estimator: BaseEstimator,
@@ -115,17 +107,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.releases = releases
         self.tune = tune
         self.insecure_seed = insecure_seed
-
-    def __sklearn_tags__(self) -> Any:
-        """Be a classifier, a regressor or a clusterer as the base is."""
-        tags = super().__sklearn_tags__()
-        base = get_tags(self.estimator)
-        tags.estimator_type = base.estimator_type
-        tags.classifier_tags = base.classifier_tags
-        tags.regressor_tags = base.regressor_tags
-        tags.target_tags = base.target_tags
-        tags.non_deterministic = self.insecure_seed is None
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> MembershipPrivate:
         """Train on all rows: a table or an array, and one class or number per row."""
@@ -170,28 +151,17 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
         return read_records(X, forms_of(bounds))
 
-    def _rows(self, X: ArrayLike) -> Records:
-        check_is_fitted(self, "released_")
+    def _read(self, X: ArrayLike) -> Records:
         return self._records(X, read_bounds(self.bounds), reset=False)
 
-    @available_if(_has("predict"))
+    @available_if(released_can("predict"))
     def predict(self, X: ArrayLike) -> Labels:
-        """Predict with the released model."""
-        answers = np.asarray(self.released_.predict(self._rows(X)))
+        """Predict with the released model, in the target's type."""
+        answers = super().predict(X)
         if not hasattr(self, "classes_"):
             return answers
         places = {name: place for place, name in enumerate(self.released_.class_names)}
         return np.asarray(self.classes_[[places[name] for name in answers]])
-
-    @available_if(_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return the released model's class probabilities."""
-        return np.asarray(self.released_.predict_proba(self._rows(X)))
-
-    @available_if(_has("decision_function"))
-    def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the released model's scores."""
-        return np.asarray(self.released_.decision_function(self._rows(X)))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return accuracy or R²."""

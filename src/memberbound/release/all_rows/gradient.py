@@ -228,19 +228,19 @@ class GradientModel:
         }
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], encoder: Any, mu: float) -> GradientModel:
+    def from_dict(cls, fields: Mapping[str, Any], encoder: Any, mu: float) -> GradientModel:
         """Return the model that :meth:`to_dict` described."""
-        found = cls(
-            np.array(given["coefficients"], dtype=np.float64),
-            np.array(given["intercepts"], dtype=np.float64),
-            one_of("loss", given["loss"], LOSSES),
-            Descent(**given["descent"]),
-            float(given["scale"]),
+        model = cls(
+            np.array(fields["coefficients"], dtype=np.float64),
+            np.array(fields["intercepts"], dtype=np.float64),
+            one_of("loss", fields["loss"], LOSSES),
+            Descent(**fields["descent"]),
+            float(fields["scale"]),
             mu,
         )
-        if found.coefficients.shape != (encoder.width, found.outputs):
+        if model.coefficients.shape != (encoder.width, model.outputs):
             raise ValueError("coefficients do not fit the columns")
-        return found
+        return model
 
 
 def _split(features: Features) -> list[Features]:
@@ -249,7 +249,7 @@ def _split(features: Features) -> list[Features]:
     starts = range(0, rows, _BLOCK)
     if not sparse.issparse(features):
         return [features[a : a + _BLOCK] for a in starts]
-    found = []
+    blocks = []
     for a in starts:
         ends = features.indptr[a : min(a + _BLOCK, rows) + 1]
         inside = slice(int(ends[0]), int(ends[-1]))
@@ -257,8 +257,8 @@ def _split(features: Features) -> list[Features]:
         # Set one by one: given to the constructor, parts of a long array would be copied.
         block.data, block.indices = features.data[inside], features.indices[inside]
         block.indptr = ends - ends[0]
-        found.append(block)
-    return found
+        blocks.append(block)
+    return blocks
 
 
 def _turned(block: Features) -> Features:

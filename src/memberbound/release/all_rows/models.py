@@ -118,10 +118,10 @@ def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
 
 def _instead(learner: str) -> str:
     """Name the private form of trees where a learner is made of them."""
-    kin = learner.lower().replace("-", "")
-    if "boosting" in kin and "regressor" in kin:
+    name = learner.lower().replace("-", "")
+    if "boosting" in name and "regressor" in name:
         return " Take 'boosting', with bounds for the target."
-    return " Take 'boosting'." if "tree" in kin or "forest" in kin else ""
+    return " Take 'boosting'." if "tree" in name or "forest" in name else ""
 
 
 def checked_form(learner: object) -> str:
@@ -177,11 +177,12 @@ class PrivateModel:
     @property
     def certificate_(self) -> Certificate:
         """What is promised."""
-        found = self._together.certificate(secure=self.secure)
+        certificate = self._together.certificate(secure=self.secure)
         if self.releases == 1:
-            return found
+            return certificate
         return replace(
-            found, assumptions=(*found.assumptions, _TOGETHER.format(models=self.releases))
+            certificate,
+            assumptions=(*certificate.assumptions, _TOGETHER.format(models=self.releases)),
         )
 
     @property
@@ -267,30 +268,30 @@ class PrivateModel:
         } | self.model.to_dict()
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> PrivateModel:
+    def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
         """Return the model that :meth:`to_dict` described.
 
         Edge cases: what is no such description is refused.
         """
         try:
-            encoder = Encoder.from_dict(given["encoder"])
+            encoder = Encoder.from_dict(fields["encoder"])
             target = TargetCode(
-                **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
+                **(fields["target"] | {"classes": tuple(map(str, fields["target"]["classes"]))})
             )
-            parts = [Part(**part) for part in given["parts"]]
-            learner = one_of("learner", given["learner"], LEARNERS)
+            parts = [Part(**part) for part in fields["parts"]]
+            learner = one_of("learner", fields["learner"], LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
-            model = kind.from_dict(given, encoder, parts[-1].mu)
+            model = kind.from_dict(fields, encoder, parts[-1].mu)
             return cls(
                 encoder,
                 target,
                 model,
-                Budget(given["mu"], given["slack"], parts, 1.0, unit=given.get("unit")),
-                int(given["rows"]),
-                bool(given["secure_source"]),
-                float(given["eta"]),
+                Budget(fields["mu"], fields["slack"], parts, 1.0, unit=fields.get("unit")),
+                int(fields["rows"]),
+                bool(fields["secure_source"]),
+                float(fields["eta"]),
                 learner,
-                int(given.get("releases", 1)),
+                int(fields.get("releases", 1)),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(
@@ -433,8 +434,8 @@ def prepare(
         raise InputError("the table must have at least two rows and a column besides the target.")
     private = [name for name in features if name not in public]
     open_target = target not in public
-    known = public.get(target)
-    slack = _slack(rows, features, public, known, classifier=classifier, draws=draws)
+    target_bound = public.get(target)
+    slack = _slack(rows, features, public, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(
         eta, slack=slack, releases=releases, unit=records.unit, source=source, reserve=reserve
     )
@@ -520,7 +521,7 @@ def _slack(
     rows: int,
     features: list[str],
     bounds: Bounds,
-    known: object,
+    target_bound: object,
     *,
     classifier: bool,
     draws: Callable[[int, int, int], int],
@@ -528,16 +529,16 @@ def _slack(
     """Return the slack from public numbers alone; ``known`` is the target's bound."""
     outputs = 1
     if classifier:
-        outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
+        outputs = MOST_CLASSES if target_bound is None else len(getattr(target_bound, "labels", ()))
     private = sum(name not in bounds for name in features)
     coordinates = (
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
-        + (max(rows, histogram_coordinates(1)) if known is None else 0)
+        + (max(rows, histogram_coordinates(1)) if target_bound is None else 0)
         + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     slack = release_slack(coordinates)
-    return up(slack + CLASS_SLACK) if known is None and classifier else slack
+    return up(slack + CLASS_SLACK) if target_bound is None and classifier else slack
 
 
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:

@@ -141,9 +141,9 @@ class NetworkBudget(Budget):
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
-        found = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made, unit=paid.unit)
-        assert found.curve().eta <= eta
-        return found
+        budget = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made, unit=paid.unit)
+        assert budget.curve().eta <= eta
+        return budget
 
     def shares(self) -> dict[str, float]:
         """Return nothing: what training takes is no share of a μ²."""
@@ -157,8 +157,8 @@ class NetworkBudget(Budget):
     def certificate(self, **how: bool) -> Certificate:
         """Return the certificate of η for every record of any table."""
         bound = super().certificate(**how)
-        said = (*bound.assumptions, *_ROW_BY_ROW)
-        return replace(bound, theorems=("X12", "X22"), assumptions=said)
+        assumptions = (*bound.assumptions, *_ROW_BY_ROW)
+        return replace(bound, theorems=("X12", "X22"), assumptions=assumptions)
 
 
 def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
@@ -458,8 +458,8 @@ def train_network(
     optimizer = _optimizer_type()(
         inner, clip=training.clip, sums=sums, size=training.sample_rate * rows
     )
-    known = np.asarray(weights) > 0
-    goals = np.where(known, wanted, 0)
+    usable = np.asarray(weights) > 0
+    goals = np.where(usable, wanted, 0)
     lossy = torch.nn.functional
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
@@ -475,7 +475,7 @@ def train_network(
                 taken = _tensor(features, places, unit, shape)
                 taken = torch.cat([taken, torch.zeros(missing, *shape)])
                 goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
-                optimizer.kept = torch.from_numpy(np.pad(known[places], (0, missing)))
+                optimizer.kept = torch.from_numpy(np.pad(usable[places], (0, missing)))
                 answers = wrapped(taken)
                 if classes:
                     loss = lossy.cross_entropy(answers, goal.long(), reduction="sum")
@@ -523,12 +523,12 @@ class NetworkModel:
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
         torch = _torch()
-        rows, found = int(features.shape[0]), []
+        rows, parts = int(features.shape[0]), []
         with torch.no_grad():
             for start in range(0, rows, 4 * _BLOCK):
                 part = _tensor(features, slice(start, start + 4 * _BLOCK), self.unit, self.shape)
-                found.append(self.module(part).double().numpy())
-        return np.concatenate(found)
+                parts.append(self.module(part).double().numpy())
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -585,7 +585,7 @@ class PrivateNetwork(PrivateModel):
 
     @classmethod
     def from_tensors(
-        cls, given: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Module]
+        cls, fields: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Module]
     ) -> PrivateNetwork:
         """Return the network that :meth:`to_dict` and :meth:`tensors` described.
 
@@ -593,26 +593,28 @@ class PrivateNetwork(PrivateModel):
         """
         torch = _torch()
         try:
-            told = given["encoder"]
+            stored = fields["encoder"]
             encoder = (
-                PublicArray(tuple(map(int, told["shape"])), float(told["low"]), float(told["high"]))
-                if "shape" in told
-                else Encoder.from_dict(told)
+                PublicArray(
+                    tuple(map(int, stored["shape"])), float(stored["low"]), float(stored["high"])
+                )
+                if "shape" in stored
+                else Encoder.from_dict(stored)
             )
             target = TargetCode(
-                **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
+                **(fields["target"] | {"classes": tuple(map(str, fields["target"]["classes"]))})
             )
-            training = Training(**given["training"])
+            training = Training(**fields["training"])
             shape = _shape(encoder)
             module = _module(factory, shape, len(target.classes) or 1)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
-            parts = [Part(**part) for part in given["parts"]]
-            steps = DpSgd(float(given["noise_multiplier"]), training.sample_rate, training.steps)
+            parts = [Part(**part) for part in fields["parts"]]
+            steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
             model = NetworkModel(
                 module.requires_grad_(False).eval(),
                 _loss_name(target),
                 training,
-                float(given["scale"]),
+                float(fields["scale"]),
                 shape,
                 encoder.length,
                 factory,
@@ -622,12 +624,12 @@ class PrivateNetwork(PrivateModel):
                 target,
                 model,
                 NetworkBudget(
-                    given["mu"], given["slack"], parts, 1.0, steps, unit=given.get("unit")
+                    fields["mu"], fields["slack"], parts, 1.0, steps, unit=fields.get("unit")
                 ),
-                int(given["rows"]),
-                bool(given["secure_source"]),
-                float(given["eta"]),
-                str(given["learner"]),
+                int(fields["rows"]),
+                bool(fields["secure_source"]),
+                float(fields["eta"]),
+                str(fields["learner"]),
             )
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as problem:
             raise InputError(

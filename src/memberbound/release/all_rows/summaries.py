@@ -170,25 +170,25 @@ def _known(
     counted: bool,
 ) -> dict[str, Range | Categories]:
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
-    known = dict(public)
+    bounds = dict(public)
     if private:
         part = budget.take("histograms of values", HISTOGRAM_SHARE)
         histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
-        found: Range | Categories | None
+        bound: Range | Categories | None
         if counted:
             labels = noisy_names(read[name], histograms)
-            found = Categories(labels) if labels else None
+            bound = Categories(labels) if labels else None
         else:
-            found = noisy_range(read[name], histograms)
-        if found is None:
+            bound = noisy_range(read[name], histograms)
+        if bound is None:
             what = "categories" if counted else "[low, high]"
             raise InputError(
                 f"column {name!r} must have values that rise above the noise. "
                 f"Give bounds for it ({what})."
             )
-        known[name] = found
-    return {name: known[name] for name in read}
+        bounds[name] = bound
+    return {name: bounds[name] for name in read}
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ class _Work:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
         part = self.budget.take("counts of halves")
         noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.read))
-        found = []
+        descended = []
         for values, bound in zip(self.read.values(), self._ranges, strict=True):
             numbers = values.numbers[~np.isnan(values.numbers)]
             share = (np.clip(numbers, bound.low, bound.high) - bound.low) / (bound.high - bound.low)
@@ -292,9 +292,9 @@ class _Work:
             for depth in range(1, _DEPTH + 1):
                 counts = np.bincount(leaves >> (_DEPTH - depth), minlength=2**depth)
                 halves.append(noise.measure(counts))
-            found.append([_descended(halves, level, bound) for level in levels])
+            descended.append([_descended(halves, level, bound) for level in levels])
         names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
-        return np.array(found).T.ravel(), names, noise.scale
+        return np.array(descended).T.ravel(), names, noise.scale
 
 
 @dataclass(frozen=True)
@@ -348,8 +348,8 @@ def _edges_of(bound: Range) -> FloatArray:
 def _placed(values: Values, bound: Range | Categories) -> NDArray[np.int64]:
     """Return the cell of every value; the last one is for what is in no other."""
     if isinstance(bound, Categories):
-        found = values.positions(bound.labels)
-        return np.where(found < 0, len(bound.labels), found)
+        places = values.positions(bound.labels)
+        return np.where(places < 0, len(bound.labels), places)
     edges, numbers = _edges_of(bound), values.numbers
     place = np.searchsorted(edges, numbers, side="right") - 1
     place[numbers == edges[-1]] = len(edges) - 2

@@ -109,12 +109,12 @@ def _scores(
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
-    truth, known = _truth(trial, test.columns[target])
+    truth, scorable = _truth(trial, test.columns[target])
     seen, usable = _truth(trial, training.columns[target])
-    if not known.any() or not usable.any():
+    if not scorable.any() or not usable.any():
         return (), ["no row of the trial has a target that can be scored"]
-    rows = trial.encoded(test)[0][np.flatnonzero(known)]
-    truth = truth[known]
+    rows = trial.encoded(test)[0][np.flatnonzero(scorable)]
+    truth = truth[scorable]
     constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
     clean = _clean(trial, trial.encoded(training)[0], seen, usable)
     names = trial.class_names

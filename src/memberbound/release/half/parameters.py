@@ -311,7 +311,7 @@ class PairAdapter(Adapter):
 EstimatorAdapter = Adapter | object
 
 
-def adapter_for(estimator: BaseEstimator, given: EstimatorAdapter | None = None) -> Adapter:
+def adapter_for(estimator: BaseEstimator, own: EstimatorAdapter | None = None) -> Adapter:
     """Return the adapter of an estimator, or wrap a user's.
 
     Out of the box: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
@@ -325,16 +325,16 @@ def adapter_for(estimator: BaseEstimator, given: EstimatorAdapter | None = None)
         >>> adapter.dimension(Ridge(), people)
         3
     """
-    if isinstance(given, Adapter):
-        return given
-    if isinstance(given, tuple) and len(given) == 2 and all(callable(f) for f in given):
-        return PairAdapter(*given)
-    if given is not None:
-        pair = [getattr(given, name, None) for name in ("parameters", "set_parameters")]
+    if isinstance(own, Adapter):
+        return own
+    if isinstance(own, tuple) and len(own) == 2 and all(callable(f) for f in own):
+        return PairAdapter(*own)
+    if own is not None:
+        pair = [getattr(own, name, None) for name in ("parameters", "set_parameters")]
         if not all(callable(f) for f in pair):
             raise InputError(
                 "adapter must have functions parameters(model) and set_parameters(model, vector), "
-                f"got {given!r}."
+                f"got {own!r}."
             )
         return PairAdapter(*pair)  # type: ignore[arg-type]
     name = type(estimator).__name__
@@ -471,21 +471,21 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
         self.classes = classes
 
     def _answers(self, rows: ArrayLike) -> FloatArray:
-        asked = np.asarray(rows, dtype=np.float64)
-        if asked.ndim != 2 or asked.shape[1] != self.query.shape[1]:
+        wanted = np.asarray(rows, dtype=np.float64)
+        if wanted.ndim != 2 or wanted.shape[1] != self.query.shape[1]:
             raise InputError(
-                f"rows must have {self.query.shape[1]} columns, got shape {asked.shape!r}."
+                f"rows must have {self.query.shape[1]} columns, got shape {wanted.shape!r}."
             )
         # Adding 0.0 makes -0.0 and 0.0 the same bytes.
         places = {row.tobytes(): place for place, row in enumerate(self.query + 0.0)}
-        found = [places.get(row.tobytes()) for row in np.ascontiguousarray(asked + 0.0)]
-        missing = sum(place is None for place in found)
+        numbers = [places.get(row.tobytes()) for row in np.ascontiguousarray(wanted + 0.0)]
+        missing = sum(place is None for place in numbers)
         if missing:
             raise InputError(
                 f"rows must be among the {len(self.query)} released query rows, got {missing} that "
                 "are not. An answer to another row would be a second release: put it into query=."
             )
-        return np.asarray(self.table[np.array(found, dtype=np.int64)])
+        return np.asarray(self.table[np.array(numbers, dtype=np.int64)])
 
     def predict(self, rows: ArrayLike) -> Labels:
         """Return classes or numbers."""

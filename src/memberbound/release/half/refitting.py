@@ -164,7 +164,7 @@ class Refits:
             ),
             1.0 if exact else self.confidence,
         )
-        known: dict[str, object] = {
+        common: dict[str, object] = {
             "scale": least.scale,
             "eta_plug_in_estimate": gain(least.plug_in, 0.0),
             "scales_tested": least.tested,
@@ -174,9 +174,9 @@ class Refits:
             "own_coins": fits.own_coins,
         }
         if least.scale == 0:
-            known["note"] = _why_no_noise(least, game, proved=exact)
+            common["note"] = _why_no_noise(least, game, proved=exact)
         law = scaled(unit, least.scale)
-        return Calibration(law, certificate, self.eta, method, fits.count, known | details)
+        return Calibration(law, certificate, self.eta, method, fits.count, common | details)
 
 
 def subset_assumptions(

@@ -212,14 +212,14 @@ def _least(
 
     try:
         blind = game.blind
-        found = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
-        if crowd is not None and found >= noise_for_success(profile, game, blind + goal, line):
+        ideal = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
+        if crowd is not None and ideal >= noise_for_success(profile, game, blind + goal, line):
             crowd = None  # In hundreds of columns it costs seconds each time it does not help.
         try:
-            sigma = confirmed(total, goal, found)
+            sigma = confirmed(total, goal, ideal)
         except SearchError:
             # Rounding takes much of the promise: more noise, by coupling alone.
-            sigma = least_scale(lambda s: total(s, False, False) - goal, found)
+            sigma = least_scale(lambda s: total(s, False, False) - goal, ideal)
     except (SearchError, InputError):
         raise InputError(
             f"eta must be above what floating-point noise of this dimension and size adds, "
@@ -287,10 +287,10 @@ def histogram(
         >>> histogram(["a", "b", "a", "c"], categories=["a", "b"])(np.array([0, 2, 3])).tolist()
         [2.0, 0.0]
     """
-    given: Labels = np.asarray(data)
-    if given.ndim != 1 or given.size < 4:
+    values: Labels = np.asarray(data)
+    if values.ndim != 1 or values.size < 4:
         raise InputError(
-            f"data must be one value for each of 4 or more records, got {given.shape}."
+            f"data must be one value for each of 4 or more records, got {values.shape}."
         )
     if (bins is None) == (categories is None):
         raise InputError("one of bins and categories must be given.")
@@ -298,12 +298,12 @@ def histogram(
         names = list(dict.fromkeys(categories))
         if len(names) != len(categories) or not names:
             raise InputError("categories must be different, and at least one.")
-        counts = np.stack([given == name for name in names], axis=1)
+        counts = np.stack([values == name for name in names], axis=1)
         return SumStatistic(counts.astype(np.float64), tuple(str(name) for name in names))
     edges = np.asarray(bins, dtype=np.float64)
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
         raise InputError("bins must be at least two edges in increasing order.")
-    numbers = _table(given)[:, 0]
+    numbers = _table(values)[:, 0]
     place = np.searchsorted(edges, numbers, side="right") - 1
     place[numbers == edges[-1]] = len(edges) - 2
     counts = place[:, None] == np.arange(len(edges) - 1)
