@@ -85,7 +85,7 @@ def ours(job: dict[str, Any]) -> list[Line]:
         models=shadows,
         seed=seed,
         n_jobs=1,
-        pool=True,
+        with_and_without=True,
     )
     training = time.process_time() - start
     start = time.process_time()

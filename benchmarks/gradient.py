@@ -53,10 +53,10 @@ from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows.encoding import Values
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
+from memberbound.tables.columns import Values
 
 Split = tuple[pd.DataFrame, pd.DataFrame]
 Case = tuple[str, Callable[[int], Split], dict[str, Any] | None]
