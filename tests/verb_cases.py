@@ -167,6 +167,23 @@ CASES: dict[str, Case] = {
         },
         "summarize people.csv --statistic mode --bounds bounds.yaml",
     ),
+    "synthesize": Case(
+        "synthesize people.csv --target ill --columns sex,age --bounds bounds.yaml --eta 0.1 "
+        "--insecure-seed 1",
+        {
+            "eta": NUMBER,
+            "mu": NUMBER,
+            "rows": int,
+            "columns": list,
+            "persons": OPTIONAL,
+            "budget": dict,
+            "curve": dict,
+            "fidelity.two_way_tvd_estimate": NUMBER,
+            "certificate.upper": NUMBER,
+            "out": TEXT,
+        },
+        "synthesize people.csv --rows 0",
+    ),
     "protect-half": Case(
         "protect-half numbers.csv --statistic mean --columns x --eta 0.1 --insecure-seed 1",
         MODEL,
@@ -182,6 +199,13 @@ CASES: dict[str, Case] = {
         AUDIT,
         "audit people.csv",
         kept=0.99,
+        exceeded=0.6,
+    ),
+    "audit-table": Case(
+        "audit-table inside.csv --nonmembers outside.csv --synthetic inside.csv",
+        {key: AUDIT[key] for key in ("best", "attacks")},
+        "audit-table people.csv",
+        kept=1.0,
         exceeded=0.6,
     ),
     "audit-learner": Case(
@@ -250,6 +274,9 @@ def write_files(folder: Path) -> None:
     tokens["position"] = np.tile(np.arange(10), 200)
     tokens["logprob"] = (-rng.exponential(2 - tokens["member"])).round(4)
     tokens.to_csv(folder / "tokens.csv", index=False)
+    traits = pd.DataFrame(rng.normal(size=(400, 3)).round(2), columns=["a", "b", "c"])
+    traits[:200].to_csv(folder / "inside.csv", index=False)
+    traits[200:].to_csv(folder / "outside.csv", index=False)
     shutil.copy(Path(__file__).parent / "report" / "sample.json", folder / "report.json")
     for case in CASES.values():
         if case.prepared_by:

@@ -44,6 +44,8 @@ from memberbound.verbs.audit import Audit as Audit
 from memberbound.verbs.audit import audit as audit
 from memberbound.verbs.audit_learner import LearnerAudit as LearnerAudit
 from memberbound.verbs.audit_learner import audit_learner as audit_learner
+from memberbound.verbs.audit_table import TableAudit as TableAudit
+from memberbound.verbs.audit_table import audit_table as audit_table
 from memberbound.verbs.audit_text import TextAudit as TextAudit
 from memberbound.verbs.audit_text import audit_text as audit_text
 from memberbound.verbs.bounds import BoundsTemplate as BoundsTemplate

@@ -34,7 +34,7 @@ from memberbound.quantities import decimals, significant
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Duplicates", "LawTest", "find_duplicates", "law_test", "one_law_test"]
+__all__ = ["Duplicates", "LawTest", "blind_scores", "find_duplicates", "law_test", "one_law_test"]
 
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
@@ -172,7 +172,7 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
     Edge cases: columns that cannot be told apart give 1.
     """
     return law_test(
-        _numeric(evidence), evidence.member, _blind_scores, confidence=confidence, seed=seed
+        _numeric(evidence), evidence.member, blind_scores, confidence=confidence, seed=seed
     )
 
 
@@ -230,7 +230,7 @@ def _numeric(evidence: Evidence) -> FloatArray:
     return np.column_stack(columns)
 
 
-def _blind_scores(
+def blind_scores(
     rows: FloatArray, member: BoolArray, others: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     from sklearn.ensemble import HistGradientBoostingClassifier

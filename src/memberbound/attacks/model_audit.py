@@ -69,11 +69,13 @@ __all__ = [
     "PointAudit",
     "PrivacyScore",
     "Training",
+    "attack_intervals",
     "attack_scores",
     "audit_evidence",
     "audit_records",
     "audit_score_table",
     "group_lines",
+    "highest_floor",
 ]
 
 #: Fewer records of either kind are refused.
@@ -430,7 +432,7 @@ def audit_evidence(
             "attacks must include one whose interval is proved, got "
             f"{', '.join(scores)} alone, which compare models with and without a record."
         )
-    audits, shared, too_few = _intervals(proved, member, sure, rates, seed)
+    audits, shared, too_few = attack_intervals(proved, member, sure, rates, seed)
     estimates = {}
     for name, (score, _) in scores.items():
         if name not in proved:
@@ -447,10 +449,10 @@ def audit_evidence(
             for name, bound in shared.items()
             if order.index(levels[name]) <= order.index(level)
         ]
-        by_access[level] = _highest(within, sure)
+        by_access[level] = highest_floor(within, sure)
     return ModelAudit(
         audits,
-        _highest(shared.values(), sure),
+        highest_floor(shared.values(), sure),
         scores,
         member,
         sure,
@@ -504,12 +506,12 @@ def audit_score_table(
     member = np.asarray(member, dtype=np.bool_)
     everywhere = np.ones(len(member), dtype=np.bool_)
     measured = {name: (score, everywhere) for name, score in scores.items()}
-    audits, shared, too_few = _intervals(measured, member, sure, tuple(fpr), seed)
-    best, seconds = _highest(shared.values(), sure), time.perf_counter() - start
+    audits, shared, too_few = attack_intervals(measured, member, sure, tuple(fpr), seed)
+    best, seconds = highest_floor(shared.values(), sure), time.perf_counter() - start
     return ModelAudit(audits, best, measured, member, sure, seconds, warnings=too_few)
 
 
-def _intervals(
+def attack_intervals(
     scores: AttackScores,
     member: BoolArray,
     confidence: float,
@@ -531,7 +533,7 @@ def _intervals(
     return audits, shared, tuple(too_few.values())
 
 
-def _highest(bounds: Iterable[AuditBound], confidence: float) -> AuditBound:
+def highest_floor(bounds: Iterable[AuditBound], confidence: float) -> AuditBound:
     """Return the interval with the highest floor; they hold together with ``confidence``."""
     best = max(bounds, key=lambda b: (b.lower, b.estimate))
     return replace(best, confidence=confidence)

@@ -36,7 +36,7 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
-    "Tables": ("synthesize", "certify", "plan", "harden"),
+    "Tables": ("synthesize", "audit-table", "certify", "plan", "harden"),
     "Text": ("audit-text",),
     "Numbers": ("summarize", "ledger", "explain", "population"),
     "Papers": ("protect-half", "reproduce", "theorems"),

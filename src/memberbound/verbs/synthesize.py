@@ -29,7 +29,7 @@ from memberbound.declarations import (
 from memberbound.errors import fractions, whole_number
 from memberbound.files import check_output
 from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
-from memberbound.quantities import Certificate, decimals, marked, percent, significant
+from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
@@ -133,7 +133,7 @@ class Synthesis(Answer):
         spent = ", ".join(f"{name} {percent(x, 'estimate')}" for name, x in self.budget.items())
         rows.append(("budget (μ²) went to", spent))
         counts = ", ".join(
-            f"{name} ± {significant(x, 'given', 3)}" for name, x in self.noise.items()
+            f"{name} ± {decimals(x, 'estimate', 1)}" for name, x in self.noise.items()
         )
         rows.append(("noise of a count", counts))
         for what, names in (("fresh numbers", self.identifiers), ("left out", self.left_out)):

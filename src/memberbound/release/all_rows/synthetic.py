@@ -84,7 +84,7 @@ _MOST_BLOCKS = 32
 _CELL_SCALES = 3.0
 _BLOCK_SCALES = 8.0
 _RUN_SCALES = 1.0
-_GROUP_SCALES = 30.0
+_GROUP_SCALES = 6.0
 _EMPTY_SCALES = 2.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
 _LEAST_SHARE = 1e-3

@@ -1,0 +1,430 @@
+"""Attacks on a synthetic table: is it closer to the rows it was made from than to fresh ones?
+
+Every attack scores a record by the synthetic table (and a reference table of the same kind that the
+synthesizer never saw).  Scales, bins and categories are those of these two tables, so that a score
+is a function of its own record alone.  Distance to the closest synthetic row is one attack among
+others; that it finds nothing proves nothing.
+
+A table that exists plays the model game.  A synthesizer that can be fitted again plays the subset
+game: random halves of the records are synthesized, and what an attack reaches on a fresh half is
+one draw of a mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.answers import EstimateOf
+from memberbound.attacks.comparability import LawTest, blind_scores, law_test
+from memberbound.attacks.learner_audit import mean_interval
+from memberbound.attacks.model_audit import attack_intervals, highest_floor
+from memberbound.attacks.scores import ScoreAudit, area_under_roc, content_generator
+from memberbound.attacks.signals import BoolArray
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.quantities import AuditBound
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Population, read_population
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = [
+    "Copies",
+    "RefitAudit",
+    "Synthesizer",
+    "TableEvidence",
+    "audit_refits",
+    "audit_synthetic",
+]
+
+IntArray = NDArray[np.int64]
+#: Rows of a synthetic or reference table that distances are measured to.
+_MOST_ROWS = 20_000
+#: Bins of a column of numbers, and categories of a column, in tables of counts.
+_BINS, _MOST_LABELS = 12, 60
+#: Neighbours whose distance stands for a density.
+_NEIGHBOURS = 5
+#: Share of the non-members that serves as reference where none is given.
+_REFERENCE_SHARE = 1 / 3
+#: Rows of either kind, and refits, that are needed at least.
+_FEWEST, _FEWEST_REFITS = 60, 9
+#: Refits that thresholds are chosen on, at most.
+_THRESHOLD_REFITS = 8
+
+
+class Synthesizer(Protocol):
+    """What ``module:factory`` returns: fitted to a table, it draws rows."""
+
+    def fit(self, table: DataFrame) -> object:
+        """Learn from a table."""
+
+    def sample(self, rows: int) -> DataFrame:
+        """Return new rows."""
+
+
+# ── Records as coordinates and cells, by a table that is not theirs ───────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """A column of numbers with its scale and bins, or of categories with their labels."""
+
+    name: str
+    form: str
+    centre: float = 0.0
+    scale: float = 1.0
+    edges: FloatArray | None = None
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, table: Population) -> _Axis:
+        reading = table.readings[name]
+        values = Values.of(table.frame[name], reading.form)
+        numbers = values.numbers[np.isfinite(values.numbers)]
+        if reading.numeric and numbers.size:
+            low, middle, high = np.quantile(numbers, (0.1, 0.5, 0.9))
+            scale = float(high - low) or float(numbers.std()) or 1.0
+            edges = np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS))
+            return cls(name, reading.form, float(middle), scale, edges)
+        places, names = values.named()
+        counts = np.bincount(places[places >= 0], minlength=len(names))
+        common = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
+        return cls(name, reading.form, labels=tuple(names[k] for k in sorted(common)))
+
+    def cells(self, values: Values) -> IntArray:
+        """Return the cell of every value; missing and unknown ones have cells of their own."""
+        if self.edges is None:
+            return values.positions((*self.labels, "")) + 1
+        numbers = values.numbers
+        place = 1 + np.searchsorted(self.edges, numbers, side="right")
+        return np.where(np.isnan(numbers), 0, place)
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return len(self.labels) + 2 if self.edges is None else len(self.edges) + 2
+
+    def coordinates(self, values: Values) -> FloatArray:
+        """Return coordinates: different categories are 1 apart, as is the spread of numbers."""
+        if self.edges is None:
+            return np.asarray(np.eye(self.count)[self.cells(values)] / np.sqrt(2.0))
+        numbers = np.clip((values.numbers - self.centre) / self.scale, -10.0, 10.0)
+        gone = np.isnan(numbers)
+        return np.column_stack([np.where(gone, 0.0, numbers), gone.astype(np.float64)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """A table in the coordinates and cells of a synthetic one."""
+
+    points: FloatArray
+    cells: IntArray
+    keys: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, axes: Sequence[_Axis], frame: DataFrame) -> _Rows:
+        import pandas as pd
+
+        read = {axis.name: Values.of(frame[axis.name], axis.form) for axis in axes}
+        points = np.hstack([axis.coordinates(read[axis.name]) for axis in axes])
+        cells = np.column_stack([axis.cells(read[axis.name]) for axis in axes])
+        labels = {}
+        for name, values in read.items():
+            codes, names = values.coded()
+            labels[name] = np.array(names, dtype=object)[codes]
+        keys = np.asarray(pd.util.hash_pandas_object(pd.DataFrame(labels), index=False))
+        return cls(points.astype(np.float32), cells, keys)
+
+    def part(self, rows: NDArray[Any]) -> _Rows:
+        """Return some of the rows."""
+        return _Rows(self.points[rows], self.cells[rows], self.keys[rows])
+
+
+def _axes(synthetic: DataFrame, names: Sequence[str]) -> list[_Axis]:
+    """Return the columns by which records are compared: identifiers and free text are not."""
+    table = read_population(synthetic[list(names)])
+    return [_Axis.of(name, table) for name in table.columns]
+
+
+# ── The attacks ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _distances(points: FloatArray, table: FloatArray, neighbours: int) -> FloatArray:
+    """Return the distances of points to their nearest rows of a table, nearest first."""
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=min(neighbours, len(table))).fit(table)
+    return np.asarray(search.kneighbors(points)[0], dtype=np.float64)
+
+
+def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray:
+    """Return Σ over pairs of columns of the log share that a record's cells have in a table."""
+    total = np.zeros(len(rows.cells))
+    columns = range(len(axes))
+    for a, b in itertools.combinations(columns, 2) if len(axes) > 1 else ((0, 0),):
+        size = axes[a].count * axes[b].count
+        places = table.cells[:, a] * axes[b].count + table.cells[:, b]
+        counts = np.bincount(places, minlength=size) + 0.5
+        own = rows.cells[:, a] * axes[b].count + rows.cells[:, b]
+        total += np.log(counts[own] / counts.sum())
+    return total
+
+
+def attack_signals(
+    rows: _Rows, synthetic: _Rows, reference: _Rows, axes: Sequence[_Axis]
+) -> dict[str, FloatArray]:
+    """Return the scores of records, higher for members, by attack."""
+    near = _distances(rows.points, synthetic.points, _NEIGHBOURS)
+    fresh = _distances(rows.points, reference.points, _NEIGHBOURS)
+    tiny = 1e-6
+    marginals = _likelihoods(rows, synthetic, axes) - _likelihoods(rows, reference, axes)
+    return {
+        "distance": -near[:, 0],
+        "density ratio": np.log(fresh[:, -1] + tiny) - np.log(near[:, -1] + tiny),
+        "closest ratio": np.log(fresh[:, 0] + tiny) - np.log(near[:, 0] + tiny),
+        "marginals": marginals,
+    }
+
+
+def _combined(signals: Mapping[str, FloatArray], member: BoolArray, known: BoolArray) -> FloatArray:
+    """Return the scores of a classifier of the signals, trained on records whose side is known."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import QuantileTransformer
+
+    table = np.column_stack(list(signals.values()))
+    quantiles = min(100, int(known.sum()))
+    learner = make_pipeline(
+        QuantileTransformer(n_quantiles=quantiles, output_distribution="normal", random_state=0),
+        LogisticRegression(class_weight="balanced"),
+    )
+    learner.fit(table[known], member[known])
+    return np.asarray(learner.decision_function(table), dtype=np.float64)
+
+
+# ── A table that exists ───────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Records that stand in the synthetic table as they are, in every column compared.
+
+    Fresh records are copied by chance alone: ``non_member_share_estimate`` is that chance.
+    """
+
+    members: int
+    member_share_estimate: EstimateOf
+    non_members: int
+    non_member_share_estimate: EstimateOf
+    member_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TableEvidence:
+    """What was measured of one synthetic table; see :func:`audit_synthetic`."""
+
+    audits: dict[str, ScoreAudit]
+    best_advantage: AuditBound
+    copies: Copies
+    law: LawTest
+    columns: tuple[str, ...]
+    members: int
+    non_members: int
+    warnings: tuple[str, ...] = ()
+
+
+def audit_synthetic(
+    members: DataFrame,
+    non_members: DataFrame,
+    synthetic: DataFrame,
+    reference: DataFrame | None = None,
+    *,
+    confidence: float = 0.95,
+    fpr: Sequence[float] = (0.1, 0.01, 0.001),
+    seed: int = 0,
+) -> TableEvidence:
+    """Measure attacks on a synthetic table: its members against fresh records.
+
+    Guarantee: each interval of an attack contains its quantity with probability at least
+    ``confidence``, given the table; ``best_advantage`` holds for all attacks together.
+    Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1: scores are
+    functions of single records, given the synthetic and the reference table.
+    Assumes: as :class:`memberbound.attacks.scores.ScoreAudit`, with the table in the model's place.
+    Edge cases: without a reference a third of the non-members is one, and is not measured on.
+    """
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    tables = [members, non_members, synthetic, *([] if reference is None else [reference])]
+    names = [c for c in synthetic.columns if all(c in table.columns for table in tables)]
+    if not names:
+        raise InputError("members, non-members and the synthetic table must share a column.")
+    for kind, table in (("members", members), ("non-members", non_members)):
+        if len(table) < _FEWEST:
+            raise InputError(f"{kind} must be at least {_FEWEST} records, got {len(table)}.")
+    if len(synthetic) < _FEWEST:
+        raise InputError(f"synthetic must have at least {_FEWEST} rows, got {len(synthetic)}.")
+    axes = _axes(synthetic, names)
+    inside, outside, new = (_Rows.of(axes, table) for table in tables[:3])
+    rng = content_generator(seed, new.keys, inside.keys, outside.keys, purpose="synthetic table")
+    rows = _Rows(
+        *(np.concatenate(pair) for pair in zip(_parts(inside), _parts(outside), strict=True))
+    )
+    member = np.arange(len(rows.keys)) < len(inside.keys)
+    measured = np.ones(len(member), dtype=np.bool_)
+    warnings: tuple[str, ...] = ()
+    if reference is None:
+        order = rng.permutation(len(outside.keys))
+        chosen = order[: int(len(order) * _REFERENCE_SHARE)]
+        measured[len(inside.keys) + chosen] = False
+        fresh = outside.part(chosen)
+        warnings = (f"{len(chosen)} non-members serve as the reference table",)
+    else:
+        fresh = _Rows.of(axes, reference)
+    near, far = (t.part(rng.permutation(len(t.keys))[:_MOST_ROWS]) for t in (new, fresh))
+    signals = attack_signals(rows, near, far, axes)
+    known = np.zeros(len(member), dtype=np.bool_)
+    for side in (member & measured, ~member & measured):
+        places = rng.permutation(np.flatnonzero(side))
+        known[places[: len(places) // 2]] = True
+    scores = {name: (score, measured) for name, score in signals.items()}
+    scores["combined"] = _combined(signals, member, known), measured & ~known
+    audits, shared, too_few = attack_intervals(scores, member, sure, tuple(fpr), seed)
+    copied = np.isin(rows.keys, new.keys)
+    return TableEvidence(
+        audits,
+        highest_floor(shared.values(), sure),
+        Copies(
+            int(copied[member].sum()),
+            float(copied[member].mean()),
+            int(copied[~member].sum()),
+            float(copied[~member].mean()),
+            tuple((np.flatnonzero(copied[member])[:20] + 1).tolist()),
+        ),
+        law_test(rows.points.astype(np.float64), member, blind_scores, confidence=sure, seed=seed),
+        tuple(axis.name for axis in axes),
+        len(inside.keys),
+        len(outside.keys),
+        (*warnings, *too_few),
+    )
+
+
+def _parts(rows: _Rows) -> tuple[NDArray[Any], ...]:
+    return rows.points, rows.cells, rows.keys
+
+
+# ── A synthesizer that can be fitted again ────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class RefitAudit:
+    """What attacks reach on tables of random halves, on average; see :func:`audit_refits`."""
+
+    advantages: dict[str, AuditBound]
+    areas: dict[str, AuditBound]
+    best_advantage: AuditBound
+    columns: tuple[str, ...]
+    refits: int
+
+
+def audit_refits(
+    records: DataFrame,
+    synthesizer: Callable[[], Synthesizer],
+    *,
+    refits: int = 64,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> RefitAudit:
+    """Measure attacks on what a synthesizer makes of random halves of the records.
+
+    The first refit gives the reference table and the scales, the next ones the thresholds; every
+    further one is a draw of TPR - FPR and of the AUC, whose means over halves and the
+    synthesizer's coins are bounded.
+
+    Guarantee: each interval contains the mean with probability at least ``confidence``;
+    ``best_advantage`` holds for all attacks together.  Its lower end is a floor for the average
+    record's advantage in the subset game.
+    Theorem: proofs/bounded-means.md; given the first refits the draws are independent, in [-1, 1].
+    Assumes: refits are independent of one another.
+    """
+    count = whole_number("refits", refits, at_least=_FEWEST_REFITS)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    if len(records) < 2 * _FEWEST:
+        raise InputError(f"the table must have at least {2 * _FEWEST} rows, got {len(records)}.")
+    rng = np.random.default_rng(seed)
+    half = len(records) // 2
+
+    def refit() -> tuple[BoolArray, DataFrame]:
+        member = np.zeros(len(records), dtype=np.bool_)
+        member[rng.permutation(len(records))[:half]] = True
+        fitted = synthesizer()
+        fitted.fit(records[member].reset_index(drop=True))
+        drawn = fitted.sample(half)
+        if len(drawn) != half:
+            raise InputError(f"sample({half}) must return as many rows, got {len(drawn)}.")
+        return member, drawn
+
+    _, reference = refit()
+    names = [name for name in records.columns if name in reference.columns]
+    if not names:
+        raise InputError("the synthesizer must return columns of the table, got others.")
+    axes = _axes(reference, names)
+    kept = np.arange(min(half, _MOST_ROWS))
+    rows, fresh = _Rows.of(axes, records), _Rows.of(axes, reference).part(kept)
+    thresholds = min(_THRESHOLD_REFITS, (count - 1) // 3)
+    learned: dict[str, list[FloatArray]] = {}
+    gaps: dict[str, list[float]] = {}
+    areas: dict[str, list[float]] = {}
+    cuts: dict[str, float] = {}
+    for number in range(count - 1):
+        member, table = refit()
+        new = _Rows.of(axes, table).part(kept)
+        for name, score in attack_signals(rows, new, fresh, axes).items():
+            if number < thresholds:
+                learned.setdefault(name, []).append(np.column_stack([score, member]))
+                continue
+            if name not in cuts:
+                cuts[name] = _best_cut(np.vstack(learned[name]))
+            called = score >= cuts[name]
+            gaps.setdefault(name, []).append(called[member].mean() - called[~member].mean())
+            sides = np.sort(score[member]), np.sort(score[~member])
+            areas.setdefault(name, []).append(area_under_roc(*sides))
+        if progress is not None:
+            progress(number + 1, count - 1)
+    game = SubsetGame(len(records), half, "average")
+    each = shared_confidence(sure, len(gaps))
+    shared = [_mean_bound("advantage", name, draws, each, game) for name, draws in gaps.items()]
+    return RefitAudit(
+        {name: _mean_bound("advantage", name, draws, sure, game) for name, draws in gaps.items()},
+        {name: _mean_bound("auc", name, draws, sure, game) for name, draws in areas.items()},
+        highest_floor(shared, sure),
+        tuple(axis.name for axis in axes),
+        count,
+    )
+
+
+def _best_cut(scored: FloatArray) -> float:
+    """Return the threshold with the largest TPR - FPR among scores with their side."""
+    order = np.argsort(-scored[:, 0], kind="stable")
+    score, member = scored[order].T
+    gap = np.cumsum(member) / member.sum() - np.cumsum(1 - member) / (1 - member).sum()
+    # Equal scores are called together.
+    ends = np.append(score[1:] < score[:-1], True)
+    return float(score[np.flatnonzero(ends)[int(np.argmax(gap[ends]))]])
+
+
+def _mean_bound(
+    quantity: str, attack: str, draws: Sequence[float], confidence: float, game: SubsetGame
+) -> AuditBound:
+    low = -1.0 if quantity == "advantage" else 0.0
+    values = np.clip(np.array(draws), low, 1.0)
+    mean = float(values.mean())
+    lower, upper = mean_interval(values, confidence, low)
+    return AuditBound(quantity, mean, min(lower, mean), max(upper, mean), confidence, game, attack)

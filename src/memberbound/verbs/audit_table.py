@@ -1,0 +1,254 @@
+"""The verb ``audit-table``: what a synthetic table, or a synthesizer, gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+
+from memberbound.answers import OmitEmpty, computed
+from memberbound.attacks.comparability import LawTest
+from memberbound.attacks.scores import (
+    IntervalFields,
+    ScoreAudit,
+    interval_fields,
+    without_ends,
+)
+from memberbound.attacks.synthetic_tables import (
+    Copies,
+    RefitAudit,
+    TableEvidence,
+    audit_refits,
+    audit_synthetic,
+)
+from memberbound.declarations import DatabaseTable, InputFile, Names, Option, Rates, Seed, Table
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.learners.examples import attribute_named
+from memberbound.quantities import percent
+from memberbound.tables.table import opened_table
+from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["TableAudit", "audit_table"]
+
+_TABLE_ASSUMPTIONS = (
+    "The numbers are about this table and its own members; nothing is said about other tables of "
+    "the same synthesizer.",
+    "The members are all records that the table was made from, or records drawn from them "
+    "uniformly.",
+    "The non-members, and the reference, are independent draws from the source of the members and "
+    "had no part in the table.",
+    "Each interval of an attack holds with the stated confidence on its own; that of "
+    "best_advantage holds for all attacks at once.",
+    "The combined attack is told who is a member in a random half of the records, and is measured "
+    "on the other half.",
+)
+_REFIT_ASSUMPTIONS = (
+    "The records are known to the attacker; which random half was synthesized is not.",
+    "Refits are independent of one another, and the synthesizer is the one that will be used.",
+    "Each interval of an attack holds with the stated confidence on its own; that of "
+    "best_advantage holds for all attacks at once.",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TableAudit(AuditAnswer):
+    """What attacks reached on a synthetic table, or on tables of a synthesizer."""
+
+    VERB: ClassVar = "audit-table"
+    ATTACKED: ClassVar = " on the synthetic rows"
+    CAUTION: ClassVar = (
+        "This is no guarantee: other attacks may achieve more, and a small distance to the closest "
+        "row, or a large one, proves nothing by itself."
+    )
+
+    best_advantage: IntervalFields
+    columns: tuple[str, ...]
+    members: int
+    non_members: int
+    refits: int | None = None
+    copies: OmitEmpty[Copies | None] = None
+    one_law: OmitEmpty[LawTest | None] = None
+
+    @computed
+    def comparable(self) -> bool:
+        """Whether members and non-members are not known to differ in law."""
+        return self.one_law is None or not self.one_law.differs
+
+    @property
+    def floor(self) -> float | None:
+        """The proved advantage of the best attack; None where the two sides are not comparable."""
+        lower = self.best_advantage["lower"]
+        return float(lower) if self.comparable and lower is not None else None
+
+    @property
+    def caution(self) -> str:
+        """What the numbers do not mean, and why there is no floor."""
+        law = None if self.comparable else self.one_law
+        return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
+
+    def details(self) -> str:
+        """Return readable lines below the table of attacks."""
+        lines = [""]
+        if self.copies is not None:
+            inside = percent(self.copies.member_share_estimate, "estimate")
+            outside = percent(self.copies.non_member_share_estimate, "estimate")
+            lines.append(
+                f"copied rows: {self.copies.members} members ({inside}) stand in the table as they "
+                f"are, and {self.copies.non_members} non-members ({outside}), by chance"
+            )
+        if self.one_law is not None and self.comparable:
+            lines.append(self.one_law.sentence)
+        return "\n".join(lines)
+
+
+def audit_table(
+    members: Table,
+    *,
+    nonmembers: InputFile | None = None,
+    synthetic: InputFile | None = None,
+    reference: InputFile | None = None,
+    synthesizer: Annotated[Any, Option("text", metavar="NAME", web=False)] | None = None,
+    refits: Annotated[int, Option("whole", least=9, most=1000)] | None = None,
+    columns: Names | None = None,
+    confidence: float = 0.95,
+    fpr: Rates | None = None,
+    database_table: DatabaseTable | None = None,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="refits")] | None = None,
+) -> TableAudit:
+    """Measure what membership inference attacks on a synthetic table achieve.
+
+    A table that exists is given with its members and with fresh records (the model game: this
+    table, its own members).  A ``synthesizer`` is fitted to random halves of the records instead
+    (the subset game).  The attacks: distance to the closest synthetic row, the same against a
+    reference table, a ratio of densities, the likelihood of pairs of columns, and a classifier that
+    combines them.
+
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
+    that of ``best_advantage`` holds for all of them together, and its lower end is a floor for the
+    best attack.  Nothing here is a bound on other attacks.
+    Theorem: proofs/audit-intervals.md, proofs/given-models.md; with refits proofs/bounded-means.md.
+    Assumes: the answer's ``assumptions``.
+    Edge cases: members and non-members that differ already in their columns give no floor.
+
+    Args:
+        members: the records that the table was made from; with a synthesizer, all records.
+        nonmembers: records from the same source that had no part in the table.
+        synthetic: the synthetic table, whoever made it.
+        reference: another table of such records, or synthetic rows made from others (default: a
+            third of the non-members).
+        synthesizer: ``package.module:factory``; the factory, called without arguments, returns an
+            object with ``fit(table)`` and ``sample(rows)``.
+        refits: how often the synthesizer is fitted (default: 64).
+        columns: columns to compare (default: all that the tables share).
+        confidence: of each interval.
+        fpr: false-positive rate at which the TPR is measured; may be repeated.
+        database_table: the table inside a DuckDB or SQLite file.
+        seed: for random halves.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound audit-table train.csv --nonmembers fresh.csv --synthetic new.csv
+        memberbound audit-table people.csv --synthesizer mymodule:factory --fail-above 0.6
+
+    Examples:
+        >>> import numpy, pandas
+        >>> draws = numpy.random.default_rng(0)
+        >>> people = pandas.DataFrame(draws.normal(size=(400, 3)), columns=["a", "b", "c"])
+        >>> copied = audit_table(people[:200], nonmembers=people[200:], synthetic=people[:200])
+        >>> copied.copies.members, copied.floor > 0.5
+        (200, True)
+    """
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    start = whole_number("seed", seed, at_least=0)
+    chosen = [columns] if isinstance(columns, str) else columns
+
+    def read(source: object) -> DataFrame:
+        with opened_table(source, database_table) as table:
+            names = [c for c in table.columns if chosen is None or c in chosen]
+            if not names:
+                raise InputError(f"{table.name} must have one of the columns, got none.")
+            return table.frame[names]
+
+    if synthesizer is not None:
+        idle = {"nonmembers": nonmembers, "synthetic": synthetic, "reference": reference}
+        given = [name for name, table in (idle | {"fpr": fpr}).items() if table is not None]
+        if given:
+            raise InputError(f"{given[0]} must be left out with a synthesizer, which is refitted.")
+        factory = attribute_named(synthesizer) if isinstance(synthesizer, str) else synthesizer
+        if not callable(factory):
+            raise InputError(f"synthesizer must be a factory, got {type(factory).__name__}.")
+        count = 64 if refits is None else refits
+        frame = read(members)
+        refitted = audit_refits(
+            frame, factory, refits=count, confidence=sure, seed=start, progress=progress
+        )
+        return _of_refits(refitted, len(frame), sure)
+    if nonmembers is None or synthetic is None:
+        raise InputError("nonmembers and synthetic must be given, or a synthesizer.")
+    if refits is not None:
+        raise InputError("refits must be left out without a synthesizer.")
+    rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    evidence = audit_synthetic(
+        read(members),
+        read(nonmembers),
+        read(synthetic),
+        None if reference is None else read(reference),
+        confidence=sure,
+        fpr=rates,
+        seed=start,
+    )
+    return _of_table(evidence, sure)
+
+
+def _of_table(evidence: TableEvidence, confidence: float) -> TableAudit:
+    fields: dict[str, Any] = {name: audit.to_dict() for name, audit in evidence.audits.items()}
+    best = interval_fields(evidence.best_advantage)
+    if evidence.law.differs:
+        fields = without_ends(fields)
+        best = cast("IntervalFields", without_ends(best))
+    return TableAudit(
+        game=evidence.best_advantage.game,
+        attacks=cast("dict[str, AttackFields]", fields),
+        best=evidence.best_advantage.attack,
+        confidence=confidence,
+        assumptions=(*_TABLE_ASSUMPTIONS, ScoreAudit.ASSUMPTIONS[3]),
+        theorems=("X29",),
+        warnings=evidence.warnings,
+        best_advantage=best,
+        columns=evidence.columns,
+        members=evidence.members,
+        non_members=evidence.non_members,
+        copies=evidence.copies,
+        one_law=evidence.law,
+    )
+
+
+def _of_refits(refitted: RefitAudit, records: int, confidence: float) -> TableAudit:
+    attacks = {}
+    for name, gap in refitted.advantages.items():
+        advantage = interval_fields(gap)
+        attacks[name] = AttackFields(
+            auc=interval_fields(refitted.areas[name]),
+            advantage=advantage,
+            accuracy=None,
+            tpr_at_fpr={},
+            confidence=confidence,
+        )
+    half = records // 2
+    return TableAudit(
+        game=refitted.best_advantage.game,
+        attacks=attacks,
+        best=refitted.best_advantage.attack,
+        confidence=confidence,
+        assumptions=_REFIT_ASSUMPTIONS,
+        theorems=("X29",),
+        best_advantage=interval_fields(refitted.best_advantage),
+        columns=refitted.columns,
+        members=half,
+        non_members=records - half,
+        refits=refitted.refits,
+    )
