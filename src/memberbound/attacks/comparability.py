@@ -233,6 +233,7 @@ def _numeric(evidence: Evidence) -> FloatArray:
 def blind_scores(
     rows: FloatArray, member: BoolArray, others: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
+    """Return how a classifier of the columns scores others, higher for members."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     most = 20_000  # more rows change nothing here
