@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import memberbound
-from memberbound.attacks.comparability import _blind_scores, _numeric, find_duplicates, one_law_test
+from memberbound.attacks.comparability import _numeric, blind_scores, find_duplicates, one_law_test
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.scores import Scores, audit_scores, permutation_p_value
 from memberbound.errors import InputError
@@ -37,7 +37,7 @@ def test_the_level_is_kept_and_the_broken_twin_is_caught() -> None:
         found += one_law_test(case, seed=seed).p_value <= 0.1
         if seed < 6:
             table, rng = _numeric(case), np.random.default_rng(seed)
-            score = _blind_scores(table, case.member, table, rng)
+            score = blind_scores(table, case.member, table, rng)
             own += permutation_p_value(score, case.member, rng) <= 0.1
     assert found <= 8
     assert own >= 5

@@ -42,7 +42,7 @@ def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.nda
         trained.append(rows[:, 0])
         return others[:, 0]
 
-    monkeypatch.setattr(comparability, "_blind_scores", scored)
+    monkeypatch.setattr(comparability, "blind_scores", scored)
     monkeypatch.setattr(comparability, "permutation_p_value", lambda *_: 1.0)
     one_law_test(case)
     return np.isin(np.asarray(case.rows)[:, 0], trained[0])
