@@ -19,7 +19,6 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows.encoding import Categories, Range, cells_of, read_bounds
 from memberbound.tables.columns import FORMS, Values, checked_format, read_value
 from memberbound.tables.in_memory import read_records
-from memberbound.tables.roles import numbers_from
 from memberbound.tables.table import open_table
 
 TEXTS = [
@@ -285,7 +284,7 @@ def test_public_and_secret_tables_are_read_alike(values, role, numbers):
     with open_table(pa.table({"x": values})) as opened:
         reading = opened.readings()["x"]
     assert reading.role == role
-    inferred = numbers_from(pd.Series(values), reading.form)
+    inferred = Values.of(pd.Series(values), reading.form).numbers
     np.testing.assert_array_equal(inferred[:3], numbers)
     fixed = Values.of(values).numbers[:3]
     alike = [a == b or math.isnan(b) for a, b in zip(inferred[:3], fixed, strict=True)]

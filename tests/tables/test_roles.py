@@ -25,8 +25,8 @@ from memberbound.learners import encoded_rows, read_examples
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles
+from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_population
-from memberbound.tables.roles import numbers_from
 from memberbound.tables.table import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
@@ -34,6 +34,11 @@ from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect_half import protect_half
+
+
+def numbers_from(series, form="number"):
+    return Values.of(series, form).numbers
+
 
 #: A quarter of them, which harden looks at, must be enough to tell a key from a number.
 ROWS = 800
@@ -167,7 +172,7 @@ def test_every_verb_reads_the_same_numbers(table: Path) -> None:
     found = protect_half(table, columns=["half", "price", "born"], **asked)
     means = [np.mean(wanted[c]) for c in ("half", "price", "born")]
     spreads = [np.std(wanted[c]) for c in ("half", "price", "born")]
-    for value, mean, spread in zip(found.details["values"], means, spreads, strict=True):
+    for value, mean, spread in zip(found.values, means, spreads, strict=True):
         assert abs(value - mean) < 60 * spread
     asked = {"epsilon": 1.0, "columns": ["half", "price", "seen"]}
     by_file = population(table, **asked)

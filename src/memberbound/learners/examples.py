@@ -17,7 +17,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.in_memory import Population, Records, read_population, read_records
 from memberbound.tables.recipe import MISSING, labels_of
-from memberbound.tables.roles import Roles, numbers_from
+from memberbound.tables.roles import Roles
 from memberbound.tables.table import Columns, opened_table
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def known_values(encoder: ColumnTransformer) -> dict[str, frozenset[str]]:
 
 def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
     """Return every value as a number, NaN where it is none."""
-    columns = {name: numbers_from(table[name], forms[name]) for name in table.columns}
+    columns = {name: Values.of(table[name], forms[name]).numbers for name in table.columns}
     return type(table)(columns, index=table.index)
 
 

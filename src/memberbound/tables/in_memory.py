@@ -19,7 +19,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.recipe import exact_codes
-from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, selected
+from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -79,7 +79,7 @@ class Population:
 
     def numbers(self, column: str) -> FloatArray:
         """Return one column as numbers: days for dates, NaN where a value is missing."""
-        return numbers_from(self.frame[column], self.readings[column].form)
+        return Values.of(self.frame[column], self.readings[column].form).numbers
 
     @cached_property
     def values(self) -> FloatArray:
@@ -232,10 +232,7 @@ def read_secret_columns(
         chosen = [columns] if isinstance(columns, str) else list(columns or table.columns)
         target_column = [] if target is None else [target]
         unit_column = [] if unit is None else [unit]
-        for column in (*target_column, *chosen, *forms, *unit_column):
-            if column not in table.columns:
-                names = ", ".join(map(repr, table.columns))
-                raise InputError(f"{table.name} has no column {column!r}; it has {names}.")
+        table.choose(list(dict.fromkeys((*target_column, *chosen, *forms, *unit_column))))
         named = (*target_column, *(() if columns is None else chosen), *forms)
         if unit is not None and unit in named:
             raise InputError(
@@ -278,13 +275,10 @@ def read_population(
     with opened_table(source, database_table) as table:
         frame, readings = table.frame, table.local.readings(roles=roles)
     if target is not None:
-        if target not in readings:
-            raise InputError(
-                f"{table.name} has no column {target!r}; it has {', '.join(readings)}."
-            )
+        table.choose(target)
         check_target_role(target, readings[target])
-    if columns is not None:
-        _check_columns(columns, readings, target, table.name)
+    if columns is not None and target in table.choose(columns):
+        raise InputError(f"columns must not hold the target {target!r}.")
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
     notes = [*header_notes(table), *chosen.notes]
@@ -375,24 +369,6 @@ def check_target_role(target: str, reading: Reading) -> None:
             f"target must have values that repeat, or be a measurement, got {target!r}, which "
             f"{what}: hardly any two rows share a value.{remedy}"
         )
-
-
-def _check_columns(
-    columns: Columns, readings: Mapping[str, Reading], target: str | None, name: str
-) -> None:
-    names = [columns] if isinstance(columns, str) else list(columns or ())
-    free = [c for c in readings if c != target]
-    if target in names or not names:
-        raise InputError(f"columns of {name} must be among {', '.join(free)}, got {names!r}.")
-    unknown = [c for c in names if c not in free]
-    if unknown:
-        listed = ", ".join(map(repr, free))
-        raise InputError(
-            f"columns must be columns of {name} ({listed}); it has no column {unknown[0]!r}."
-        )
-    twice = [c for place, c in enumerate(names) if c in names[:place]]
-    if twice:
-        raise InputError(f"columns must differ from one another, got {twice[0]!r} twice.")
 
 
 def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:

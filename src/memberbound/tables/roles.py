@@ -40,9 +40,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from memberbound.errors import InputError
 from memberbound.tables.columns import (
     BLANKS,
@@ -51,14 +48,12 @@ from memberbound.tables.columns import (
     GAPS,
     SPELLINGS,
     Form,
-    Values,
 )
 from memberbound.tables.engine import identifier, literal
 from memberbound.tables.exact import stored_types
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
-    from pandas import Series
 
     from memberbound.tables.table import Table
 
@@ -72,7 +67,6 @@ __all__ = [
     "Selection",
     "checked_roles",
     "inferred_roles",
-    "numbers_from",
     "overridden",
     "says_identifier",
     "selected",
@@ -479,21 +473,3 @@ def _left_note(name: str, reading: Reading) -> str:
         f"column {name!r} looks like {what} and is left out; name it in columns, or give it "
         "another role, to use it"
     )
-
-
-# Values as numbers.
-
-
-def numbers_from(series: Series, form: Form = "number") -> NDArray[np.float64]:
-    """Return the values of a pandas column as doubles; NaN where one is missing or is no number.
-
-    Examples:
-        >>> import pandas as pd
-        >>> numbers_from(pd.Series([".5", "1.", "1e100", None])).tolist()
-        [0.5, 1.0, 1e+100, nan]
-        >>> numbers_from(pd.Series(["1,5", "1.000,25"]), "comma").tolist()
-        [1.5, 1000.25]
-        >>> numbers_from(pd.Series(["1970-01-02", "1970-01-02T00:00+12:00"]), "date").tolist()
-        [1.0, 0.5]
-    """
-    return Values.of(series, form).numbers

@@ -164,7 +164,7 @@ class Table:
             return list(self.columns)
         names = [columns] if isinstance(columns, str) else list(columns)
         if not names:
-            raise InputError(f"{self.name} must be counted over at least one column, got none.")
+            raise InputError(f"columns of {self.name} must be at least one column, got none.")
         for index, column in enumerate(names):
             if column not in self.columns:
                 listed = ", ".join(map(repr, self.columns))

@@ -50,9 +50,10 @@ from memberbound.tables.coarsening_search import (
     frontier,
     paid_confidence,
 )
+from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
 from memberbound.tables.recipe import Keep, labels_of
-from memberbound.tables.roles import Reading, Selection, numbers_from, selected
+from memberbound.tables.roles import Reading, Selection, selected
 from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
@@ -431,7 +432,7 @@ def _with_numbers(frame: DataFrame, readings: Mapping[str, Reading]) -> DataFram
         and not types.is_numeric_dtype(frame[c])
         and not types.is_timedelta64_dtype(frame[c])
     ]
-    return frame.assign(**{c: numbers_from(frame[c], readings[c].form) for c in written})
+    return frame.assign(**{c: Values.of(frame[c], readings[c].form).numbers for c in written})
 
 
 # ── Rows to choose on, rows to release, and the one certificate that decides (X18) ────────────────
