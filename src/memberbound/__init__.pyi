@@ -40,6 +40,8 @@ from memberbound.subset.joint import joint_release as joint_release
 from memberbound.subset.profile import NeighbourProfile as NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds as RecordBounds
 from memberbound.tables.coarsening import Coarsener as Coarsener
+from memberbound.tables.table import Table as Table
+from memberbound.tables.table import open_table as open_table
 from memberbound.verbs.audit import Audit as Audit
 from memberbound.verbs.audit import audit as audit
 from memberbound.verbs.audit_learner import LearnerAudit as LearnerAudit

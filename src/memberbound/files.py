@@ -35,6 +35,7 @@ __all__ = [
     "check_input",
     "check_output",
     "read_document",
+    "remove_drafts",
     "remove_leftovers",
     "remove_once",
     "table_writer",
@@ -196,8 +197,7 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
     The draft is on the disk before it gets its name, so that a power cut leaves the old file or the
     new one.  Drafts in the same folder that killed runs left are deleted.
     """
-    for left in path.parent.glob(f"{_DRAFT}*"):
-        _remove_abandoned_draft(left)
+    remove_drafts(path.parent)
     draft = _named(path.parent.absolute() / _DRAFT)
     handle = -1
     try:
@@ -369,6 +369,12 @@ def _abandoned(prefix: str) -> Iterator[Path]:
 
 def _forgotten(path: Path) -> bool:
     return time.time() - path.stat().st_mtime >= _FORGOTTEN
+
+
+def remove_drafts(folder: Path) -> None:
+    """Delete the drafts that killed runs left in a folder."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        _remove_abandoned_draft(draft)
 
 
 def _remove_abandoned_draft(draft: Path) -> None:

@@ -299,12 +299,6 @@ def test_a_record_that_no_shadow_has_in_gets_a_score():
         assert np.isfinite(attacks_on_learners()[name].score(targets)).all()
 
 
-def test_one_block_is_a_split_in_two(overfit):
-    audit = audit_shadows(overfit, attacks=["lira"], blocks=1)
-    assert [(b.first, b.last) for b in audit.blocks] == [(8, 16)]
-    assert audit.to_dict()["targets_of_intervals"] == 8
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_best_threshold_is_the_best_of_all(seed):
     rng = np.random.default_rng(seed)

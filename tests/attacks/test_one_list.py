@@ -29,7 +29,7 @@ def run() -> ShadowRun:
 
 def release(average: np.ndarray, record: np.ndarray) -> ReleaseFloor:
     sides = (Draws(average, 0.0, GAME), Draws(record, 0.0, SubsetGame(ROWS, ROWS // 2, "every")))
-    return ReleaseFloor(*sides, 0.95, 3, np.zeros(ROWS), len(average), 0)
+    return ReleaseFloor(*sides, 0.95, 3, len(average), 0)
 
 
 STRONG, NOTHING = np.full(200, 0.4), np.zeros(200)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from memberbound.answers import plain
 from memberbound.attacks import overfitting
 from memberbound.attacks.overfitting import overfitting_ceiling
 from memberbound.errors import InputError
@@ -172,21 +173,16 @@ def test_several_runs_with_chosen_thresholds():
     assert found.runs == 200
     assert 0.15 < found.security.lower <= found.security.estimate <= found.security.upper < 0.35
     assert found.model is None
-    assert found.leak_lower > 0.65
 
 
-def test_result_is_json_ready_and_readable():
+def test_result_is_json_ready():
     rng = np.random.default_rng(6)
     one = overfitting_ceiling(np.append(np.zeros(30), np.inf), rng.uniform(0, 1, 300))
     many = overfitting_ceiling(*memorising_runs(rng, 10, 25, 25, 0.5), thresholds=[0.0])
-    for found in (one, many):
-        fields = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-        assert fields["game"] == "iid"
-        assert fields["protects"] == "average record"
-        assert "A25-T11" in fields["theorems"]
-        assert "fresh ones" in found.summary()
-    assert one.to_dict()["security"]["kind"] == "estimate"
-    assert many.to_dict()["security"]["kind"] == "audit"
+    for found, kind in ((one, "estimate"), (many, "audit")):
+        fields = json.loads(json.dumps(plain(found), allow_nan=False))
+        assert (fields["game"], fields["protects"]) == ("iid", "average record")
+        assert fields["security"]["kind"] == kind
 
 
 GOOD = np.linspace(0, 1, 30)

@@ -447,9 +447,10 @@ def _model(path: Path, index: int) -> object:
 
 
 def _recipe_of(path: Path) -> object:
+    from memberbound.files import read_document
     from memberbound.tables.recipe import Recipe
 
-    return Recipe.from_json(path.read_bytes().decode("utf-8", "replace"))
+    return Recipe.from_dict(read_document(path, "recipe", "JSON"))
 
 
 #: Kind of document → its reader.

@@ -111,6 +111,10 @@ SCENARIOS = {
         "--insecure-seed 1 --out out/counts.safetensors",
         "--force",
     ),
+    "synthesize": (
+        "synthesize people.csv --eta 0.4 --bounds public.json --insecure-seed 1 --out out/new.csv",
+        "--force",
+    ),
     "protect-half": (HALF, "--force"),
     #: Over another release.
     "protect-half again": (f"{HALF} --force", ""),
@@ -136,7 +140,7 @@ SCENARIOS = {
 #: What a file holds that differs from run to run.
 _CLOCK = {"started", "run", "sha256"}
 _CERTIFICATE = ".certificate.json"
-_RELEASES = (".skops", "model.json", ".safetensors")
+_RELEASES = (".skops", "model.json", ".safetensors", "new.csv")
 _OWN_NAME = re.compile(r"memberbound-[^/]*")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from commands import command
+from memberbound.faces.command_line import VERBS
 from verb_cases import CASES, write_files
 
 COMMON = {
@@ -39,6 +40,11 @@ def value_at(result: Any, path: str) -> Any:
 
 def no_constant(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
+
+
+def test_every_verb_has_a_case() -> None:
+    elsewhere = {"study", "export", "reproduce", "serve"}
+    assert set(VERBS) - set(CASES) == elsewhere
 
 
 @pytest.mark.parametrize("verb", CASES)

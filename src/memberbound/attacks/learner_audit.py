@@ -19,9 +19,9 @@ import numpy as np
 from memberbound.attacks.attacks import DEFAULT_ATTACKS, OnLearner, runnable_on_learner
 from memberbound.attacks.scores import area_under_roc, interval_fields
 from memberbound.attacks.shadow_scores import Targets
-from memberbound.attacks.shadows import Progress, ShadowRun
+from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, fraction, whole_number
+from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, shared_confidence
@@ -366,9 +366,7 @@ def audit_shadows(
     attacks: Iterable[str] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    blocks: int = 3,
     others: Mapping[str, Callable[[float], AuditBound]] | None = None,
-    progress: Progress | None = None,
 ) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
@@ -380,7 +378,7 @@ def audit_shadows(
 
     Guarantee: an attack is carried out once per block, with the models before the block.  With
     probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
-    weakest at most ``upper``; with ``blocks=1`` there is only one.  An estimate from all shadows
+    weakest at most ``upper``.  An estimate from all shadows
     that falls outside widens the interval.
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
     Assumes: independent uniform halves; the models are attacked in the order of their numbers.
@@ -407,23 +405,16 @@ def audit_shadows(
     if total < FEWEST_MODELS:
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
     chosen, skipped = runnable_on_learner(attacks, run.signals)
-    plan = blocks_of(total, whole_number("blocks", blocks))
-    finished = []
-    for place, targets in enumerate(plan, 1):
-        finished.append(_attack_block(run, chosen, targets, rates))
-        if progress is not None:
-            progress(place, len(plan) + 1)
+    plan = blocks_of(total)
+    blocks = [_attack_block(run, chosen, targets, rates) for targets in plan]
     estimates, curves = _estimates(run, chosen, rates)
-    if progress is not None:
-        progress(len(plan) + 1, len(plan) + 1)
-
     others = dict(others or {})
     each = shared_confidence(sure, len(chosen) + len(others))
     audits, paid = {}, {}
     truth = run.membership[plan[0][0] :]
     for name, attack in chosen.items():
-        strict = ReleaseStatistics.joined([block.statistics[name] for block in finished])
-        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in finished]), truth)
+        strict = ReleaseStatistics.joined([block.statistics[name] for block in blocks])
+        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in blocks]), truth)
         measured = _Measured(name, run.game, estimates[name], strict)
         audits[name] = measured.audit(sure, p_value, attack)
         paid[name] = measured.advantage(each)
@@ -438,9 +429,7 @@ def audit_shadows(
     best_advantage = replace(paid[best_name], confidence=sure, attack=best_name)
     warnings = (*run.warnings, *skipped, *_rate_warnings(next(iter(estimates.values())), run))
     seconds = time.perf_counter() - start
-    return ShadowAudit(
-        audits, best_advantage, tuple(finished), run, sure, seconds, warnings, curves
-    )
+    return ShadowAudit(audits, best_advantage, tuple(blocks), run, sure, seconds, warnings, curves)
 
 
 def _attack_block(

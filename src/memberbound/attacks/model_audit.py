@@ -49,7 +49,6 @@ from memberbound.learners.examples import Labels, Learner
 from memberbound.learners.trained import TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import (
-    CERTIFICATE,
     INTERVAL,
     ONLY_BLIND,
     AuditBound,
@@ -135,13 +134,7 @@ class ModelAudit:
         "attack_seconds": "estimate",
         "groups": sides_of_class(Groups),
         "one_law": sides_of_class(LawTest),
-        "overfitting": {
-            "fresh_share_estimate": "estimate",
-            "model": {**INTERVAL, "confidence": "lower"},
-            "security": {**INTERVAL, **CERTIFICATE},
-            "share_above_estimate": "estimate",
-            "threshold": "given",
-        },
+        "overfitting": OverfittingCeiling.SIDES,
         "records": Recognised.SIDES,
     }
     ASSUMPTIONS: ClassVar = (
@@ -327,8 +320,9 @@ def audit_records(
 ) -> ModelAudit:
     """Audit a given model: attacks, records, groups, overfitting, structure, and the two sides.
 
-    Guarantee: as :func:`audit_evidence`, :func:`recognised_members`, :func:`audit_groups`,
-    :func:`one_law_test` and :func:`overfitting_ceiling`, each on its own.
+    Guarantee: as :func:`audit_evidence` (of a table of scores :func:`audit_scores`),
+    :func:`recognised_members`, :func:`audit_groups`, :func:`one_law_test` and
+    :func:`overfitting_ceiling`, each on its own.
     """
     no_columns = (
         "Whether members and non-members come from one law cannot be tested without their columns",

@@ -62,8 +62,7 @@ class Draws:
 class ReleaseFloor:
     """What the attack reaches on the average record and on the one chosen before the targets.
 
-    Both lower ends hold together at the confidence of each.  ``advantages`` has estimates for all
-    records, which nobody should pick from; ``on_average`` and ``on_record`` what was measured.
+    Both lower ends hold together at the confidence of each.
     """
 
     SIDES: ClassVar[Sides] = {
@@ -76,7 +75,6 @@ class ReleaseFloor:
     on_record: Draws
     confidence: float
     record: int
-    advantages: FloatArray
     targets: int
     fits: int
 
@@ -160,8 +158,8 @@ def audit_release(
     Examples:
         >>> from memberbound.release.half.statistics import mean
         >>> rows = np.append(np.zeros(39), 10.0)
-        >>> found = audit_release(mean(rows), GaussianNoise(0.1, 1), SubsetGame(40, 20), seed=1)
-        >>> found.record, found.worst.lower > 0.6, found.average.lower < 0.1
+        >>> floor = audit_release(mean(rows), GaussianNoise(0.1, 1), SubsetGame(40, 20), seed=1)
+        >>> floor.record, floor.worst.lower > 0.6, floor.average.lower < 0.1
         (39, True, True)
     """
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
@@ -192,21 +190,14 @@ def audit_release(
     swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
     pairs = fitted(statistic, swaps, seed=fresh.spawned(_SWAPS).seed, workers=workers)
     ends = pairs.rows.reshape(2 * len(swaps), -1)
-    found, slack = _verdicts(ends, trained.middle, direction[:, [record]], factor)
-    said = found.reshape(-1, 2)
-    worst = Draws(said[:, 0] - said[:, 1], slack, replace(game, record="every"))
-    shares = np.stack(
-        [
-            np.where(member, guess, 0.0).sum(axis=0) / np.maximum(member.sum(axis=0), 1),
-            np.where(member, 0.0, guess).sum(axis=0) / np.maximum((~member).sum(axis=0), 1),
-        ]
-    )
+    verdicts, slack = _verdicts(ends, trained.middle, direction[:, [record]], factor)
+    with_record, without = verdicts.reshape(-1, 2).T
+    worst = Draws(with_record - without, slack, replace(game, record="every"))
     return ReleaseFloor(
         average,
         worst,
         sure,
         record,
-        shares[0] - shares[1],
         count,
         trained.fits + outputs.count + pairs.count,
     )
@@ -217,12 +208,12 @@ def _swaps(stream: FreshSubsets, record: int, count: int) -> list[list[Rows]]:
     game = stream.game
     draws = np.random.default_rng(stream.seed)
     others = np.delete(np.arange(game.population), record)
-    found = []
+    pairs = []
     for _ in range(count):
         order = draws.permutation(others)
         base, other = order[: game.size - 1], order[game.size - 1]
-        found.append([np.sort(np.append(base, record)), np.sort(np.append(base, other))])
-    return found
+        pairs.append([np.sort(np.append(base, record)), np.sort(np.append(base, other))])
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,17 +236,17 @@ class _Trained:
             centre = table.mean(axis=0)
             return cls(centre * game.size, spread, table - centre, 0)
         stream = fresh.spawned(_SPREAD)
-        found = fitted(
+        fits = fitted(
             statistic,
             [[rows] for rows in stream.subsets(training)],
             seed=stream.seed,
             workers=workers,
         )
-        outputs = found.rows[:, 0]
+        outputs = fits.rows[:, 0]
         shifts, more = _shifts(statistic, fresh, workers)
         middle = outputs.mean(axis=0)
         spread = np.atleast_2d(np.cov(outputs, rowvar=False))
-        return cls(middle, spread, shifts, found.count + more)
+        return cls(middle, spread, shifts, fits.count + more)
 
 
 def _shifts(
@@ -275,8 +266,8 @@ def _shifts(
     rounds = max(1, math.ceil(_SHIFT_FITS / (game.population + 2)))
     groups, places, border = groups_of_every_record(stream, rounds)
     singles: list[list[Rows]] = [[rows] for group in groups for rows in group]
-    found = fitted(statistic, singles, seed=stream.seed, workers=workers)
-    sets = found.rows.reshape(rounds, len(groups[0]), statistic.dimension)
+    fits = fitted(statistic, singles, seed=stream.seed, workers=workers)
+    sets = fits.rows.reshape(rounds, len(groups[0]), statistic.dimension)
     total = np.zeros((game.population, statistic.dimension))
     for outputs, place in zip(sets, places, strict=True):
         outer, inner = outputs[:border], outputs[border:]
@@ -284,7 +275,7 @@ def _shifts(
         outside = (outer - outer.mean(axis=0)) * (border / max(border - 1, 1))
         taken = (inner.mean(axis=0) - inner) * (len(inner) / max(len(inner) - 1, 1))
         total += np.concatenate([outside, taken])[place]
-    return total / rounds, found.count
+    return total / rounds, fits.count
 
 
 def _directions(trained: _Trained, cover: FloatArray) -> FloatArray:

@@ -13,7 +13,6 @@ curve.  Either bounds the same probability, so the better one may be taken.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,9 +24,8 @@ from scipy import special, stats
 from memberbound.answers import Given, Lower, computed
 from memberbound.attacks.scores import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
-from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import AuditBound, confident, significant
+from memberbound.quantities import confident, significant
 
 __all__ = [
     "Guesses",
@@ -145,8 +143,8 @@ def audit_one_run(
         )
     counts = guess_counts(total)
     each = shared_confidence(sure, len(counts))
-    guesses = [_guesses(scores, (r + 1) // 2, r // 2) for r in counts]
-    epsilons = [one_run_epsilon(*g, delta=slack, confidence=each).lower for g in guesses]
+    guesses = [guesses_from_scores(scores, (r + 1) // 2, r // 2) for r in counts]
+    epsilons = [one_run_epsilon(*g, delta=slack, confidence=each) for g in guesses]
     best = int(np.argmax(epsilons))
     return OneRun(
         total,
@@ -155,7 +153,7 @@ def audit_one_run(
         guesses[best].correct,
         epsilons[best],
         slack,
-        max(one_run_mu(*g, confidence=each).lower for g in guesses),
+        max(one_run_mu(*g, confidence=each) for g in guesses),
         sure,
         claimed_epsilon,
     )
@@ -182,40 +180,26 @@ class Guesses(NamedTuple):
     correct: int
 
 
-def guesses_from_scores(
-    scores: ArrayLike, member: ArrayLike, *, guess_in: int, guess_out: int
-) -> Guesses:
+def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesses:
     """Guess "in" for the ``guess_in`` highest scores and "out" for the ``guess_out`` lowest.
 
     The two numbers must be fixed before looking at the labels.  Ties at the border are counted
     against the auditor, so that no order of the rows can help.
 
     Examples:
-        >>> guesses_from_scores(range(40), [0] * 20 + [1] * 20, guess_in=5, guess_out=5)
+        >>> guesses_from_scores(Scores.of(range(40), [0] * 20 + [1] * 20), 5, 5)
         Guesses(canaries=40, guessed=10, correct=10)
     """
-    pair = Scores.of(scores, member)
-    total = pair.members.size + pair.non_members.size
-    high = whole_number("guess_in", guess_in, at_least=0)
-    low = whole_number("guess_out", guess_out, at_least=0)
-    if not 1 <= high + low <= total:
-        raise InputError(
-            f"guess_in + guess_out must be from 1 to the {total} canaries, got {high + low!r}."
-        )
-    return _guesses(pair, high, low)
-
-
-def _guesses(scores: Scores, high: int, low: int) -> Guesses:
     values = np.concatenate(scores)
     inside = np.arange(values.size) < scores.members.size
     # At the top a tie puts non-members first, at the bottom members.
-    top = np.lexsort((inside, -values))[:high]
+    top = np.lexsort((inside, -values))[:guess_in]
     left = np.ones(values.size, dtype=bool)
     left[top] = False
     rest = np.flatnonzero(left)
-    bottom = rest[np.lexsort((~inside[rest], values[rest]))[:low]]
+    bottom = rest[np.lexsort((~inside[rest], values[rest]))[:guess_out]]
     correct = int(inside[top].sum()) + int((~inside[bottom]).sum())
-    return Guesses(values.size, high + low, correct)
+    return Guesses(values.size, guess_in + guess_out, correct)
 
 
 # ── The two limits, and the largest hypothesis that they reject ───────────────────────────────────
@@ -262,12 +246,10 @@ def one_run_epsilon(
     *,
     delta: float = 0.0,
     confidence: float = 0.95,
-    adjacency: Adjacency = "add-remove",
-    attack: str = "guesses",
-) -> AuditBound:
+) -> float:
     """Bound ε from below from one run.
 
-    Guarantee: P(lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
+    Guarantee: P(result > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claims 6 and 7, whichever rejects more.
     Assumes: as :func:`one_run_p_value`.  A canary that is in or out is add-remove; one that stands
     in the place of another record is replace-one.  A training set with a fixed number of canaries
@@ -276,13 +258,12 @@ def one_run_epsilon(
     Edge cases: 0 if even ε = 0 is not rejected.
 
     Examples:
-        >>> round(one_run_epsilon(1000, 1000, 700).lower, 3)
+        >>> round(one_run_epsilon(1000, 1000, 700), 3)
         0.732
     """
     m, r, v = _run(canaries, guessed, correct)
     slack = fraction("delta", delta)
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    error = 1 - sure
+    error = 1 - fraction("confidence", confidence, open_left=True, open_right=True)
 
     def improbable(hypotheses: FloatArray) -> FloatArray:
         values = [one_run_p_value(m, r, v, epsilon=e, delta=slack) <= error for e in hypotheses]
@@ -293,13 +274,10 @@ def one_run_epsilon(
         steep = 1 - slack - np.exp(epsilon) * (1 - tpr)
         return np.maximum(np.maximum(flat, steep - 1e-14 * np.exp(epsilon)), 0.0)
 
-    low = max(
+    return max(
         _last_rejected(improbable),
         _last_rejected(lambda h: _impossible((m, r, v), error, least_fpr, h)) if slack else 0.0,
     )
-    estimate = math.log(v / (r - v)) if 0 < v < r else (math.inf if v else 0.0)
-    name = f"epsilon at delta {significant(slack, 'given')}"
-    return _bound(name, low, estimate, sure, adjacency=adjacency, attack=attack)
 
 
 def one_run_mu(
@@ -308,12 +286,10 @@ def one_run_mu(
     correct: int,
     *,
     confidence: float = 0.95,
-    adjacency: Adjacency = "add-remove",
-    attack: str = "guesses",
-) -> AuditBound:
+) -> float:
     """Bound μ of Gaussian differential privacy from below from one run.
 
-    Guarantee: P(lower > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
+    Guarantee: P(result > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claim 7 with the Gaussian trade-off curve.
     Assumes: as :func:`one_run_epsilon`; the number of guesses is fixed beforehand.  The result is
     about μ: an ε read from it belongs to a mechanism known to be Gaussian.
@@ -321,7 +297,7 @@ def one_run_mu(
     Edge cases: 0 if even μ = 0 is not rejected.
 
     Examples:
-        >>> round(one_run_mu(1000, 1000, 691).lower, 3)  # what a Gaussian with μ = 1 shows
+        >>> round(one_run_mu(1000, 1000, 691), 3)  # what a Gaussian with μ = 1 shows
         0.339
     """
     m, r, v = _run(canaries, guessed, correct)
@@ -330,16 +306,7 @@ def one_run_mu(
     def least_fpr(tpr: FloatArray, mu: FloatArray) -> FloatArray:
         return np.asarray(special.ndtr(special.ndtri(tpr) - mu))
 
-    low = _last_rejected(lambda h: _impossible((m, r, v), 1 - sure, least_fpr, h))
-    estimate = 2 * float(special.ndtri(v / r))
-    return _bound(
-        "mu of Gaussian differential privacy",
-        low,
-        estimate,
-        sure,
-        adjacency=adjacency,
-        attack=attack,
-    )
+    return _last_rejected(lambda h: _impossible((m, r, v), 1 - sure, least_fpr, h))
 
 
 def _impossible(
@@ -379,20 +346,6 @@ def _last_rejected(rejected: Callable[[FloatArray], FloatArray]) -> float:
         last = _WIDTH - 1 if passed.all() else int(np.argmin(passed)) - 1
         low, high = float(grid[last]), float(grid[min(last + 1, _WIDTH - 1)])
     return low
-
-
-def _bound(
-    quantity: str, low: float, estimate: float, sure: float, *, adjacency: Adjacency, attack: str
-) -> AuditBound:
-    return AuditBound(
-        quantity=quantity,
-        estimate=max(estimate, low),
-        lower=low,
-        upper=math.inf,
-        confidence=sure,
-        game=NeighbourGame(adjacency),
-        attack=attack,
-    )
 
 
 def _log_masses(r: int, k: ArrayLike, epsilon: float) -> FloatArray:

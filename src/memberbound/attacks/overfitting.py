@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.answers import EstimateOf, Given
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.games import IidGame, ModelGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
-from memberbound.quantities import AuditBound, Estimate, json_number, percent, significant
+from memberbound.quantities import CERTIFICATE, INTERVAL, AuditBound, Estimate, Sides
 
 __all__ = [
     "OverfittingCeiling",
@@ -102,7 +104,7 @@ def share_above_from_mean_loss(mean_loss: float, epsilon: float) -> float:
     return 1.0 if limit <= mean else min(1.0, up(mean / limit, 2))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class OverfittingCeiling:
     """What losses say about security; read the class of ``security`` before its number.
 
@@ -111,60 +113,29 @@ class OverfittingCeiling:
             caps MIS at its confidence; an Estimate from one run.
         model: from one run, the same for this model against its own training set; else ``None``.
         threshold: the ε at which the upper bound is least.
-        share_above: share of training losses above it (mean over runs).
-        fresh_share: share of fresh losses at most it (mean over runs).
+        share_above_estimate: share of training losses above it (mean over runs).
+        fresh_share_estimate: share of fresh losses at most it (mean over runs).
     """
+
+    SIDES: ClassVar[Sides] = {
+        "fresh_share_estimate": "estimate",
+        "model": {**INTERVAL, "confidence": "lower"},
+        "security": {**INTERVAL, **CERTIFICATE},
+        "share_above_estimate": "estimate",
+        "threshold": "given",
+    }
 
     security: AuditBound | Estimate
     model: AuditBound | None
-    threshold: float
-    share_above: float
-    fresh_share: float
+    threshold: Given
+    share_above_estimate: EstimateOf
+    fresh_share_estimate: EstimateOf
     runs: int
     records: int
-    game: IidGame
+    assumptions: tuple[str, ...]
     theorems: tuple[str, ...] = ("A25-T11", "A25-D9")
-    assumptions: tuple[str, ...] = ()
-
-    @property
-    def measured(self) -> AuditBound:
-        """The bound with an interval: on MIS from several runs, on the model from one."""
-        found = self.model if self.model is not None else self.security
-        assert isinstance(found, AuditBound)
-        return found
-
-    @property
-    def leak_lower(self) -> float:
-        """1 - upper end of :attr:`measured`: the loss threshold leaks at least that much."""
-        return max(0.0, down(1.0 - self.measured.upper))
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "game": self.game.name,
-            "protects": self.game.protects,
-            "security": self.security.to_dict(),
-            "model": None if self.model is None else self.model.to_dict(),
-            "threshold": json_number(self.threshold),
-            "share_above_estimate": self.share_above,
-            "fresh_share_estimate": self.fresh_share,
-            "runs": self.runs,
-            "records": self.records,
-            "theorems": list(self.theorems),
-            "assumptions": list(self.assumptions),
-        }
-
-    def summary(self) -> str:
-        """Return readable lines."""
-        lines = [self.security.summary()]
-        if self.model is not None:
-            lines.append(self.model.summary())
-        lines.append(
-            f"at loss ≤ {significant(self.threshold, 'given')}: "
-            f"{percent(1 - self.share_above, 'estimate')} of training records, "
-            f"{percent(self.fresh_share, 'estimate')} of fresh ones"
-        )
-        return "\n".join(lines)
+    game: str = "iid"
+    protects: str = "average record"
 
 
 def overfitting_ceiling(
@@ -204,8 +175,9 @@ def overfitting_ceiling(
     Examples:
         >>> import numpy as np
         >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
-        >>> found = overfitting_ceiling(train, fresh)
-        >>> found.model.lower, round(found.model.upper, 4), type(found.security).__name__
+        >>> ceiling = overfitting_ceiling(train, fresh)
+        >>> bound = ceiling.model
+        >>> bound.lower, round(bound.upper, 4), type(ceiling.security).__name__
         (0.0, 0.0149, 'Estimate')
     """
     game = IidGame(nu, lam)
@@ -220,10 +192,10 @@ def overfitting_ceiling(
             "train_losses must have as many records in every run, got "
             f"{sorted({len(one) for one in train})}. MIS depends on the size of the training set."
         )
-    given = None if thresholds is None else _losses("thresholds", thresholds, fewest=1)
+    chosen = None if thresholds is None else _losses("thresholds", thresholds, fewest=1)
     if len(train) == 1:
-        return _one_run(train[0], fresh[0], game, level, given)
-    return _several_runs(train, fresh, game, level, given)
+        return _one_run(train[0], fresh[0], game, level, chosen)
+    return _several_runs(train, fresh, game, level, chosen)
 
 
 def _one_run(
@@ -231,17 +203,17 @@ def _one_run(
     fresh: FloatArray,
     game: IidGame,
     confidence: float,
-    given: FloatArray | None,
+    chosen: FloatArray | None,
 ) -> OverfittingCeiling:
-    candidates = np.unique(train if given is None else given)
+    candidates = np.unique(train if chosen is None else chosen)
     above, below = _shares(train, fresh, candidates)
     # Below every candidate nobody is called a member: α is still below 1 by its sampling error.
     places = np.append(-np.inf, candidates)
     # Two samples with two sides each share the error (claim 1).
     error = (1 - confidence) / 4
-    few = np.unique(_spread(candidates)) if given is None else candidates
+    few = np.unique(_spread(candidates)) if chosen is None else candidates
     high, low = _band(fresh, places, error, few)
-    most, least = _band(train, places, error, None if given is None else candidates)
+    most, least = _band(train, places, error, None if chosen is None else candidates)
     values = _ceilings(above, below, game.gamma)
     uppers = up_array(_ceilings(1 - least, high, game.gamma), 8)[1:]
     lowers = _ceilings(1 - most, low, game.gamma)
@@ -275,8 +247,7 @@ def _one_run(
         float(below[best]),
         1,
         len(train),
-        game,
-        assumptions=(
+        (
             "The fresh records are independent draws from the law of the training records and "
             "influenced nothing.",
         ),
@@ -288,17 +259,17 @@ def _several_runs(
     fresh: list[FloatArray],
     game: IidGame,
     confidence: float,
-    given: FloatArray | None,
+    chosen: FloatArray | None,
 ) -> OverfittingCeiling:
-    if given is None:
+    if chosen is None:
         if len(train) < 3:
             raise InputError(
                 f"train_losses must have at least 3 runs when no thresholds are given, got "
                 f"{len(train)}. The first run only chooses the thresholds."
             )
-        given = _spread(np.unique(train[0]), 16)
+        chosen = _spread(np.unique(train[0]), 16)
         train, fresh = train[1:], fresh[1:]
-    candidates = np.unique(given)
+    candidates = np.unique(chosen)
     pairs = [_shares(a, b, candidates) for a, b in zip(train, fresh, strict=True)]
     above = np.array([a for a, _ in pairs])
     below = np.array([b for _, b in pairs])
@@ -329,8 +300,7 @@ def _several_runs(
         float(below[:, best].mean()),
         len(train),
         len(train[0]),
-        game,
-        assumptions=(
+        (
             "The runs are independent, each with its own training and fresh records from one law.",
             "The thresholds were chosen without the runs that are counted.",
         ),

@@ -264,7 +264,7 @@ class Exposure:
         lower: the best of the attacks is right at least this often; for all records at once, with
             half of the error.
         upper: the weakest of the attacks is right at most this often; likewise.
-        exposed: numbers of the records whose ``lower`` exceeds ``level``, the most exposed first.
+        exposed: numbers of the records whose ``lower`` exceeds ``blind``, the most exposed first.
         worst_estimate: accuracy on the record that is guessed best, chosen on half of the target
             models and measured on the other, so that choosing it does not flatter it; the largest
             ``lower`` where that is more.
@@ -286,7 +286,6 @@ class Exposure:
     lower: FloatArray
     upper: FloatArray
     exposed: NDArray[np.int64]
-    level: float
     blind: float
     targets: int
     confidence: float
@@ -295,11 +294,6 @@ class Exposure:
     worst_estimate: float
     #: The rows of the attacked records in the population, where not all of them were attacked.
     rows: NDArray[np.int64] | None = None
-
-    @property
-    def eta_lower(self) -> FloatArray:
-        """Accuracy beyond blind guessing that is proved, per record, for all records at once."""
-        return np.maximum(np.nextafter(self.lower - self.blind, -1.0), 0.0)
 
     def unproved(self) -> Exposure:
         """Return the same without any floor, for halves that were not uniform."""
@@ -322,7 +316,7 @@ class Exposure:
             "worst_record_estimate": self.worst_estimate,
             "exposed_records": int(self.exposed.size),
             "exposed_share": float(self.exposed.size / self.estimate.size),
-            "exposed_above": self.level,
+            "exposed_above": self.blind,
             "confidence": self.confidence,
             "ends_hold": "for all records at once",
             "most_exposed": [
@@ -341,19 +335,16 @@ class Exposure:
 def record_exposure(
     audit: ShadowAudit,
     *,
-    attack: str | None = None,
-    above: float | None = None,
     confidence: float | None = None,
 ) -> Exposure:
     """Measure how often the attack is right about each record, and list the exposed ones.
 
-    ``attack`` names one of the audited attacks; left out, each block of targets is attacked with
-    the one that was best on the shadows before it.  A record is listed if its accuracy provably
-    exceeds ``above``, which is blind guessing unless told otherwise.
+    Each block of targets is attacked with the attack that was best on the shadows before it.  A
+    record is listed if its accuracy provably exceeds blind guessing.
 
     Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
     records hold together, so whichever records are looked at; ``lower`` alone fails with half the
-    error.  About every listed record some attack is right with probability above ``above``, so no
+    error.  About every listed record some attack is right more often than by blind guessing, so no
     certificate for every record may promise less.
     Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
     Assumes: as the audit.
@@ -375,12 +366,10 @@ def record_exposure(
     """
     sure = audit.confidence if confidence is None else confidence
     error = 1 - fraction("confidence", sure, open_left=True, open_right=True)
-    if attack is not None and attack not in audit.attacks:
-        raise InputError(f"attack must be one of {', '.join(audit.attacks)}, got {attack!r}.")
     membership = audit.run.membership
     right, used = [], []
     for block in audit.blocks:
-        name = attack or max(block.trust, key=lambda n: block.trust[n])
+        name = max(block.trust, key=lambda n: block.trust[n])
         used.append(name)
         right.append(block.guesses[name] == membership[block.first : block.last])
     answers = np.vstack(right)
@@ -388,19 +377,15 @@ def record_exposure(
     hits = answers.sum(axis=0)
     prior = audit.game.prior
     blind = max(prior, 1 - prior)
-    level = blind if above is None else fraction("above", above)
-    if level < blind:
-        raise InputError(f"above must be at least blind guessing {blind!r}, got {above!r}.")
     each = error / (2 * len(hits))
     lower = clopper_pearson_lower(hits, trials, each)
-    listed = np.flatnonzero(lower > level)
+    listed = np.flatnonzero(lower > blind)
     listed = listed[np.argsort(-hits[listed], kind="stable")]
     return Exposure(
         hits / trials,
         lower,
         clopper_pearson_upper(hits, trials, each),
         listed,
-        level,
         blind,
         trials,
         sure,

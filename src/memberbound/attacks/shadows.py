@@ -212,8 +212,10 @@ def train_shadows(
     sample = attacked_records(examples.rows, records, seed)
     attacked = examples if sample is None else examples.taken(sample)
     # A fit needs the numbers alone: the table that they came from would travel with every one.
-    lean, asked = (replace(some, population=None, encoder=None) for some in (examples, attacked))
-    work = _Training(lean, learner, seed, asked, among)
+    numbers, attacked_numbers = (
+        replace(some, population=None, encoder=None) for some in (examples, attacked)
+    )
+    work = _Training(numbers, learner, seed, attacked_numbers, among)
     store: FitStore[ShadowFit | FailedFit] | None = None
     if cache is not None:
         store = FitStore.at(cache, work.fingerprint(), ShadowFit.arrays, ShadowFit.read)

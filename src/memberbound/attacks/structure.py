@@ -15,9 +15,6 @@ from memberbound.attacks.evidence import Evidence
 
 __all__ = ["Fact", "structural_facts"]
 
-#: Counts below this are small: the threshold rule of most statistical offices.
-SMALL = 10
-
 
 @dataclass(frozen=True)
 class Fact:
@@ -34,69 +31,77 @@ class Fact:
         return f"{'ok   ' if self.passes else 'CHECK'} {self.name}: {self.value} ({self.rule})"
 
 
-def structural_facts(evidence: Evidence, *, small: int = SMALL) -> tuple[Fact, ...]:
+def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]:
     """Return what the fitted model and its answers to the members show of single rows.
 
     The ideas are those of SACRO-ML's pre-checks: residual degrees of freedom, small leaves, small
-    cells of answers, small classes, stored rows.
+    cells of answers, small classes, stored rows.  Counts below ``small`` are small, as in the
+    threshold rule of most statistical offices.
 
     Edge cases: a model that is no scikit-learn object yields only what its answers show.
     """
     rows = int(evidence.member.sum())
-    model = None if evidence.model is None else evidence.model.model
-    parts = _parts(model)
-    found: list[Fact] = []
+    parts = _parts(None if evidence.model is None else evidence.model.model)
     stored = max((_stored(part) for part in parts), default=0)
-    found.append(
-        Fact(
-            "stored training rows",
-            stored,
-            "none",
-            stored == 0,
-            "The file itself holds training records; whoever has it can read them, without any "
-            "attack."
-            if stored
-            else "No training record is kept as such in the parts that are known here.",
-        )
-    )
+    reason = "No training record is kept as such in the parts that are known here."
+    if stored:
+        reason = "The file itself holds training records; whoever has it can read them, without "
+        reason += "any attack."
+    facts = [Fact("stored training rows", stored, "none", stored == 0, reason)]
+
+    def at_least(name: str, value: int, unit: str, reason: str) -> None:
+        facts.append(Fact(name, value, f"at least {small}{unit}", value >= small, reason))
+
     numbers = sum(_parameters(part) for part in parts)
     if numbers:
-        free = rows - numbers
-        found.append(
-            Fact(
-                "residual degrees of freedom",
-                free,
-                f"at least {small}",
-                free >= small,
-                f"{numbers} numbers were fitted to {rows} members; with as many numbers as rows a "
-                "model can reproduce its training data.",
-            )
+        at_least(
+            "residual degrees of freedom",
+            rows - numbers,
+            "",
+            f"{numbers} numbers were fitted to {rows} members; with as many numbers as rows a "
+            "model can reproduce its training data.",
         )
     leaves = [leaf for part in parts for leaf in _leaves(part)]
     if leaves:
-        least = min(leaves)
-        found.append(
-            Fact(
-                "smallest leaf",
-                least,
-                f"at least {small} rows",
-                least >= small,
-                "A leaf with few rows gives their targets away: its answer is their mean or count.",
-            )
+        at_least(
+            "smallest leaf",
+            min(leaves),
+            " rows",
+            "A leaf with few rows gives their targets away: its answer is their mean or count.",
         )
-    found += _cells(evidence, small)
-    return tuple(found)
+    member = evidence.member
+    if evidence.classes:
+        counts = np.bincount(np.asarray(evidence.truth)[member], minlength=len(evidence.classes))
+        rare = evidence.classes[int(counts.argmin())]
+        at_least(
+            "smallest class",
+            int(counts.min()),
+            " members",
+            f"Class {rare} has {counts.min()} members: a class that the model knows and few "
+            "members have says something about these few.",
+        )
+    answers = np.asarray(evidence.answers.table)[member].reshape(rows, -1)
+    _, sizes = np.unique(answers, axis=0, return_counts=True)
+    at_least(
+        "smallest cell of answers",
+        int(sizes.min()),
+        " members",
+        f"{int((sizes < small).sum())} different answers are given to fewer than {small} members "
+        "each: an answer that is nearly a record's own identifies it when the answers are "
+        "published.",
+    )
+    return tuple(facts)
 
 
 def _parts(model: object) -> list[object]:
     """Return the fitted object and the fitted parts that it is made of."""
-    found: list[object] = []
+    parts: list[object] = []
     queue = [model]
-    while queue and len(found) < 10_000:
+    while queue and len(parts) < 10_000:
         part = queue.pop()
         if part is None or isinstance(part, str):
             continue
-        found.append(part)
+        parts.append(part)
         steps = getattr(part, "steps", None)
         if isinstance(steps, list):
             queue += [step[1] for step in steps]
@@ -110,7 +115,7 @@ def _parts(model: object) -> list[object]:
             inner = getattr(part, name, None)
             if inner is not None and hasattr(inner, "predict"):
                 queue.append(inner)
-    return found
+    return parts
 
 
 def _stored(part: object) -> int:
@@ -152,39 +157,3 @@ def _leaves(part: object) -> Iterator[int]:
             nodes = getattr(one, "nodes", None)
             if nodes is not None and "is_leaf" in (nodes.dtype.names or ()):
                 yield from nodes["count"][nodes["is_leaf"].astype(bool)].astype(int).tolist()
-
-
-def _cells(evidence: Evidence, small: int) -> list[Fact]:
-    """Return the smallest class, and the smallest group of members with one answer."""
-    found = []
-    member = evidence.member
-    if evidence.classes:
-        counts = np.bincount(np.asarray(evidence.truth)[member], minlength=len(evidence.classes))
-        least = int(counts.min())
-        rare = evidence.classes[int(counts.argmin())]
-        found.append(
-            Fact(
-                "smallest class",
-                least,
-                f"at least {small} members",
-                least >= small,
-                f"Class {rare} has {least} members: a class that the model knows and few members "
-                "have says something about these few.",
-            )
-        )
-    table = evidence.answers.table
-    answers = np.asarray(table)[member].reshape(int(member.sum()), -1)
-    _, sizes = np.unique(answers, axis=0, return_counts=True)
-    least = int(sizes.min())
-    alone = int((sizes < small).sum())
-    found.append(
-        Fact(
-            "smallest cell of answers",
-            least,
-            f"at least {small} members",
-            least >= small,
-            f"{alone} different answers are given to fewer than {small} members each: an answer "
-            "that is nearly a record's own identifies it when the answers are published.",
-        )
-    )
-    return found

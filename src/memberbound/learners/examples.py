@@ -36,7 +36,6 @@ __all__ = [
     "column_encoder",
     "encoded_rows",
     "examples_of",
-    "is_number",
     "known_values",
     "learner_from_name",
     "network_factory",
@@ -180,13 +179,6 @@ def _imported(name: str) -> Learner:
 
 #: Categories of one column that get an indicator of their own.
 _CATEGORIES = 50
-
-
-def is_number(series: Series) -> bool:
-    """Tell whether a column is typed as numbers, truth values excepted."""
-    from pandas.api import types
-
-    return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
 
 
 def column_encoder(

@@ -9,7 +9,6 @@ bins, unknown categories into ``(other)``, missing ones into ``(missing)``.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -329,10 +328,6 @@ class Recipe:
             "pool": None if self.pool is None else vars(self.pool),
         }
 
-    def to_json(self) -> str:
-        """Return the recipe as JSON text; floats are written so that they read back exactly."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
-
     @classmethod
     def from_dict(cls, fields: object) -> Recipe:
         """Return the recipe that :meth:`to_dict` described."""
@@ -350,15 +345,6 @@ class Recipe:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"a recipe must be complete, {error!r} is missing or wrong.") from None
         return cls(rules, pooling)
-
-    @classmethod
-    def from_json(cls, text: str) -> Recipe:
-        """Return the recipe of a JSON text."""
-        try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError):
-            raise InputError("a recipe must be JSON text.") from None
-        return cls.from_dict(fields)
 
 
 def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:

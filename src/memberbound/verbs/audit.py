@@ -314,11 +314,11 @@ def _check_idle(needed: str, value: object, **options: object) -> None:
 
 def _check_sources(model: object, **tables: object) -> None:
     """Refuse no table, and two of which one would be left out."""
-    given = [name for name, table in tables.items() if table is not None]
-    if model is not None and "one_run" in given:
+    sources = [name for name, table in tables.items() if table is not None]
+    if model is not None and "one_run" in sources:
         raise InputError("one_run must be left out with a model: it is a table of scores.")
-    if model is None and len(given) != 1:
+    if model is None and len(sources) != 1:
         raise InputError(
             "members must be one table of scores or predictions where there is no model, got "
-            f"{' and '.join(given) or 'none'}."
+            f"{' and '.join(sources) or 'none'}."
         )

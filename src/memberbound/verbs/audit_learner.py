@@ -212,8 +212,9 @@ def audit_learner(
         >>> rng = np.random.default_rng(0)
         >>> noise = pandas.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
         >>> noise["y"] = rng.integers(2, size=60)
-        >>> asked = {"target": "y", "learner": "tree", "shadows": 8, "workers": 1}
-        >>> audit_learner(noise, **asked, attacks=["rmia"]).attacks["rmia"]["auc"]["estimate"] > 0.7
+        >>> options = {"target": "y", "learner": "tree", "shadows": 8, "workers": 1}
+        >>> answer = audit_learner(noise, attacks=["rmia"], **options)
+        >>> answer.attacks["rmia"]["auc"]["estimate"] > 0.7
         True
     """
     del scheduler, client  # connected by on_cluster

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from memberbound.answers import Answer, Given, Upper, computed
 from memberbound.declarations import Option
 from memberbound.errors import InputError
+from memberbound.files import remove_drafts
 from memberbound.games import NeighbourGame
 from memberbound.quantities import allowed, marked, percent, significant
 from memberbound.release.ledger_file import Entry, Ledger, opened_ledger
@@ -121,6 +122,7 @@ def ledger(
     """
     book = file if isinstance(file, Ledger) else None
     if book is None and isinstance(file, (str, os.PathLike)) and limit_eta is not None:
+        remove_drafts(Path(file).parent)  # of a run that was killed while it made the ledger
         book = Ledger.read(file) if Path(file).exists() else Ledger.create(file, limit_eta)
     book = opened_ledger(file) if book is None else book
     if limit_eta is not None and book.limit_eta != limit_eta:
