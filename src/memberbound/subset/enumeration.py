@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, combinations
@@ -28,6 +28,7 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
 from memberbound.numerics.threads import one_thread
+from memberbound.subset.distances import Progress
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -50,7 +51,6 @@ _MOST_WORKERS = 8
 
 #: Subsets of one size, one row of record numbers each.
 _Parts = np.ndarray[tuple[int, int], np.dtype[np.intp]]
-_Progress = Callable[[int, int], None] | None
 
 
 # ---- centring -----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class SubsetLaws:
 
 
 def subset_laws(
-    mechanism: ExponentialMechanism, *, progress: _Progress = None, workers: int | None = None
+    mechanism: ExponentialMechanism, *, progress: Progress | None = None, workers: int | None = None
 ) -> SubsetLaws:
     """Enumerate every subset and return both laws of every record with their error bounds.
 
@@ -354,7 +354,7 @@ def exact_bounds(
     mechanism: ExponentialMechanism,
     *,
     delta: float = 0.0,
-    progress: _Progress = None,
+    progress: Progress | None = None,
     workers: int | None = None,
 ) -> RecordBounds:
     """Return ε̃ and the attack success for every record, from all subsets of the population.

@@ -20,6 +20,7 @@ from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT
+from memberbound.subset.distances import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
@@ -237,7 +238,7 @@ def finite_worlds(
     mechanism: Mechanism,
     game: SubsetGame,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Worlds:
     """List all k-subsets and return the laws of the release with and without every record.
 
@@ -293,7 +294,7 @@ def finite_bounds(
     game: SubsetGame,
     *,
     delta: float = 0.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> RecordBounds:
     """Return ε of (ε, δ)-PMP and the best attack's success for every record, from above.
 

@@ -34,7 +34,7 @@ from memberbound.errors import (
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
-from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.crowd import ASSUMPTIONS, Crowd, CrowdTable
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -64,13 +64,6 @@ _EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
 _CROWD_RELATIVE, _CROWD_SHARE = 1e-4, 1e-4
 
 THEOREMS = ("X1", "L24-P12", "L24-L10", "I24-P2")
-ASSUMPTIONS = (
-    "The subset is uniform among all subsets of its size, and the attacker knows the population "
-    "but nothing else about the subset.",
-    "Independent noise N(0, σ²) is added to every coordinate of the sum or mean, and nothing else "
-    "about this subset is released (L24-Dis1).",
-    "Every row is one record, also where two rows are equal.",
-)
 
 
 def _small_delta(delta: float) -> float:

@@ -13,14 +13,13 @@ from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, up_array
 from memberbound.subset.densities import DensityPair, affordable, enumerated_pair
+from memberbound.subset.distances import Progress
 from memberbound.subset.fourier_sums import fourier_sums
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
     "mixture_bounds",
 ]
-
-Progress = Callable[[int, int], None]
 
 #: Up to so many different values every one is worked out.
 MOST_EXACT = 3_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,6 +13,7 @@ from memberbound.errors import fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, moment_lower, moment_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
+from memberbound.subset.distances import Progress
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -97,7 +97,7 @@ def swap_means(
     draws: int,
     *,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     in_log_space: bool | None = None,
 ) -> SwapMeans:
     """Draw subsets and average what every record's swap changes.
@@ -301,7 +301,7 @@ def sampled_bounds(
     confidence: float = 0.95,
     subsets: int | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> RecordBounds:
     """Bound ε̃ and the success of every attack on every record, from random subsets.
 
