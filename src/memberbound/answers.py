@@ -44,6 +44,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    Literal,
     NotRequired,
     Self,
     TypeVar,
@@ -357,11 +358,14 @@ class Answer(Readable):
     @classmethod
     def _game_of(cls, values: Mapping[str, Any]) -> Game:
         """Return the game that a dictionary names, with the parameters it holds."""
+        record: Literal["every", "average"] = (
+            "every" if values["protects"] == "every record" else "average"
+        )
         makers: dict[str, Callable[[], Game]] = {
             "iid": lambda: IidGame(values.get("nu", 0.5), values.get("lam", 1.0)),
             "model": ModelGame,
             "neighbour": lambda: NeighbourGame(values.get("adjacency", "replace-one")),
-            "subset": lambda: SubsetGame(values["records"], values["size"]),
+            "subset": lambda: SubsetGame(values.get("records", 2), values.get("size", 1), record),
         }
         return makers[values["game"]]()
 

@@ -59,7 +59,7 @@ def test_what_else_is_different_is_said() -> None:
 
 def test_history_is_in_the_order_of_time() -> None:
     found = memberbound.compare(later(), sample(), earlier=[partial()])
-    dates = [item["started"] for item in found.history()]
+    dates = [study.started for study in found.history]
     assert dates == sorted(dates)
     assert len(dates) == 3
     assert len(found.rows) == len(memberbound.compare(sample(), later()).rows)

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
-from memberbound._version import __version__
+from memberbound.answers import INTERNAL, Answer, EstimateOf, Lower, Sided, Upper, computed
 from memberbound.declarations import Option, Several
-from memberbound.quantities import INTERVAL, Mark, Readable, Sides, marked, vacuous
+from memberbound.games import SubsetGame
+from memberbound.quantities import Mark, marked, vacuous
 from memberbound.report import prose
 from memberbound.report.exporting import checked_report
-from memberbound.report.model import RECORDS, Report, SandwichRow, plain
+from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject, plain
 
-__all__ = ["ComparedRow", "Comparison", "compare"]
+__all__ = ["ComparedRow", "Comparison", "RowNumbers", "StudySummary", "compare"]
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """The three numbers of a row; a ceiling that excludes nothing is none."""
+
+    game: str
+    lower: Lower | None
+    estimate: EstimateOf | None
+    upper: Upper | None
+
+    @classmethod
+    def of(cls, row: SandwichRow) -> RowNumbers:
+        """Return the numbers of a row of a report."""
+        values = {number.side: number.value for number in row.numbers}
+        upper = values.get("upper")
+        upper = None if vacuous(upper) else upper
+        return cls(row.game, values.get("lower"), values.get("estimate"), upper)
 
 
 @dataclass(frozen=True)
@@ -26,69 +46,113 @@ class ComparedRow:
     subject: str
     label: str
     record: str
-    before: SandwichRow | None
-    after: SandwichRow | None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        names = ("subject", "label", "record")
-        rows = {"before": self.before, "after": self.after}
-        return {name: getattr(self, name) for name in names} | {
-            when: None if row is None else _numbers(row) for when, row in rows.items()
-        }
+    before: RowNumbers | None
+    after: RowNumbers | None
 
 
-def _numbers(row: SandwichRow) -> dict[str, object]:
-    """Return the three numbers of a row; an empty ceiling is none."""
-    numbers = {number.side: number.value for number in row.numbers}
-    if vacuous(numbers.get("upper")):
-        numbers.pop("upper", None)
-    return {"game": row.game} | {side: numbers.get(side) for side in ("lower", "estimate", "upper")}
+@dataclass(frozen=True)
+class StudySummary:
+    """A study in the history: what it found about the worst record, and what it promises."""
+
+    started: str
+    data: str
+    verdict: str
+    remedy: str | None
+    floor_lower: Lower | None
+    ceiling_upper: Upper | None
+
+    @classmethod
+    def of(cls, report: Report) -> StudySummary:
+        """Return a report as a line of the history."""
+        best, worst = report.recommended, report.row_of("model", "worst")
+        upper = None if best is None else best.accuracy_upper
+        return cls(
+            started=report.run.started,
+            data=report.data.name,
+            verdict=report.verdict.level,
+            remedy=None if best is None else best.id,
+            floor_lower=None if worst is None or worst.floor is None else worst.floor.lower,
+            ceiling_upper=None if vacuous(upper) else upper,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Readable):
+class Comparison(Answer):
     """Two studies side by side: what was found then and now, and what else is different."""
 
-    before: Report = field(repr=False)
-    after: Report = field(repr=False)
-    earlier: tuple[Report, ...] = field(default=(), repr=False)
+    VERB: ClassVar = "compare"
 
-    SIDES: ClassVar[Sides] = {
-        "rows": {"before": INTERVAL, "after": INTERVAL},
-        "history": {"floor_lower": "lower", "ceiling_upper": "upper"},
-        "settings": "given",
-    }
+    before: Report = field(metadata=INTERNAL)
+    after: Report = field(metadata=INTERNAL)
+    earlier: tuple[Report, ...] = field(default=(), metadata=INTERNAL)
 
-    @property
+    @cached_property
+    def game(self) -> SubsetGame:
+        """The game of the later study."""
+        return self.after.subset_game
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """What the numbers of both rest on."""
+        return tuple(dict.fromkeys((*self.before.theorems, *self.after.theorems)))
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What both assume."""
+        return (
+            *dict.fromkeys((*self.before.assumptions, *self.after.assumptions)),
+            "each number holds with the confidence of its own study; both studies hold at once "
+            "with at least one minus the sum of their errors",
+        )
+
+    @computed
     def same_data(self) -> bool:
         """Whether both studies read the same values from the same columns."""
         return self.before.data.sha256 == self.after.data.sha256
 
-    @property
-    def settings(self) -> dict[str, tuple[object, object]]:
+    @computed
+    def settings(self) -> Annotated[dict[str, tuple[Any, Any]], Sided("given")]:
         """What was asked differently: option → its value then and now."""
         then, now = plain(self.before.question), plain(self.after.question)
         return {name: (then.get(name), now[name]) for name in now if then.get(name) != now[name]}
 
-    @property
+    @computed
     def rows(self) -> tuple[ComparedRow, ...]:
         """Every subject of either report; the most exposed record first."""
-        keys = dict.fromkeys(
-            (row.subject, record)
-            for report in (self.after, self.before)
-            for row in report.sandwich
-            for record in RECORDS
+        return tuple(
+            ComparedRow(
+                subject,
+                LABELS[subject],
+                record,
+                *(None if row is None else RowNumbers.of(row) for row in pair),
+            )
+            for (subject, record), pair in self._pairs.items()
         )
-        rows = []
-        for subject, record in keys:
-            before, after = (r.row_of(subject, record) for r in (self.before, self.after))
-            row = after or before
-            if row is not None:
-                rows.append(ComparedRow(subject, row.label, record, before, after))
-        return tuple(rows)
 
-    @property
+    @cached_property
+    def _pairs(self) -> dict[tuple[Subject, str], tuple[SandwichRow | None, SandwichRow | None]]:
+        """The rows of both reports by subject and record."""
+        subjects = dict.fromkeys(r.subject for x in (self.after, self.before) for r in x.sandwich)
+        pairs = {
+            (subject, record): (
+                self.before.row_of(subject, record),
+                self.after.row_of(subject, record),
+            )
+            for subject in subjects
+            for record in RECORDS
+        }
+        return {key: pair for key, pair in pairs.items() if any(pair)}
+
+    @computed
+    def history(self) -> tuple[StudySummary, ...]:
+        """One line per study, the oldest first."""
+        reports = (*self.earlier, self.before, self.after)
+        return tuple(
+            StudySummary.of(report)
+            for report in sorted(reports, key=lambda report: report.run.started)
+        )
+
+    @computed
     def sentence(self) -> str:
         """What became of the verdict and of the promise, and what to beware of."""
         then, now = (prose.LEVELS[report.verdict.level] for report in (self.before, self.after))
@@ -106,58 +170,22 @@ class Comparison(Readable):
             sentence += f" Versions: {self.before.version} and {self.after.version}."
         return sentence
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "command": "compare",
-            "version": __version__,
-            "game": self.after.game,
-            "protects": self.after.protects,
-            "theorems": list(dict.fromkeys((*self.before.theorems, *self.after.theorems))),
-            "assumptions": [
-                *dict.fromkeys((*self.before.assumptions, *self.after.assumptions)),
-                "each number holds with the confidence of its own study; both studies hold at once "
-                "with at least one minus the sum of their errors",
-            ],
-            "sentence": self.sentence,
-            "same_data": self.same_data,
-            "settings": {name: list(pair) for name, pair in self.settings.items()},
-            "rows": [row.to_dict() for row in self.rows],
-            "history": list(self.history()),
-        }
-
-    def history(self) -> Iterator[dict[str, object]]:
-        """Yield one line per study, the oldest first."""
-        reports = (*self.earlier, self.before, self.after)
-        for report in sorted(reports, key=lambda report: report.run.started):
-            best, worst = report.recommended, report.row_of("model", "worst")
-            upper = None if best is None else best.accuracy_upper
-            yield {
-                "started": report.run.started,
-                "data": report.data.name,
-                "verdict": report.verdict.level,
-                "remedy": None if best is None else best.id,
-                "floor_lower": None if worst is None or not worst.floor else worst.floor.lower,
-                "ceiling_upper": None if upper is None or vacuous(upper) else upper,
-            }
-
     def summary(self) -> str:
         """Return the sentence, the rows that both have, and the history."""
         lines = [self.sentence, "", _line("how often anybody is right", "", "before", "after")]
         label = ""
-        for row in self.rows:
-            if row.label != label:
-                label = row.label
+        for (subject, record), pair in self._pairs.items():
+            if LABELS[subject] != label:
+                label = LABELS[subject]
                 lines.append(label)
-            for name, pick in _KINDS:
-                pair = [None if side is None else pick(side) for side in (row.before, row.after)]
-                if any(mark is not None for mark in pair):
-                    texts = ("–" if mark is None else str(mark) for mark in pair)
-                    lines.append(_line(f"  {RECORDS[row.record]}", name, *texts))
+            for name, mark_of in _KINDS.items():
+                marks = [None if row is None else mark_of(row) for row in pair]
+                if any(mark is not None for mark in marks):
+                    texts = ("–" if mark is None else str(mark) for mark in marks)
+                    lines.append(_line(f"  {RECORDS[record]}", name, *texts))
         lines += ["", "history"]
-        for item in self.history():
-            words = prose.LEVELS[str(item["verdict"])]
-            lines.append(f"  {item['started']}  {words}  {item['data']}")
+        for item in self.history:
+            lines.append(f"  {item.started}  {prose.LEVELS[item.verdict]}  {item.data}")
         return "\n".join(lines)
 
 
@@ -170,7 +198,10 @@ def _floor(row: SandwichRow) -> Mark | None:
     return row.least if row.beaten is not None else None
 
 
-_KINDS = (("certified", lambda row: row.most), ("measured", _floor))
+_KINDS: dict[str, Callable[[SandwichRow], Mark | None]] = {
+    "certified": lambda row: row.most,
+    "measured": _floor,
+}
 
 
 def _promised(report: Report) -> Mark:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from memberbound._version import __version__
+from memberbound.answers import INTERNAL, Answer, OmitEmpty, computed
 from memberbound.declarations import Force, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
-from memberbound.quantities import Readable
+from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.report.model import Report, checked, read
 from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Publication
@@ -52,40 +53,51 @@ _NAMES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Export(Readable):
-    """What was exported and where it is; ``details`` depend on the format."""
+class Export(Answer):
+    """What was exported and where it is: a file, or a run of MLflow."""
+
+    VERB: ClassVar = "export"
 
     format: str
-    exported: Report | Publication = field(repr=False)
+    exported: Report | Publication = field(metadata=INTERNAL)
     out: str | None = None
-    details: Mapping[str, str | int | list[str]] = field(default_factory=dict)
+    pages: OmitEmpty[int | None] = None
+    run_id: OmitEmpty[str | None] = None
+    experiment_id: OmitEmpty[str | None] = None
+    tracking_uri: OmitEmpty[str | None] = None
+    metrics: OmitEmpty[int | None] = None
+    files: OmitEmpty[list[str] | None] = None
 
-    @property
+    @cached_property
+    def game(self) -> NeighbourGame | SubsetGame:
+        """The game of what was exported."""
+        what = self.exported
+        return what.subset_game if isinstance(what, Report) else what.played
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+        return self.exported.theorems
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What they assume."""
+        return self.exported.assumptions
+
+    @computed
     def audience(self) -> Literal["public", "owner"]:
         """Whom what was exported is for."""
         return "public" if isinstance(self.exported, Publication) else "owner"
 
-    @property
+    @computed
     def status(self) -> str | None:
         """Whether each step of the study has an answer; nothing of that is published."""
         return self.exported.status if isinstance(self.exported, Report) else None
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields: game, theorems and assumptions of what was exported, where."""
-        return {
-            "command": "export",
-            "version": __version__,
-            "game": self.exported.game,
-            "protects": self.exported.protects,
-            "theorems": list(self.exported.theorems),
-            "assumptions": list(self.exported.assumptions),
-            "format": self.format,
-            "audience": self.audience,
-            "out": self.out,
-            "status": self.status,
-            "report_version": self.exported.version,
-            **self.details,
-        }
+    @computed
+    def report_version(self) -> str:
+        """The version that made what was exported."""
+        return self.exported.version
 
     def summary(self) -> str:
         """Return what was exported, and where to, as a short text."""
@@ -99,11 +111,12 @@ class Export(Readable):
                 f"{_NAMES[self.format]} about {of} {what.name}, for everybody: it holds nothing "
                 "that was computed from the rows and not paid for."
             ]
-        if self.out is not None:
-            lines.append(f"file: {self.out}")
-        for name, value in self.details.items():
-            shown = ", ".join(value) if isinstance(value, list) else value
-            lines.append(f"{name.replace('_', ' ')}: {shown}")
+        names = ("out", "pages", "run_id", "experiment_id", "tracking_uri", "metrics", "files")
+        for name in names:
+            value = getattr(self, name)
+            if value is not None:
+                shown = ", ".join(value) if isinstance(value, list) else value
+                lines.append(f"{'file' if name == 'out' else name.replace('_', ' ')}: {shown}")
         return "\n".join(lines)
 
 
@@ -172,9 +185,9 @@ def export(
         place = {"run_id": run_id, "experiment": experiment, "tracking_uri": tracking_uri}
         if format == "mlflow":
             published = published_of(report)
-            return Export(format, published, None, log_entry(published_entry(published), **place))
+            return Export(format, published, **log_entry(published_entry(published), **place))
         content = checked_report(report)
-        return Export(format, content, None, log_entry(owner_entry(content), **place))
+        return Export(format, content, **log_entry(owner_entry(content), **place))
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
@@ -190,7 +203,7 @@ def export(
     content = checked_report(report)
     printed = print_pdf(content, decision=format == "decision", browser=program)
     written_whole(target, lambda draft: draft.write_bytes(printed), force)
-    return Export(format, content, str(out), {"pages": page_count(printed)})
+    return Export(format, content, str(out), pages=page_count(printed))
 
 
 def published_of(source: object) -> Publication:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import PrivateFolder
@@ -153,7 +153,7 @@ def log_entry(
     run_id: str | None = None,
     experiment: str | None = None,
     tracking_uri: str | None = None,
-) -> dict[str, str | int | list[str]]:
+) -> dict[str, Any]:
     """Log an entry to a run: the one named, else the active one, else a new one.
 
     The new run is in ``experiment``, or where MLflow's environment variables say.  A run that
@@ -188,7 +188,7 @@ def _log(
     run_id: str | None,
     experiment: str | None,
     tracking_uri: str | None,
-) -> dict[str, str | int | list[str]]:
+) -> dict[str, Any]:
     import mlflow
 
     place = mlflow.get_tracking_uri() if tracking_uri is None else tracking_uri

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 
 from memberbound.errors import InputError
 from memberbound.files import read_document
+from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, decimals, marked, significant
 
 if TYPE_CHECKING:
@@ -652,6 +653,12 @@ class Report:
             twice = next((one for place, one in enumerate(ids) if one in ids[:place]), None)
             if twice is not None:
                 raise InputError(f"{name} must be distinct, got {twice!r} twice.")
+
+    @property
+    def subset_game(self) -> SubsetGame:
+        """The game of the audits: a random half of the rows."""
+        rows = max(2, self.data.rows)
+        return SubsetGame(rows, rows // 2, self.question.record)
 
     @property
     def complete(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memberbound.errors import InputError
-from memberbound.games import SubsetGame
+from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.report import prose
 from memberbound.report.model import (
@@ -67,6 +67,15 @@ class Publication:
         return self.promises[0].game
 
     @property
+    def played(self) -> NeighbourGame | SubsetGame:
+        """The game of the first promise, with whom it protects."""
+        if self.game == "neighbour":
+            return NeighbourGame()
+        rows = max(2, self.rows or 2)
+        every = self.protects == "every record"
+        return SubsetGame(rows, rows // 2, "every" if every else "average")
+
+    @property
     def protects(self) -> str:
         """Whom the first promise protects."""
         return self.promises[0].protects
@@ -91,8 +100,7 @@ class Publication:
         if asked.record == "every":
             whole = min(1.0, sum_up(0.5, asked.eta))
             promises.append(Promise("neighbour", "every record", 0.5, whole, 1.0))
-        rows = max(2, data.rows)
-        blind = _blind(SubsetGame(rows, rows // 2))
+        blind = report.subset_game.blind
         half = min(1.0, sum_up(blind, asked.eta))
         promises.append(Promise("subset", asked.protects, blind, half, asked.confidence))
         assumed = dict.fromkeys(
@@ -124,7 +132,7 @@ class Publication:
             blind = 0.5
             if bound["game"] == "subset":
                 sizes = [certificate[name] for name in ("population", "size")]
-                blind = _blind(SubsetGame(*sizes))  # type: ignore[arg-type]  # checked there
+                blind = SubsetGame(*sizes).blind  # type: ignore[arg-type]  # checked there
             promise = {
                 "game": bound["game"],
                 "protects": bound["protects"],
@@ -151,7 +159,3 @@ class Publication:
                 f"certificate must be one that protect wrote, got another: {problem}."
             ) from None
         return typed_as(cls, fields, "certificate")
-
-
-def _blind(game: SubsetGame) -> float:
-    return max(game.prior, 1 - game.prior)

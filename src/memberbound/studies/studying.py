@@ -76,7 +76,7 @@ __all__ = ["Study", "study"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study(Readable, Limited):
-    """A study: ``report`` is what ``report.json`` holds."""
+    """A study: ``report`` is what ``report.json`` holds, and has a schema of its own."""
 
     VERB: ClassVar = "study"
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
