@@ -41,7 +41,7 @@ from memberbound.iid.records import RecordLeaks, record_leaks
 from memberbound.iid.worst_case import checked_law
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.quantities import Certificate, at_confidence, marked, percent, significant
+from memberbound.quantities import at_confidence, marked, percent, significant
 
 if TYPE_CHECKING:
     from memberbound.tables.table import Table as OpenTable
@@ -122,18 +122,6 @@ class Certification(IidAnswer, Certified, Limited):
     exposed_cells: tuple[ExposedCell, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
-
-    def certificate(self) -> Certificate:
-        """Return the main number as a certificate."""
-        return Certificate(
-            "security",
-            self.security_lower,
-            "lower",
-            self.game,
-            self.theorems,
-            self.assumptions,
-            self.confidence,
-        )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the accuracy of any attack on any learner, average row.

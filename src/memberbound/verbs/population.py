@@ -49,7 +49,6 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussia
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import (
-    Certificate,
     Side,
     at_confidence,
     marked,
@@ -233,18 +232,6 @@ class PopulationAnswer(Answer, Limited):
     def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
         """Return the success bounds of the three attackers at other ε."""
         return [self.setting.comparison(float(epsilon)) for epsilon in epsilons]
-
-    def certificate(self) -> Certificate:
-        """Return the success bound as a certificate."""
-        return Certificate(
-            "accuracy of any attack on any record",
-            self.success_upper,
-            "upper",
-            self.game,
-            self.theorems,
-            self.assumptions,
-            self.confidence,
-        )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the success of any attack on any record."""
