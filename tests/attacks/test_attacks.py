@@ -42,10 +42,11 @@ from memberbound.attacks.shadow_scores import (
     rmia,
     rmia_offline,
 )
-from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
+from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError
 from memberbound.learners import Examples
+from oracle.shadow_runs import halves, run_of
 
 
 def population(rows=120, seed=0):
@@ -60,15 +61,9 @@ def synthetic(models, rows, shift, seed, leak=None):
 
     ``leak`` is a truth value per model: does it move at all?
     """
-    rng = np.random.default_rng(seed)
-    member = np.array([draw_half(rows, seed, m)[0] for m in range(models)])
-    moved = shift * member
-    if leak is not None:
-        moved = moved * leak[:, None]
-    logit = rng.normal(size=member.shape) + moved
-    data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
-    signals = Signals(logit, logit > 0, "probabilities")
-    return ShadowRun(member, signals, tuple(range(models)), (), np.ones(models), data)
+    member = halves(models, rows, seed)
+    moved = shift * member if leak is None else shift * member * leak[:, None]
+    return run_of(member, np.random.default_rng(seed).normal(size=member.shape) + moved)
 
 
 def _naive(run, target, shadows, variance):
@@ -315,7 +310,7 @@ def test_best_threshold_is_the_best_of_all(seed):
 def test_statistics_of_a_release_by_counting():
     rng = np.random.default_rng(1)
     scores = rng.integers(12, size=(3, 40)) / 4.0
-    member = np.array([draw_half(40, 0, m)[0] for m in range(3)])
+    member = halves(3, 40, 0)
     found = release_statistics(scores, member, 1.5, (0.1, 0.3, 0.01))
     assert found.tpr[0.01] is None
     for row in range(3):
@@ -333,7 +328,7 @@ def test_statistics_of_a_release_by_counting():
 
 def test_scores_without_information_reach_at_most_the_fpr_on_average():
     rng = np.random.default_rng(2)
-    member = np.array([draw_half(60, 0, m)[0] for m in range(4000)])
+    member = halves(4000, 60, 0)
     found = release_statistics(rng.random((4000, 60)), member, 0.5, (0.1,))
     values = found.tpr[0.1]
     # Exactly ⌊0.1·31⌋/31 on average; 4 standard errors fail with probability 6e-5.

@@ -15,23 +15,18 @@ import pytest
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.attacks.learner_audit import audit_shadows
 from memberbound.attacks.records import record_exposure
-from memberbound.attacks.shadows import ShadowRun, draw_half
-from memberbound.attacks.signals import Signals
-from memberbound.learners import Examples
 from memberbound.studies import steps
+from oracle.shadow_runs import halves, run_of
 
 LEAKY = 5
 
 
 def synthetic(models, rows, seed, shift=6.0):
     """Only the first LEAKY records move the model's answer."""
-    rng = np.random.default_rng(seed)
-    member = np.array([draw_half(rows, seed, m)[0] for m in range(models)])
-    logit = rng.normal(size=member.shape)
+    member = halves(models, rows, seed)
+    logit = np.random.default_rng(seed).normal(size=member.shape)
     logit[:, :LEAKY] += shift * (member[:, :LEAKY] - 0.5)
-    data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
-    signals = Signals(logit, logit > 0, "probabilities")
-    return ShadowRun(member, signals, tuple(range(models)), (), np.ones(models), data)
+    return run_of(member, logit)
 
 
 def exposed(seed, models=40, rows=60, **options):

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import memberbound
+from attacks.conftest import rows
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import attack_scores, audit_evidence
 from memberbound.attacks.references import References, known_half, train_references
@@ -23,19 +24,6 @@ from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners.trained import TrainedModel
 from memberbound.quantities import numbers_in
-
-
-def rows(n: int, seed: int = 0, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 5))
-    y = (x[:, 0] + rng.normal(size=n) > 0).astype(int)
-    return x, y if classes == 2 else rng.integers(classes, size=n)
-
-
-@pytest.fixture(scope="module")
-def tree() -> tuple[DecisionTreeClassifier, tuple, tuple]:
-    members, others = rows(300, 1), rows(300, 2)
-    return DecisionTreeClassifier(random_state=0).fit(*members), members, others
 
 
 def test_a_tree_gives_its_members_away(tree) -> None:

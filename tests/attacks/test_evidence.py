@@ -5,20 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from memberbound.attacks.evidence import Evidence
 from memberbound.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def tree() -> tuple[DecisionTreeClassifier, tuple, tuple]:
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(400, 5))
-    y = (x[:, 0] + rng.normal(size=400) > 0).astype(int)
-    members, others = (x[:200], y[:200]), (x[200:], y[200:])
-    return DecisionTreeClassifier(random_state=0).fit(*members), members, others
 
 
 def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:

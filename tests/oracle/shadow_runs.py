@@ -1,0 +1,22 @@
+"""Runs of shadow models without training: real halves, chosen logits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memberbound.attacks.shadows import ShadowRun, draw_half
+from memberbound.attacks.signals import Signals
+from memberbound.learners import Examples
+
+
+def halves(models: int, rows: int, seed: int) -> np.ndarray:
+    """Return who is in the half of each model."""
+    return np.array([draw_half(rows, seed, m)[0] for m in range(models)])
+
+
+def run_of(member: np.ndarray, logit: np.ndarray) -> ShadowRun:
+    """Return the run of models with these halves and logits."""
+    models, rows = member.shape
+    data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
+    signals = Signals(logit, logit > 0, "probabilities")
+    return ShadowRun(member, signals, tuple(range(models)), (), np.ones(models), data)
