@@ -22,7 +22,7 @@ import numpy as np
 from protect_data import counts, population
 from sklearn.linear_model import LogisticRegression
 
-from memberbound.attacks.noisy_releases import audit_release, has_normal_noise
+from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.least_noise import FreshSubsets, Statistic
@@ -34,6 +34,7 @@ from memberbound.release.half.statistics import (
     histogram,
     mean,
 )
+from memberbound.release.noise import GaussianNoise
 
 ETA = 0.05
 DATA = ("breast-cancer", "heart", "adult", "digits")
@@ -118,7 +119,7 @@ def rows(names: list[str], learners: list[str], args: argparse.Namespace) -> Ite
                     "theorems": list(best.certificate.theorems),
                     "certified": certified,
                 }
-                if not has_normal_noise(best.noise):
+                if not isinstance(best.noise, GaussianNoise):
                     yield row | {
                         "estimate": None,
                         "floor": None,

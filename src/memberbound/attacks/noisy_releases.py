@@ -22,7 +22,7 @@ from memberbound.release.half.refitting import groups_of_every_record
 from memberbound.release.half.statistics import SumStatistic
 from memberbound.release.noise import GaussianNoise, NoiseLaw
 
-__all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release", "has_normal_noise"]
+__all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release"]
 
 # ── The attack: a linear score of the released vector per record, and what it reaches ─────────────
 #
@@ -36,7 +36,7 @@ __all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release", "has_norma
 ATTACK = "likelihood ratio of the released vector"
 #: Streams: groups for the shifts, models for the spread, targets, and pairs for one record.
 _SHIFTS, _SPREAD, _TARGETS, _SWAPS = 31, 32, 33, 34
-#: Circles are averaged until about so many sets were fitted; a population may be this large.
+#: Groups are averaged until about so many sets were fitted; a population may be this large.
 _SHIFT_FITS, MOST_RECORDS = 1000, 6000
 #: Share of the mean variance that is added to a spread estimated from few models.
 _RIDGE = 1e-6
@@ -116,18 +116,6 @@ class ReleaseFloor:
         )
 
 
-def has_normal_noise(law: NoiseLaw) -> bool:
-    """Whether :func:`audit_release` can integrate over this noise."""
-    return isinstance(law, GaussianNoise)
-
-
-def _factor(law: NoiseLaw) -> FloatArray:
-    """Return L, the noise being L·N(0, I): widths are taken from it, never from L·Lᵀ."""
-    if isinstance(law, GaussianNoise):
-        return np.asarray(law.scale * np.eye(law.dimension))
-    raise InputError("noise must be normal to be integrated over, got another law.")
-
-
 def audit_release(
     statistic: Statistic,
     noise: NoiseLaw,
@@ -164,8 +152,9 @@ def audit_release(
     """
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     count = whole_number("targets", targets, at_least=8)
-    factor = _factor(noise)
-    cover = factor @ factor.T
+    if not isinstance(noise, GaussianNoise):
+        raise InputError("noise must be normal to be integrated over, got another law.")
+    cover = noise.scale**2 * np.eye(noise.dimension)
     fresh = FreshSubsets(game, seed)
     trained = _Trained.on(statistic, fresh, whole_number("training", training, at_least=2), workers)
     direction = _directions(trained, cover)
@@ -177,7 +166,7 @@ def audit_release(
         workers=workers,
         progress=progress,
     )
-    guess, slack = _verdicts(outputs.rows[:, 0], trained.middle, direction, factor)
+    guess, slack = _verdicts(outputs.rows[:, 0], trained.middle, direction, noise.scale)
     member = np.zeros(guess.shape, dtype=np.bool_)
     for row, rows in enumerate(drawn):
         member[row, rows] = True
@@ -190,7 +179,7 @@ def audit_release(
     swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
     pairs = fitted(statistic, swaps, seed=fresh.spawned(_SWAPS).seed, workers=workers)
     ends = pairs.rows.reshape(2 * len(swaps), -1)
-    verdicts, slack = _verdicts(ends, trained.middle, direction[:, [record]], factor)
+    verdicts, slack = _verdicts(ends, trained.middle, direction[:, [record]], noise.scale)
     with_record, without = verdicts.reshape(-1, 2).T
     worst = Draws(with_record - without, slack, replace(game, record="every"))
     return ReleaseFloor(
@@ -286,22 +275,20 @@ def _directions(trained: _Trained, cover: FloatArray) -> FloatArray:
 
 
 def _verdicts(
-    outputs: FloatArray, middle: FloatArray, direction: FloatArray, factor: FloatArray
+    outputs: FloatArray, middle: FloatArray, direction: FloatArray, scale: float
 ) -> tuple[FloatArray, float]:
     """Return the chance over the noise that each record is called a member, and its error.
 
-    The chances are (models, records): Φ(w·(q - m)/‖Lᵀw‖).  Sums of d products are off by at most
-    (d + 4) units of Σ|terms|, in the score and in every entry of Lᵀw; Φ has slope below 0.4, and
-    t·Φ'(t) is below 0.25, which is what a relative error of the width moves.
+    The chances are (models, records): Φ(w·(q - m)/σ‖w‖).  Sums of d products are off by at most
+    (d + 4) units of Σ|terms|, in the score and in the square of the width; Φ has slope below 0.4,
+    and t·Φ'(t) is below 0.25, which is what a relative error of the width moves.
     """
-    image = factor.T @ direction
-    width = np.linalg.norm(image, axis=0)
+    width = scale * np.linalg.norm(direction, axis=0)
     safe = np.where(width > 0, width, 1.0)
     moved = outputs - middle
     unit = 4 * (len(direction) + 8) * UNIT
     score_off = unit * (np.abs(outputs) + np.abs(middle)) @ np.abs(direction) / safe
-    width_off = unit * np.linalg.norm(np.abs(factor.T) @ np.abs(direction), axis=0) / safe
-    slack = 0.5 * float(score_off.max(initial=0.0)) + 0.5 * float(width_off.max(initial=0.0))
+    slack = 0.5 * float(score_off.max(initial=0.0)) + 0.5 * unit
     return np.asarray(special.ndtr(moved @ direction / safe)), min(slack, 1.0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
 import numpy as np
@@ -39,11 +38,16 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import check_output
 from memberbound.learners.augmented import Shape, picture_shape
 from memberbound.learners.refits import cache_folder
 from memberbound.quantities import confident
-from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
+from memberbound.verbs.audit_answer import (
+    RATES,
+    AttackFields,
+    AuditAnswer,
+    records_file,
+    write_columns,
+)
 
 __all__ = ["Audit", "audit"]
 
@@ -193,12 +197,7 @@ def audit(
     """
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
-    out = None
-    if records is not None:
-        own = Path(members) if isinstance(members, (str, os.PathLike)) else None
-        out = check_output(
-            Path(records), name="records", formats=(".csv",), source=own, force=force
-        )
+    out = records_file(records, members, force=force)
     shape = None if images is None else picture_shape(images)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     # True is the command line's default, not a folder that was named.

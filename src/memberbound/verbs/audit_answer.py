@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,20 @@ from numpy.typing import NDArray
 
 from memberbound.answers import Answer, EstimateOf, Given, Lower, Sided, Upper, computed
 from memberbound.attacks.scores import IntervalFields, interval_text
-from memberbound.files import written_whole
+from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import ONLY_BLIND, confident, decimals
 
-__all__ = ["NOT_COMPARABLE", "RATES", "AttackFields", "AuditAnswer", "write_columns"]
+__all__ = [
+    "NOT_COMPARABLE",
+    "RATES",
+    "AttackFields",
+    "AuditAnswer",
+    "records_file",
+    "write_columns",
+]
 
 #: Rates for which a TPR is given where the non-members allow it.
 RATES = (0.1, 0.01, 0.001)
@@ -142,6 +150,18 @@ class AuditAnswer(Answer, Limited):
         ]
         text = f"{self.sentence}\n\n" + "\n".join(lines) + self.details()
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
+
+
+def records_file(
+    records: str | os.PathLike[str] | None, table: object, *, force: bool
+) -> Path | None:
+    """Return where a line per record is to be written, checked before any work is done."""
+    if records is None:
+        return None
+    source = Path(table) if isinstance(table, (str, os.PathLike)) else None
+    return check_output(
+        Path(records), name="records", formats=(".csv",), source=source, force=force
+    )
 
 
 def write_columns(columns: Mapping[str, NDArray[np.generic]], path: Path, *, force: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -17,7 +16,6 @@ from memberbound.attacks.noisy_releases import (
     MOST_RECORDS,
     ReleaseFloor,
     audit_release,
-    has_normal_noise,
 )
 from memberbound.attacks.records import Exposure, record_exposure
 from memberbound.attacks.sandwich import (
@@ -44,7 +42,6 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import whole_number
-from memberbound.files import check_output
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
@@ -58,7 +55,14 @@ from memberbound.quantities import (
 )
 from memberbound.release.half.half_estimator import ReleasedLearner
 from memberbound.release.half.methods import quick_to_fit
-from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
+from memberbound.release.noise import GaussianNoise
+from memberbound.verbs.audit_answer import (
+    RATES,
+    AttackFields,
+    AuditAnswer,
+    records_file,
+    write_columns,
+)
 
 __all__ = ["LearnerAudit", "audit_learner", "audit_run", "release_floor"]
 
@@ -70,7 +74,7 @@ RELEASED = "released-vector"
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnerAudit(AuditAnswer):
-    """What attacks reached on models of a learner; ``exposure`` says it of every record."""
+    """What attacks reached on models of a learner; ``records`` says it of every record."""
 
     VERB: ClassVar = "audit-learner"
     ABOUT: ClassVar = " on the average record"
@@ -221,12 +225,7 @@ def audit_learner(
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
-    out = None
-    if records is not None:
-        own = Path(table) if isinstance(table, (str, os.PathLike)) else None
-        out = check_output(
-            Path(records), name="records", formats=(".csv",), source=own, force=force
-        )
+    out = records_file(records, table, force=force)
     ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(
         table,
@@ -344,11 +343,12 @@ def release_floor(
     """Return the floors of X24 for a learner with known normal noise that is quick to fit."""
     if not isinstance(learner, ReleasedLearner):
         return None
-    plan = learner.rehearsal
-    law, records = plan.calibration.noise, run.game.population
-    if not (has_normal_noise(law) and quick_to_fit(plan.statistic) and records <= MOST_RECORDS):
+    plan, models = learner.rehearsal, run.signals.models
+    law = plan.calibration.noise
+    if not isinstance(law, GaussianNoise) or not quick_to_fit(plan.statistic):
         return None
-    models = run.signals.models
+    if run.game.population > MOST_RECORDS:
+        return None
     return audit_release(
         plan.statistic,
         law,
