@@ -80,18 +80,18 @@ def test_a_network_is_refused(ledger):
         spend(ledger, Sampled(0.01, 1e-9))
 
 
-@pytest.mark.parametrize(
-    ("error", "state"), [(InputError, "cancelled"), (RuntimeError, "reserved")]
-)
-def test_only_a_refusal_gives_the_budget_back(ledger, error, state):
+@pytest.mark.parametrize("error", [InputError, RuntimeError, KeyboardInterrupt])
+def test_whatever_comes_after_the_reservation_it_counts(ledger, error):
+    """Even a refusal: it may depend on noise that was drawn."""
+
     def stop():
         raise error("stopped")
 
     with pytest.raises(error):
         spend(ledger, publish=stop)
     now = reread(ledger)
-    assert [entry.state for entry in now.releases] == [state]
-    assert (now.mu > 0) == (state == "reserved")
+    assert [entry.state for entry in now.releases] == ["reserved"]
+    assert now.mu == SMALL.mu
 
 
 def test_units_of_all_releases(ledger):
@@ -169,7 +169,7 @@ def test_killed_anywhere_no_release_is_lost(tmp_path):
         status = os.waitpid(child, 0)[1]
         releases = reread(ledger).releases
         if published.exists():
-            assert [entry.counts for entry in releases] == [True]
+            assert len(releases) == 1
         spend(ledger)  # the next one is not locked out
         if os.WIFEXITED(status):
             break
@@ -257,7 +257,7 @@ def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, peopl
     assert reread(ledger) == now
 
 
-def test_a_refused_table_gives_the_budget_back(ledger, people):
+def test_what_is_refused_before_the_noise_costs_nothing(ledger, people):
     with pytest.raises(InputError, match="rows"):
         protect(people.assign(old=people["age"] > 40), target="old", ledger=ledger)
     assert reread(ledger).mu == 0

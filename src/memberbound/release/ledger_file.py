@@ -36,12 +36,12 @@ _FORMAT = "memberbound-ledger/1"
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
 #: Seconds to wait for another process that writes the same ledger; it holds the lock only briefly.
 _PATIENCE = 30.0
-State = Literal["reserved", "released", "cancelled"]
+State = Literal["reserved", "released"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One release: ``reserved`` and ``released`` ones count, ``cancelled`` ones do not."""
+    """One release; one that is only ``reserved`` (its run was killed or failed) counts too."""
 
     id: str
     state: State
@@ -53,11 +53,6 @@ class Entry:
     slack: Given
     unit: str | None
     out: str | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether its budget is spent: that of a run that was killed is."""
-        return self.state != "cancelled"
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class Ledger:
     @property
     def eta(self) -> float:
         """The η of what is spent, if no size was chosen by looking at an earlier release."""
-        if not any(entry.counts for entry in self.releases):
+        if not self.releases:
             return 0.0
         return SlackCurve(GaussianCurve(self.mu), self.slack).eta
 
@@ -153,7 +148,7 @@ class Ledger:
     @property
     def unit(self) -> str | None:
         """The column of persons if all releases protect persons, else None: single rows."""
-        units = {entry.unit for entry in self.releases if entry.counts}
+        units = {entry.unit for entry in self.releases}
         return units.pop() if len(units) == 1 else None
 
     def curve(self) -> SlackCurve:
@@ -162,18 +157,14 @@ class Ledger:
 
     @contextlib.contextmanager
     def release(self, command: str, what: str, eta: float) -> Iterator[Reservation]:
-        """Enter a release: reserve inside, confirm at the end; a refusal is cancelled.
+        """Enter a release: reserve inside, confirm at the end.
 
-        A refusal (InputError) comes for public reasons and before anything is published.  After
-        any other end the entry stays reserved, and counts.
+        After a reservation noise is drawn, and even a refusal may tell something about it: the
+        entry stays and counts, whatever comes.  Who refuses before has reserved nothing.
         """
         reservation = Reservation(self.path, command, what, checked_eta(eta))
-        try:
-            yield reservation
-        except InputError:
-            reservation._settle("cancelled")
-            raise
-        reservation._settle("released")
+        yield reservation
+        reservation._confirm()
 
     def _fits(self, releases: tuple[Entry, ...]) -> bool:
         return _squares(releases) <= Fraction(self.limit_mu) ** 2 and _slacks(releases) <= Fraction(
@@ -226,13 +217,13 @@ class Reservation:
             replace(ledger, releases=releases)._write()
         self._reserved = True
 
-    def _settle(self, state: State) -> None:
+    def _confirm(self) -> None:
         if not self._reserved:
             return
         with _locked(self.path):
             ledger = Ledger.read(self.path)
             releases = tuple(
-                replace(entry, state=state, out=self.out) if entry.id == self.id else entry
+                replace(entry, state="released", out=self.out) if entry.id == self.id else entry
                 for entry in ledger.releases
             )
             replace(ledger, releases=releases)._write()
@@ -292,11 +283,11 @@ def _number(value: Any) -> float:
 
 
 def _squares(releases: tuple[Entry, ...]) -> Fraction:
-    return sum((Fraction(entry.mu) ** 2 for entry in releases if entry.counts), Fraction(0))
+    return sum((Fraction(entry.mu) ** 2 for entry in releases), Fraction(0))
 
 
 def _slacks(releases: tuple[Entry, ...]) -> Fraction:
-    return sum((Fraction(entry.slack) for entry in releases if entry.counts), Fraction(0))
+    return sum((Fraction(entry.slack) for entry in releases), Fraction(0))
 
 
 def _up(value: Fraction) -> float:
