@@ -15,9 +15,10 @@ What floating point and unknown names add is a total variation, fixed in advance
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -236,9 +237,20 @@ class Budget:
         """What was taken, in order."""
         return tuple(self._parts)
 
-    def spent(self) -> list[dict[str, object]]:
-        """Return the parts, ready for JSON."""
-        return [{"name": part.name, "mu": part.mu} for part in self._parts]
+    def to_dict(self) -> dict[str, object]:
+        """Return what is stored beside a release, ready for JSON."""
+        return {
+            "mu": self.mu,
+            "slack": self.slack,
+            "parts": [{"name": part.name, "mu": part.mu} for part in self._parts],
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], **more: Any) -> Self:
+        """Return the budget that :meth:`to_dict` described: nothing of it is left."""
+        parts = [Part(**part) for part in fields["parts"]]
+        return cls(fields["mu"], fields["slack"], parts, 1.0, unit=fields["unit"], **more)
 
     def shares(self) -> dict[str, float]:
         """Return the share of μ² that every kind of release took, in order."""

@@ -43,10 +43,6 @@ class RandomSource(ABC):
     def words(self, count: int) -> Words:
         """Return ``count`` independent uniform 64-bit words."""
 
-    @abstractmethod
-    def describe(self) -> dict[str, object]:
-        """Return what a certificate says about the source, ready for JSON."""
-
     def _dense(self, leading: Words, bits: int) -> FloatArray:
         """Return (leading + U)·2^-bits with U uniform in (0, 1), rounded to a double."""
         value = leading.astype(np.float64) + 0.5
@@ -60,10 +56,6 @@ class RandomSource(ABC):
     def uniform(self, count: int) -> FloatArray:
         """Return draws from (0, 1], dense towards 0."""
         return self._dense(self.words(count) >> np.uint64(1), 63)
-
-    def signs(self, count: int) -> FloatArray:
-        """Return ±1 with probability one half each."""
-        return 1.0 - 2.0 * (self.words(count) & np.uint64(1)).astype(np.float64)
 
     def _tails(self, count: int) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return u in (0, ½], whether it counts from above, and a sign: independent."""
@@ -124,10 +116,6 @@ class SecureSource(RandomSource):
         """Return ``count`` words of ``os.urandom``."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
-    def describe(self) -> dict[str, object]:
-        """Name the source."""
-        return {"source": "operating system", "secure": True}
-
 
 @dataclass(frozen=True, eq=False)
 class InsecureSource(RandomSource):
@@ -150,10 +138,6 @@ class InsecureSource(RandomSource):
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of PCG64."""
         return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
-
-    def describe(self) -> dict[str, object]:
-        """Name the source and say that it protects nothing."""
-        return {"source": "insecure seed", "secure": False}
 
 
 def source_from_seed(insecure_seed: int | None) -> RandomSource:

@@ -456,6 +456,11 @@ class TargetCode:
         """Return JSON-ready fields."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> TargetCode:
+        """Return the target that :meth:`to_dict` described."""
+        return cls(**{**fields, "classes": tuple(map(str, fields["classes"]))})
+
 
 # ── From columns to bounded numbers, with noisy histograms for what is not public ─────────────────
 #

@@ -259,13 +259,11 @@ class PrivateModel:
             "encoder": self.encoder.to_dict(),
             "target": self.target.to_dict(),
             "rows": self.rows,
-            "mu": self.budget.mu,
-            "slack": self.budget.slack,
-            "parts": self.budget.spent(),
-            "unit": self.budget.unit,
             "secure_source": self.secure,
             "releases": self.releases,
-        } | self.model.to_dict()
+            **self.budget.to_dict(),
+            **self.model.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
@@ -275,23 +273,19 @@ class PrivateModel:
         """
         try:
             encoder = Encoder.from_dict(fields["encoder"])
-            target = TargetCode(
-                **(fields["target"] | {"classes": tuple(map(str, fields["target"]["classes"]))})
-            )
-            parts = [Part(**part) for part in fields["parts"]]
+            budget = Budget.from_dict(fields)
             learner = one_of("learner", fields["learner"], LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
-            model = kind.from_dict(fields, encoder, parts[-1].mu)
             return cls(
                 encoder,
-                target,
-                model,
-                Budget(fields["mu"], fields["slack"], parts, 1.0, unit=fields.get("unit")),
+                TargetCode.from_dict(fields["target"]),
+                kind.from_dict(fields, encoder, budget.parts[-1].mu),
+                budget,
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
                 float(fields["eta"]),
                 learner,
-                int(fields.get("releases", 1)),
+                int(fields["releases"]),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(

@@ -520,6 +520,10 @@ class NetworkModel:
         """Return the encoded rows of columns that were read."""
         return encoder.encoded(read)
 
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields; the tensors are stored apart."""
+        return {"training": asdict(self.training), "scale": self.scale}
+
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
         torch = _torch()
@@ -567,20 +571,8 @@ class PrivateNetwork(PrivateModel):
 
     def to_dict(self) -> dict[str, object]:
         """Return all that may be stored besides the tensors, ready for JSON."""
-        return {
-            "learner": self.learner,
-            "eta": self.eta,
-            "encoder": self.encoder.to_dict(),
-            "target": self.target.to_dict(),
-            "training": asdict(self.model.training),
-            "scale": self.model.scale,
+        return super().to_dict() | {
             "noise_multiplier": self.budget.training.noise_multiplier,
-            "rows": self.rows,
-            "mu": self.budget.mu,
-            "slack": self.budget.slack,
-            "parts": self.budget.spent(),
-            "unit": self.budget.unit,
-            "secure_source": self.secure,
         }
 
     @classmethod
@@ -601,14 +593,11 @@ class PrivateNetwork(PrivateModel):
                 if "shape" in stored
                 else Encoder.from_dict(stored)
             )
-            target = TargetCode(
-                **(fields["target"] | {"classes": tuple(map(str, fields["target"]["classes"]))})
-            )
+            target = TargetCode.from_dict(fields["target"])
             training = Training(**fields["training"])
             shape = _shape(encoder)
             module = _module(factory, shape, len(target.classes) or 1)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
-            parts = [Part(**part) for part in fields["parts"]]
             steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
             model = NetworkModel(
                 module.requires_grad_(False).eval(),
@@ -623,9 +612,7 @@ class PrivateNetwork(PrivateModel):
                 encoder,
                 target,
                 model,
-                NetworkBudget(
-                    fields["mu"], fields["slack"], parts, 1.0, steps, unit=fields.get("unit")
-                ),
+                NetworkBudget.from_dict(fields, training=steps),
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
                 float(fields["eta"]),
