@@ -125,6 +125,8 @@ SCENARIOS = {
         "--records out/e.csv --cache out/fits",
         "--force",
     ),
+    "audit-table": ("audit-table people.csv --nonmembers others.csv --synthetic people.csv", ""),
+    "audit-text": ("audit-text --tokens tokens.csv --records out/r.csv", "--force"),
     "compare": ("compare report.json report.json", ""),
     "export": ("export report.json --format model-card --out out/card.md", "--force"),
     "explain": ("explain --epsilon 1 --plot out/p.svg", ""),
@@ -168,6 +170,11 @@ def people(folder: Path) -> None:
     pd.DataFrame({"a": a, "b": [f"b{i}" for i in b], "y": y}).to_csv(
         folder / "people.csv", index=False
     )
+    others = {"a": rng.integers(0, 3, rows), "b": [f"b{i}" for i in rng.integers(0, 4, rows)]}
+    pd.DataFrame(others | {"y": np.arange(rows) % 2}).to_csv(folder / "others.csv", index=False)
+    tokens = {"record": np.repeat(np.arange(40), 5), "position": np.tile(np.arange(5), 40)}
+    tokens |= {"member": tokens["record"] % 2, "logprob": -rng.exponential(2.0, 200).round(4)}
+    pd.DataFrame(tokens).to_csv(folder / "tokens.csv", index=False)
     scores = {"score": np.arange(rows) % 7, "member": np.arange(rows) % 2}
     pd.DataFrame(scores).to_csv(folder / "scores.csv", index=False)
     public = {"a": [0, 2], "b": [f"b{i}" for i in range(4)], "y": {"categories": [0, 1]}}
