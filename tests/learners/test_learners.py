@@ -21,7 +21,7 @@ def people() -> pd.DataFrame:
     )
 
 
-def test_numbers_are_scaled_and_categories_become_indicators(people: pd.DataFrame) -> None:
+def test_numbers_are_scaled_and_categories_become_indicators(people):
     examples = read_examples(people, "ill")
     assert examples.task == "classification"
     assert examples.classes == ("no", "yes")
@@ -33,14 +33,14 @@ def test_numbers_are_scaled_and_categories_become_indicators(people: pd.DataFram
     assert set(np.unique(examples.features[:, 1:])) == {0.0, 1.0}
 
 
-def test_files_and_frames_agree(people: pd.DataFrame, tmp_path) -> None:
+def test_files_and_frames_agree(people, tmp_path):
     people.to_csv(tmp_path / "people.csv", index=False)
     from_file = read_examples(tmp_path / "people.csv", "ill")
     assert np.array_equal(from_file.features, read_examples(people, "ill").features)
     assert from_file.classes == ("no", "yes")
 
 
-def test_a_number_with_many_values_is_a_regression_target() -> None:
+def test_a_number_with_many_values_is_a_regression_target():
     table = pd.DataFrame({"x": np.arange(50.0), "y": np.arange(50.0) / 7})
     assert read_examples(table, "y").task == "regression"
     assert read_examples(table, "y", task="classification").classes != ()
@@ -56,13 +56,13 @@ def test_a_number_with_many_values_is_a_regression_target() -> None:
         (lambda t: t[["ill"]], "besides the target"),
     ],
 )
-def test_unusable_tables_are_refused(people: pd.DataFrame, change, words: str) -> None:
+def test_unusable_tables_are_refused(people, change, words):
     with pytest.raises(InputError, match=words):
         read_examples(change(people), "ill")
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_every_name_gives_a_learner_for_some_task(task) -> None:
+def test_every_name_gives_a_learner_for_some_task(task):
     made = 0
     for name in LEARNERS:
         try:
@@ -79,7 +79,7 @@ def test_every_name_gives_a_learner_for_some_task(task) -> None:
     assert made >= 6
 
 
-def test_a_factory_by_its_import_path() -> None:
+def test_a_factory_by_its_import_path():
     learner = learner_from_name("sklearn.dummy:DummyClassifier")
     assert type(learner).__name__ == "DummyClassifier"
     for name in ("no.such.module:thing", "sklearn.dummy:nothing", "json:dumps", "logistc"):

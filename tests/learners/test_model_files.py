@@ -8,6 +8,7 @@ import pickle
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("ending", [".joblib", ".pkl", ".pickle"])
-def test_a_pickle_runs_nothing_without_trust(ending: str, tmp_path: Path) -> None:
+def test_a_pickle_runs_nothing_without_trust(ending, tmp_path):
     sign, path = tmp_path / "ran", tmp_path / f"model{ending}"
     path.write_bytes(pickle.dumps(Payload(sign)))
     with pytest.raises(InputError, match=r"runs no code when it is read.*--trust"):
@@ -75,7 +76,7 @@ def test_a_pickle_runs_nothing_without_trust(ending: str, tmp_path: Path) -> Non
     assert sign.exists()
 
 
-def test_a_trusted_pickle_answers_and_says_so(tmp_path: Path, people: pd.DataFrame) -> None:
+def test_a_trusted_pickle_answers_and_says_so(tmp_path, people):
     encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
     model = make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
     joblib.dump(model, tmp_path / "model.joblib")
@@ -84,18 +85,16 @@ def test_a_trusted_pickle_answers_and_says_so(tmp_path: Path, people: pd.DataFra
     assert found.notes == ("model.joblib can hold code, which was run because --trust was given.",)
 
 
-def hostile_torch_files(folder: Path, sign: Path) -> dict[str, Path]:
-    torch = pytest.importorskip("torch", reason=TORCH)
-    places = {"whole.pt": folder / "whole.pt", "weights.pth": folder / "weights.pth"}
-    torch.save(Payload(sign), places["whole.pt"])
-    torch.save({"weight": torch.zeros(1), "bias": Payload(sign)}, places["weights.pth"])
-    return places
-
-
-def test_hostile_torch_files_run_nothing_without_trust(tmp_path: Path) -> None:
+def test_hostile_torch_files_run_nothing_without_trust(tmp_path):
     torch = pytest.importorskip("torch", reason=TORCH)
     sign = tmp_path / "ran"
-    for path in hostile_torch_files(tmp_path, sign).values():
+    files = {
+        "whole.pt": Payload(sign),
+        "weights.pth": {"weight": torch.zeros(1), "bias": Payload(sign)},
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        torch.save(content, path)
         with pytest.raises(InputError, match="--trust"):
             load_model(path)
         with pytest.raises(InputError, match="file that loads here"):  # weights_only
@@ -106,7 +105,7 @@ def test_hostile_torch_files_run_nothing_without_trust(tmp_path: Path) -> None:
     assert sign.exists()
 
 
-def test_exported_programs_and_torchscript_are_code(tmp_path: Path) -> None:
+def test_exported_programs_and_torchscript_are_code(tmp_path):
     torch = pytest.importorskip("torch", reason=TORCH)
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(4, 3))
@@ -130,7 +129,7 @@ def test_exported_programs_and_torchscript_are_code(tmp_path: Path) -> None:
         assert "can hold code" in found.notes[0]
 
 
-def test_a_tampered_exported_program_runs_nothing_without_trust(tmp_path: Path) -> None:
+def test_a_tampered_exported_program_runs_nothing_without_trust(tmp_path):
     """torch.export.load ran such a payload, whatever the rest of the file is."""
     sign, path = tmp_path / "ran", tmp_path / "program.pt2"
     pytest.importorskip("torch", reason=TORCH)
@@ -151,7 +150,7 @@ def skops() -> Any:
     return skops_io()
 
 
-def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops: Any) -> None:
+def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops):
     from sklearn.utils import all_estimators
     from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES
 
@@ -161,7 +160,7 @@ def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops: Any
     }
 
 
-def test_wrappers_are_hidden_while_skops_is_imported_and_no_longer(monkeypatch) -> None:
+def test_wrappers_are_hidden_while_skops_is_imported_and_no_longer(monkeypatch):
     wrapper = "sklearn.externals.array_api_compat.torch"
     monkeypatch.delitem(sys.modules, wrapper, raising=False)
     seen = []
@@ -186,9 +185,9 @@ def test_wrappers_are_hidden_while_skops_is_imported_and_no_longer(monkeypatch) 
     ],
     ids=lambda m: type(m).__name__,
 )
-def test_known_types_need_no_trust(skops: Any, model: Any, tmp_path: Path, iris: Any) -> None:
+def test_known_types_need_no_trust(skops, model, tmp_path, iris):
     x, y = iris
-    with pytest.warns() if isinstance(model, MLPClassifier) else _nothing():
+    with pytest.warns() if isinstance(model, MLPClassifier) else nullcontext():
         model.fit(x, y)
     skops.dump(model, tmp_path / "model.skops")
     assert skops.get_untrusted_types(file=tmp_path / "model.skops")  # skops itself would refuse
@@ -197,17 +196,11 @@ def test_known_types_need_no_trust(skops: Any, model: Any, tmp_path: Path, iris:
     assert found.notes == ()
 
 
-def _nothing() -> Any:
-    import contextlib
-
-    return contextlib.nullcontext()
-
-
 class Foreign(LogisticRegression):  # type: ignore[misc]
     """A type that no list knows."""
 
 
-def test_other_types_need_trust(skops: Any, tmp_path: Path, iris: Any) -> None:
+def test_other_types_need_trust(skops, tmp_path, iris):
     x, y = iris
     skops.dump(Foreign(max_iter=500).fit(x, y), tmp_path / "model.skops")
     with pytest.raises(InputError, match=r"known to be data, got .*Foreign.*--trust"):
@@ -215,7 +208,7 @@ def test_other_types_need_trust(skops: Any, tmp_path: Path, iris: Any) -> None:
 
 
 @pytest.mark.parametrize("harm", ["out", "circle", "feature"])
-def test_a_tampered_tree_is_refused(skops: Any, harm: str, tmp_path: Path, iris: Any) -> None:
+def test_a_tampered_tree_is_refused(skops, harm, tmp_path, iris):
     """scikit-learn follows these indices without looking: it reads outside, or never ends."""
     x, y = iris
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(x.to_numpy(), y)
@@ -232,7 +225,7 @@ def test_a_tampered_tree_is_refused(skops: Any, harm: str, tmp_path: Path, iris:
         load_model(tmp_path / "model.skops")
 
 
-def test_a_model_of_another_version_is_refused(skops: Any, tmp_path: Path, iris: Any) -> None:
+def test_a_model_of_another_version_is_refused(skops, tmp_path, iris):
     x, y = iris
     path = tmp_path / "model.skops"
     skops.dump(LogisticRegression(max_iter=500).fit(x, y), path)
@@ -257,7 +250,7 @@ def lightgbm() -> Any:
     return pytest.importorskip("lightgbm", reason=LIGHT)
 
 
-def test_lightgbm_text_answers_as_the_model_did(lightgbm: Any, tmp_path: Path, iris: Any) -> None:
+def test_lightgbm_text_answers_as_the_model_did(lightgbm, tmp_path, iris):
     x, y = iris
     three = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y)
     two = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x.to_numpy(), y > 0)
@@ -276,7 +269,7 @@ def test_lightgbm_text_answers_as_the_model_did(lightgbm: Any, tmp_path: Path, i
     np.testing.assert_allclose(found.answers(x).values, value.predict(x))
 
 
-def test_lightgbm_knows_its_categories(lightgbm: Any, tmp_path: Path, people: Any) -> None:
+def test_lightgbm_knows_its_categories(lightgbm, tmp_path, people):
     x = people[["age", "town"]].astype({"town": "category"})
     y = (people["rich"] == "yes").astype(int)
     model = lightgbm.LGBMClassifier(
@@ -308,9 +301,7 @@ def same_size(text: str, old: str, new: str) -> str:
     return whole.replace(sizes, "tree_sizes=" + " ".join(corrected), 1)
 
 
-def test_a_cut_or_tampered_lightgbm_file_is_refused(
-    lightgbm: Any, tmp_path: Path, iris: Any
-) -> None:
+def test_a_cut_or_tampered_lightgbm_file_is_refused(lightgbm, tmp_path, iris):
     """LightGBM ends the process on some of these, and reads outside its arrays on others."""
     x, y = iris
     text = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(x, y).booster_.model_to_string()
@@ -344,7 +335,7 @@ def test_a_cut_or_tampered_lightgbm_file_is_refused(
         load_model(path)
 
 
-def test_time_stamps_survive_in_lightgbms_own_format(lightgbm: Any, tmp_path: Path) -> None:
+def test_time_stamps_survive_in_lightgbms_own_format(lightgbm, tmp_path):
     """In 32 bits neighbouring seconds of 2020 are one number: ONNX would answer otherwise."""
     rng = np.random.default_rng(0)
     when = 1.6e9 + np.arange(400.0)
@@ -374,7 +365,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def test_xgboost_json_answers_as_the_model_did(xgboost: Any, tmp_path: Path, iris: Any) -> None:
+def test_xgboost_json_answers_as_the_model_did(xgboost, tmp_path, iris):
     x, y = iris
     three = xgboost.XGBClassifier(n_estimators=4).fit(x, y)
     hard = xgboost.XGBClassifier(n_estimators=4, objective="multi:softmax").fit(x, y)
@@ -390,7 +381,7 @@ def test_xgboost_json_answers_as_the_model_did(xgboost: Any, tmp_path: Path, iri
     np.testing.assert_allclose(load_model(path).answers(x).values, value.predict(x))
 
 
-def test_a_cut_or_tampered_xgboost_file_is_refused(xgboost: Any, tmp_path: Path, iris: Any) -> None:
+def test_a_cut_or_tampered_xgboost_file_is_refused(xgboost, tmp_path, iris):
     """XGBoost follows the indices of a tree without looking, and the process ends."""
     x, y = iris
     path = tmp_path / "model.json"
@@ -433,9 +424,7 @@ def to_onnx() -> Any:
 
 
 @pytest.mark.parametrize("zipmap", [True, False])
-def test_onnx_answers_as_the_model_did(
-    to_onnx: Any, zipmap: bool, tmp_path: Path, iris: Any
-) -> None:
+def test_onnx_answers_as_the_model_did(to_onnx, zipmap, tmp_path, iris):
     x, codes = iris
     y = np.array(["setosa", "versicolor", "virginica"])[codes]
     model = RandomForestClassifier(10, random_state=0).fit(x.to_numpy(), y)
@@ -451,7 +440,7 @@ def test_onnx_answers_as_the_model_did(
     assert "32-bit" in found.notes[0]
 
 
-def test_onnx_pipelines_take_columns_by_name(to_onnx: Any, tmp_path: Path, people: Any) -> None:
+def test_onnx_pipelines_take_columns_by_name(to_onnx, tmp_path, people):
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
     encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
@@ -465,7 +454,7 @@ def test_onnx_pipelines_take_columns_by_name(to_onnx: Any, tmp_path: Path, peopl
     np.testing.assert_allclose(said.probabilities, model.predict_proba(people), atol=1e-6)
 
 
-def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path: Path) -> None:
+def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path):
     pytest.importorskip("onnxruntime", reason=ONNX)
     onnx = pytest.importorskip("onnx", reason=ONNX)
     from onnx import TensorProto, helper
@@ -490,7 +479,7 @@ def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path: Pat
     assert said.classes.tolist() == [0, 1, 2]
 
 
-def test_an_onnx_file_must_not_name_further_files(to_onnx: Any, tmp_path: Path) -> None:
+def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path):
     import onnx
     from onnx import TensorProto, external_data_helper, helper
 
@@ -518,7 +507,7 @@ def test_an_onnx_file_must_not_name_further_files(to_onnx: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08", b"not a model at all" * 20])
-def test_unreadable_onnx_files_are_refused(content: bytes, tmp_path: Path) -> None:
+def test_unreadable_onnx_files_are_refused(content, tmp_path):
     pytest.importorskip("onnxruntime", reason=ONNX)
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
@@ -537,9 +526,7 @@ def network() -> Any:
 
 
 @pytest.mark.parametrize("ending", [".pt", ".pth", ".safetensors"])
-def test_a_state_dict_needs_its_factory_and_no_trust(
-    ending: str, tmp_path: Path, iris: Any
-) -> None:
+def test_a_state_dict_needs_its_factory_and_no_trust(ending, tmp_path, iris):
     torch = pytest.importorskip("torch", reason=TORCH)
     x, _ = iris
     path, module = tmp_path / f"model{ending}", network()
@@ -565,7 +552,7 @@ def test_a_state_dict_needs_its_factory_and_no_trust(
         load_model(path, factory=torch.nn.Linear)
 
 
-def test_one_output_is_read_with_the_modules_classes(tmp_path: Path, iris: Any) -> None:
+def test_one_output_is_read_with_the_modules_classes(tmp_path, iris):
     torch = pytest.importorskip("torch", reason=TORCH)
 
     class Binary(torch.nn.Linear):  # type: ignore[misc,name-defined]
@@ -582,14 +569,14 @@ def test_one_output_is_read_with_the_modules_classes(tmp_path: Path, iris: Any) 
     np.testing.assert_allclose(said.logits[:, 1] - said.logits[:, 0], margin, atol=1e-6)
 
 
-def test_a_factory_belongs_to_torch(tmp_path: Path) -> None:
+def test_a_factory_belongs_to_torch(tmp_path):
     path = tmp_path / "model.joblib"
     path.write_bytes(b"")
     with pytest.raises(InputError, match="factory must be left out"):
         load_model(path, trust=True, factory=network)
 
 
-def test_a_file_cut_off_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_cut_off_is_said_in_a_sentence(tmp_path):
     torch = pytest.importorskip("torch", reason=TORCH)
     packed = io.BytesIO()
     torch.save(network().state_dict(), packed)

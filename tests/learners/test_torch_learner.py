@@ -1,6 +1,5 @@
 """Torch modules as learners: repeatable, on all cores, resumed; pictures asked with copies."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] + 0.3 * rng.normal(size=60) > 0).astype(int)
 
 
-def test_it_learns_and_repeats_itself(data: Any) -> None:
+def test_it_learns_and_repeats_itself(data):
     x, y = data
     before = torch.get_rng_state()
     learner = TorchLearner(small, epochs=40, learning_rate=0.02)
@@ -58,7 +57,7 @@ def test_it_learns_and_repeats_itself(data: Any) -> None:
     assert learner.classes_.tolist() == [0, 1]
 
 
-def test_texts_are_classes_and_numbers_a_regression(data: Any) -> None:
+def test_texts_are_classes_and_numbers_a_regression(data):
     x, y = data
     named = TorchLearner(small, epochs=2).fit(x, np.array(["no", "yes"])[y])
     assert set(named.predict(x)) <= {"no", "yes"}
@@ -68,7 +67,7 @@ def test_texts_are_classes_and_numbers_a_regression(data: Any) -> None:
     np.testing.assert_allclose(value.predict(x), expected, atol=0.1)
 
 
-def test_small_probabilities_do_not_vanish() -> None:
+def test_small_probabilities_do_not_vanish():
     """In single precision 1 - 1e-9 is 1, and every very sure answer would look the same."""
     sure = TorchLearner(torch.nn.Linear, epochs=0).fit(np.eye(2), np.array([0, 1]))
     with torch.no_grad():
@@ -78,7 +77,7 @@ def test_small_probabilities_do_not_vanish() -> None:
     assert signals_of(sure, rows).logit[0] == pytest.approx([21.0, 22.0], rel=1e-6)
 
 
-def test_a_factory_named_on_the_command_line_is_trained() -> None:
+def test_a_factory_named_on_the_command_line_is_trained():
     for name in ("small", "fixed"):
         found = learner_from_name(f"{__name__}:{name}")
         assert isinstance(found, TorchLearner)
@@ -87,9 +86,7 @@ def test_a_factory_named_on_the_command_line_is_trained() -> None:
 
 
 @pytest.mark.long
-def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(
-    data: Any, tmp_path: Path
-) -> None:
+def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(data, tmp_path):
     x, y = data
     rows = Examples(x, y, "classification", tuple("abcd"), ("0", "1"))
     learner = TorchLearner(small, epochs=3)
@@ -107,7 +104,7 @@ def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(
 # ── pictures ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_copies_are_moved_by_a_pixel() -> None:
+def test_copies_are_moved_by_a_pixel():
     picture = np.arange(24.0).reshape(1, 3, 4, 2)
     copies = moved(picture, (3, 4, 2))
     assert np.array_equal(copies[0], picture)
@@ -122,14 +119,14 @@ def test_copies_are_moved_by_a_pixel() -> None:
 
 
 @pytest.mark.parametrize("text", ["28", "0x3", "axb", "1x2x3x4", (3,), "-2x5"])
-def test_a_picture_has_two_or_three_sizes(text: Any) -> None:
+def test_a_picture_has_two_or_three_sizes(text):
     with pytest.raises(InputError, match="images must be HEIGHTxWIDTH"):
         picture_shape(text)
     with pytest.raises(InputError, match=r"as many pixels as a row \(4\), got 3x3"):
         moved(np.zeros((1, 4)), (3, 3))
 
 
-def test_answers_are_averages_over_the_copies(data: Any) -> None:
+def test_answers_are_averages_over_the_copies(data):
     x, y = data
     plain = LogisticRegression().fit(x, y)
     logits = np.mean([plain.decision_function(copy) for copy in moved(x, (2, 2))], axis=0)
@@ -141,7 +138,7 @@ def test_answers_are_averages_over_the_copies(data: Any) -> None:
     np.testing.assert_allclose(given.probabilities, chances, atol=1e-9)
 
 
-def test_copies_find_more_members_of_a_network_that_was_trained_with_them() -> None:
+def test_copies_find_more_members_of_a_network_that_was_trained_with_them():
     """A planted case: the module has seen moved copies of its members, each with a label of chance.
 
     One answer hides the record under the copies' noise; the average over copies does not.

@@ -1,7 +1,5 @@
 """A model that exists: what it is asked with, and what it answers."""
 
-from pathlib import Path
-
 import joblib
 import numpy as np
 import pandas as pd
@@ -31,14 +29,14 @@ def pipeline(people: pd.DataFrame) -> object:
     return make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
 
 
-def test_a_pipeline_is_asked_with_raw_rows(people: pd.DataFrame, pipeline) -> None:
+def test_a_pipeline_is_asked_with_raw_rows(people, pipeline):
     said = TrainedModel.of(pipeline).answers(people.iloc[:, ::-1])  # any order, further columns
     assert said.access == "probabilities"
     assert said.classes.tolist() == ["no", "yes"]
     assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
 
 
-def test_kinds_of_answers(people: pd.DataFrame) -> None:
+def test_kinds_of_answers(people):
     x, y = people[["age"]].to_numpy(float), people["rich"].to_numpy()
     assert TrainedModel.of(RidgeClassifier().fit(x, y)).answers(x).access == "logits"
     assert TrainedModel.of(LinearRegression().fit(x, x[:, 0])).answers(x).access == "values"
@@ -52,7 +50,7 @@ def test_kinds_of_answers(people: pd.DataFrame) -> None:
     assert Answers.of([0.5, 7.5]).access == "values"
 
 
-def test_columns_that_do_not_match_are_named(people: pd.DataFrame, pipeline) -> None:
+def test_columns_that_do_not_match_are_named(people, pipeline):
     with pytest.raises(InputError, match="town is missing"):
         TrainedModel.of(pipeline).answers(people[["age"]])
     bare = LogisticRegression().fit(people[["age"]].to_numpy(), people["rich"])
@@ -67,7 +65,7 @@ def test_columns_that_do_not_match_are_named(people: pd.DataFrame, pipeline) -> 
         TrainedModel.of(pipeline).answers(changed)
 
 
-def test_files_that_run_code_need_trust(tmp_path: Path, people: pd.DataFrame, pipeline) -> None:
+def test_files_that_run_code_need_trust(tmp_path, people, pipeline):
     path = tmp_path / "model.joblib"
     joblib.dump(pipeline, path)
     with pytest.raises(InputError, match="--trust"):
@@ -83,7 +81,7 @@ def test_files_that_run_code_need_trust(tmp_path: Path, people: pd.DataFrame, pi
         load_model(__file__)
 
 
-def test_skops_needs_no_trust(tmp_path: Path, people: pd.DataFrame, pipeline) -> None:
+def test_skops_needs_no_trust(tmp_path, people, pipeline):
     pytest.importorskip("skops")
     path = tmp_path / "model.skops"
     skops_io().dump(pipeline, path)
@@ -91,7 +89,7 @@ def test_skops_needs_no_trust(tmp_path: Path, people: pd.DataFrame, pipeline) ->
     assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
 
 
-def test_csv_files_are_read_as_training_scripts_read_them(tmp_path: Path, people) -> None:
+def test_csv_files_are_read_as_training_scripts_read_them(tmp_path, people):
     path = tmp_path / "people.csv"
     people.to_csv(path, sep=";", index=False)
     frame, name = rows_as_trained(path)

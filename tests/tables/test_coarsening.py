@@ -110,7 +110,7 @@ def naive(recipe: Recipe, frame: pd.DataFrame) -> list[dict[str, object]]:
     return rows
 
 
-def test_recipe_is_what_a_naive_loop_makes_of_new_rows() -> None:
+def test_recipe_is_what_a_naive_loop_makes_of_new_rows():
     made = planned().fit(people())
     fresh = people(300, seed=1)
     fresh.loc[:3, "city"] = "never seen"
@@ -122,7 +122,7 @@ def test_recipe_is_what_a_naive_loop_makes_of_new_rows() -> None:
     assert (found["city"] == OTHER).any()
 
 
-def test_the_naive_loop_notices_an_interval_closed_on_the_wrong_side() -> None:
+def test_the_naive_loop_notices_an_interval_closed_on_the_wrong_side():
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0]})
     recipe = Recipe((("x", Bins((2.0,))),))
     wrong = np.where(frame["x"] < 2.0, "<=2", ">2").tolist()
@@ -130,7 +130,7 @@ def test_the_naive_loop_notices_an_interval_closed_on_the_wrong_side() -> None:
     assert recipe.apply(frame)["x"].tolist() == right != wrong
 
 
-def test_json_round_trip_is_exact() -> None:
+def test_json_round_trip_is_exact():
     made = planned(columns={"age": {"edges": [0.1, 1 / 3, 1e300]}, "city": {"top": 2}})
     made.fit(people())
     again = Coarsener.from_json(made.to_json())
@@ -143,13 +143,13 @@ def test_json_round_trip_is_exact() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, unique=True))
-def test_edges_survive_json(edges: list[float]) -> None:
+def test_edges_survive_json(edges):
     # 0.0 and -0.0 are one number, so `unique` already forbids having both.
     recipe = Recipe((("x", Bins(tuple(sorted(edges)))),))
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
 
-def test_other_versions_and_broken_files_are_refused() -> None:
+def test_other_versions_and_broken_files_are_refused():
     written = json.loads(planned().fit(people()).to_json())
     for change in (
         {"schema": 2},
@@ -166,7 +166,7 @@ def test_other_versions_and_broken_files_are_refused() -> None:
         Coarsener.from_json("not JSON")
 
 
-def test_clone_pipeline_and_names() -> None:
+def test_clone_pipeline_and_names():
     frame = people()
     maker = planned(columns={"id": "drop", "y": "drop", "age": {"bins": 4}, "gain": {"bins": 4}})
     maker.set_params(pool_except=())
@@ -179,14 +179,14 @@ def test_clone_pipeline_and_names() -> None:
     assert copy.get_feature_names_out().tolist() == ["age", "gain", "city", "status"]
 
 
-def test_missing_values_are_a_cell_of_their_own_and_a_float_keeps_its_name() -> None:
+def test_missing_values_are_a_cell_of_their_own_and_a_float_keeps_its_name():
     frame = pd.DataFrame({"code": [1, 2, 2, 2, 2, 2], "x": [1.0, np.nan, 3, 4, 5, 6]})
     made = Coarsener({"code": {"top": 5}, "x": {"bins": 2}}).fit(frame)
     fresh = pd.DataFrame({"code": [2.0, np.nan], "x": [None, "text"]})
     assert made.transform(fresh).values.tolist() == [["2", MISSING], [OTHER, OTHER]]
 
 
-def test_constant_all_missing_and_empty_columns() -> None:
+def test_constant_all_missing_and_empty_columns():
     frame = pd.DataFrame({"c": [7] * 9, "n": [np.nan] * 9, "t": [None] * 9})
     made = Coarsener({"c": {"bins": 4}, "n": {"bins": 4}, "t": {"top": 3}}).fit(frame)
     assert made.transform(frame).drop_duplicates().values.tolist() == [["<=7", OTHER, MISSING]]
@@ -198,7 +198,7 @@ def test_constant_all_missing_and_empty_columns() -> None:
     st.sampled_from([2, 4, 8, 16]),
 )
 @settings(deadline=None)
-def test_quantile_bins_are_nested_and_not_larger_than_asked(values: list[float], k: int) -> None:
+def test_quantile_bins_are_nested_and_not_larger_than_asked(values, k):
     array = np.array(values, dtype=float)
     few, many = Bins(quantile_edges(array, k)), Bins(quantile_edges(array, 2 * k))
     assert len(few.edges) < k or len(few.edges) == 1
@@ -207,7 +207,7 @@ def test_quantile_bins_are_nested_and_not_larger_than_asked(values: list[float],
     assert len(pairs) == len({b for _, b in pairs})  # the finer bin says the coarser one
 
 
-def test_edges_are_rounded_but_separate_a_frequent_smallest_value() -> None:
+def test_edges_are_rounded_but_separate_a_frequent_smallest_value():
     rng = np.random.default_rng(0)
     values = np.where(rng.random(4000) < 0.9, 0.0, rng.lognormal(8, 1, 4000))
     edges = quantile_edges(values, 16)
@@ -215,7 +215,7 @@ def test_edges_are_rounded_but_separate_a_frequent_smallest_value() -> None:
     assert not set(edges[1:]) & set(values)  # nobody's own value
 
 
-def test_frequent_groups_make_the_pool_frequent_as_well() -> None:
+def test_frequent_groups_make_the_pool_frequent_as_well():
     group = np.repeat([0, 1, 2, 3], [50, 40, 30, 2])
     label = np.tile([0, 1], 61)
     assert frequent_groups(group, label, 10, every=False).tolist() == [True, True, True, False]
@@ -226,12 +226,12 @@ def test_frequent_groups_make_the_pool_frequent_as_well() -> None:
     assert not frequent_groups(group, lacking, 10, every=True)[0]
 
 
-def test_pool_without_any_cell_pools_everything() -> None:
+def test_pool_without_any_cell_pools_everything():
     frame = pd.DataFrame({"a": ["x"], "y": [1]})
     assert Pool(("a",), ()).apply(frame).values.tolist() == [[OTHER, 1]]
 
 
-def test_hierarchy_files(tmp_path) -> None:
+def test_hierarchy_files(tmp_path):
     yaml, csv = tmp_path / "h.yaml", tmp_path / "h.csv"
     yaml.write_text("All:\n  Married: [civ, af]\n  Single:\n    - never\n    - 7\n", "utf-8")
     csv.write_text(
@@ -253,12 +253,12 @@ def test_hierarchy_files(tmp_path) -> None:
         {"a": [["x"]]},
     ],
 )
-def test_broken_hierarchies_are_refused(broken) -> None:
+def test_broken_hierarchies_are_refused(broken):
     with pytest.raises(InputError):
         read_hierarchy(broken)
 
 
-def test_a_node_with_two_parents_is_refused(tmp_path) -> None:
+def test_a_node_with_two_parents_is_refused(tmp_path):
     with pytest.raises(InputError, match="one parent"):
         tidy_hierarchy({"x": ("A", "1"), "y": ("A", "2")})
     with pytest.raises(InputError, match="existing"):
@@ -284,12 +284,12 @@ def test_a_node_with_two_parents_is_refused(tmp_path) -> None:
         {},
     ],
 )
-def test_broken_plans_are_refused(plan) -> None:
+def test_broken_plans_are_refused(plan):
     with pytest.raises(InputError):
         Coarsener({"status": plan}, hierarchies={"status": read_hierarchy(TREE)}).fit(people())
 
 
-def test_broken_tables_are_refused() -> None:
+def test_broken_tables_are_refused():
     with pytest.raises(InputError, match="DataFrame"):
         Coarsener().fit(np.zeros((3, 2)))
     with pytest.raises(InputError, match="different names"):
@@ -300,7 +300,7 @@ def test_broken_tables_are_refused() -> None:
         planned().fit(people()).transform(people().drop(columns="age"))
 
 
-def test_the_target_may_be_absent_from_new_rows_and_changes_nothing() -> None:
+def test_the_target_may_be_absent_from_new_rows_and_changes_nothing():
     made, fresh = planned().fit(people()), people(300, seed=1)
     pd.testing.assert_frame_equal(
         made.transform(fresh.drop(columns="y")), made.transform(fresh).drop(columns="y")

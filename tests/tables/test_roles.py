@@ -130,15 +130,13 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(columns, tmp_path_factory.mktemp("roles") / "narrow.csv")
 
 
-def test_roles_of_the_nasty_table(table: Path) -> None:
+def test_roles_of_the_nasty_table(table):
     with open_table(table) as opened:
         assert {c: r.role for c, r in opened.readings().items()} == WANTED
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", "pandas", "arrow"])
-def test_one_table_is_read_to_the_same_numbers_whatever_holds_it(
-    table: Path, tmp_path: Path, ending: str
-) -> None:
+def test_one_table_is_read_to_the_same_numbers_whatever_holds_it(table, tmp_path, ending):
     columns, wanted = nasty(), truth(nasty())
     kept = {c: [v or None for v in columns[c]] for c in columns}
     source = {
@@ -154,7 +152,7 @@ def test_one_table_is_read_to_the_same_numbers_whatever_holds_it(
         assert found.values[:, place].tolist() == wanted[name], name
 
 
-def test_every_verb_reads_the_same_numbers(table: Path) -> None:
+def test_every_verb_reads_the_same_numbers(table):
     """What a learner is given, what a mean is taken of, what bins cut: the parsed values."""
     wanted = truth(nasty())
     features = ["half", "huge", "price", "born", "seen", "stamp", "same"]
@@ -187,7 +185,7 @@ def test_every_verb_reads_the_same_numbers(table: Path) -> None:
             assert np.array_equal(rule.codes(raw), np.searchsorted(edges, wanted[name])), name
 
 
-def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> None:
+def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
     quick = {"learner": "naive-bayes", "shadows": 8, "workers": 1, "backend": "sequential"}
     protected = {"record": "average", "eta": 0.2, "insecure_seed": 1, "pairs": 32, "tune": False}
     answers = {
@@ -216,7 +214,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> No
     assert "patient" not in study.frame.columns
 
 
-def test_certify_counts_the_other_columns_exactly_as_written(table: Path) -> None:
+def test_certify_counts_the_other_columns_exactly_as_written(table):
     columns = nasty()
     rest = [c for c in columns if c not in ("patient", "row", "note")]
     cells = len(set(zip(*(columns[c] for c in rest), strict=True)))
@@ -228,7 +226,7 @@ def test_certify_counts_the_other_columns_exactly_as_written(table: Path) -> Non
     assert certify(table, columns="half").atoms == 4
 
 
-def test_overrides() -> None:
+def test_overrides():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"zip": rng.integers(10_000, 10_009, 300), "id": range(300), "y": rng.integers(0, 2, 300)}
@@ -259,9 +257,7 @@ def test_overrides() -> None:
     ("target", "words"),
     [("born", "holds dates"), ("patient", "looks like an identifier"), ("note", "free text")],
 )
-def test_a_target_that_cannot_be_learnt_is_refused(
-    narrow: Path, verb: str, target: str, words: str
-) -> None:
+def test_a_target_that_cannot_be_learnt_is_refused(narrow, verb, target, words):
     ask = {
         "protect-half": lambda: protect_half(narrow, target=target, record="average"),
         "audit_learner": lambda: audit_learner(narrow, target=target),
@@ -272,7 +268,7 @@ def test_a_target_that_cannot_be_learnt_is_refused(
         ask()
 
 
-def test_a_whole_number_to_predict_needs_a_word() -> None:
+def test_a_whole_number_to_predict_needs_a_word():
     frame = pd.DataFrame({"x": np.linspace(0, 1, 200), "y": range(200)})
     with pytest.raises(InputError, match="role 'number'"):
         read_examples(frame, "y")
@@ -323,12 +319,12 @@ def role(values: object, name: str = "x") -> str:
         ([" 39", "40 "] * 20, "number"),
     ],
 )
-def test_roles_one_by_one(values: object, wanted: str) -> None:
+def test_roles_one_by_one(values, wanted):
     frame = pd.DataFrame({"x": list(values)})  # type: ignore[call-overload]
     assert open_table(frame).readings()["x"].role == wanted
 
 
-def test_names_help() -> None:
+def test_names_help():
     rng = np.random.default_rng(1)
     scattered = rng.choice(10**9, 300, replace=False)
     assert role(scattered) == "number"
@@ -341,13 +337,13 @@ def test_names_help() -> None:
 
 @settings(max_examples=20, derandomize=True, deadline=None)
 @given(st.integers(100, 400), st.integers(1, 400), st.integers(0, 2**32))
-def test_independent_whole_numbers_are_no_identifier(rows: int, span: int, seed: int) -> None:
+def test_independent_whole_numbers_are_no_identifier(rows, span, seed):
     """Rows drawn independently from any range repeat too often to be taken for a key."""
     values = np.random.default_rng(seed).integers(0, span * 10, rows)
     assert role(values) == "number"
 
 
-def test_income_like_and_weight_like_columns_stay() -> None:
+def test_income_like_and_weight_like_columns_stay():
     rng = np.random.default_rng(3)
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -357,7 +353,7 @@ def test_income_like_and_weight_like_columns_stay() -> None:
     assert role(rng.permutation(3000)[:2000]) == "identifier"
 
 
-def test_nothing_but_identifiers_is_used_and_said() -> None:
+def test_nothing_but_identifiers_is_used_and_said():
     found = certify(pd.DataFrame({"who": [f"p{i}" for i in range(100)]}))
     assert found.atoms == 100
     assert found.delta_upper == 1.0
@@ -367,7 +363,7 @@ def test_nothing_but_identifiers_is_used_and_said() -> None:
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
-def test_numbers_go_through_text_unharmed(values: list[float]) -> None:
+def test_numbers_go_through_text_unharmed(values):
     texts = pd.Series([repr(v) for v in values], dtype=object)
     assert numbers_from(texts).tolist() == values
     commas = pd.Series([repr(v).replace(".", ",") for v in values], dtype=object)
@@ -379,7 +375,7 @@ def test_numbers_go_through_text_unharmed(values: list[float]) -> None:
     st.lists(st.datetimes(timezones=st.timezones() | st.none()), min_size=1, max_size=20),
     st.sampled_from(["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S"]),
 )
-def test_dates_go_through_text_unharmed(moments: list[dt.datetime], form: str) -> None:
+def test_dates_go_through_text_unharmed(moments, form):
     kept = [m.replace(microsecond=0, tzinfo=None) for m in moments if m.year >= 1000]
     epoch = dt.datetime(1970, 1, 1)
     wanted = [(m - epoch) / dt.timedelta(days=1) for m in kept]
@@ -390,7 +386,7 @@ def test_dates_go_through_text_unharmed(moments: list[dt.datetime], form: str) -
         assert numbers_from(first, "day-first").tolist() == wanted
 
 
-def test_zones_and_typed_times() -> None:
+def test_zones_and_typed_times():
     texts = ["2020-06-01T00:00Z", "2020-06-01 02:00+02:00", "2020-05-31T19:00-0500"]
     wanted = [(dt.date(2020, 6, 1) - dt.date(1970, 1, 1)).days] * 3
     assert numbers_from(pd.Series(texts), "date").tolist() == wanted
@@ -402,7 +398,7 @@ def test_zones_and_typed_times() -> None:
     assert math.isnan(numbers_from(pd.Series(["soon"]), "date")[0])
 
 
-def test_further_rows_are_read_as_the_population_was(table: Path, tmp_path: Path) -> None:
+def test_further_rows_are_read_as_the_population_was(table, tmp_path):
     """One new row has no column of its own to infer from: the encoder knows how to read it."""
     columns = ["half", "price", "seen", "stamp", "zip"]
     examples = read_examples(table, "ill", columns=columns)
@@ -413,7 +409,7 @@ def test_further_rows_are_read_as_the_population_was(table: Path, tmp_path: Path
         assert np.array_equal(made[0], examples.features[5])
 
 
-def test_whole_numbers_keep_their_digits_beside_missing_ones() -> None:
+def test_whole_numbers_keep_their_digits_beside_missing_ones():
     big = 2**53
     frame = pa.table({"code": pa.array([big, big + 1, None] * 20, pa.int64()), "y": [0, 1] * 30})
     examples = read_examples(frame, "y")
@@ -421,7 +417,7 @@ def test_whole_numbers_keep_their_digits_beside_missing_ones() -> None:
     assert harden(frame, security=0.2, keep=["code"]).before.atoms == 6
 
 
-def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier() -> None:
+def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier():
     rng = np.random.default_rng(5)
     rows = 4000
     frame = pd.DataFrame({f"c{i}": rng.integers(0, 3, rows) for i in range(6)})
@@ -437,7 +433,7 @@ def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier() -> N
     assert "id" not in union.table.columns
 
 
-def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
+def test_dates_are_coarsened_as_dates(tmp_path):
     rng = np.random.default_rng(6)
     days = [dt.date(2018, 1, 1) + dt.timedelta(days=int(d)) for d in rng.integers(0, 1400, 4000)]
     late = np.array([d.year >= 2020 for d in days])
@@ -461,7 +457,7 @@ def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
     assert again.transform(frame).equals(found.coarsener.transform(frame))
 
 
-def test_the_command_line_takes_roles_and_says_what_it_left_out(table: Path) -> None:
+def test_the_command_line_takes_roles_and_says_what_it_left_out(table):
     run = CliRunner().invoke(application(), ["certify", str(table), "--json"])
     assert run.exit_code == 0
     assert json.loads(run.stdout)["roles"] == WANTED

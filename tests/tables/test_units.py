@@ -25,7 +25,7 @@ VISITS = pd.DataFrame(
 )
 
 
-def test_the_first_row_of_everybody_in_order_of_appearance() -> None:
+def test_the_first_row_of_everybody_in_order_of_appearance():
     kept, note = first_rows(VISITS, "who")
     naive, seen = [], set()
     for place, who in enumerate(VISITS["who"]):
@@ -38,13 +38,13 @@ def test_the_first_row_of_everybody_in_order_of_appearance() -> None:
     assert f"{PEOPLE} of {len(VISITS)} rows" in note
 
 
-def test_what_a_program_can_tell_apart_is_two_people() -> None:
+def test_what_a_program_can_tell_apart_is_two_people():
     """Merging two people would make one row depend on both: 1, 1.0, "1" and True are four."""
     mixed = pd.DataFrame({"who": np.array([1, 1.0, "1", True, 1], dtype=object), "x": range(5)})
     assert first_rows(mixed, "who")[0]["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_replacing_a_person_changes_one_row() -> None:
+def test_replacing_a_person_changes_one_row():
     """What the promise rests on; keeping all rows is the twin that fails."""
     other = VISITS.copy()
     other.loc[other["who"] == "p5", ["age", "first"]] = 99
@@ -57,17 +57,17 @@ def test_replacing_a_person_changes_one_row() -> None:
     ("unit", "message"),
     [("nobody", "has no column 'nobody'"), ("ill", "neither the target nor among the columns")],
 )
-def test_refusals(unit: str, message: str) -> None:
+def test_refusals(unit, message):
     with pytest.raises(InputError, match=message):
         read_population(VISITS, target="ill", unit=unit)
 
 
-def test_rows_of_nobody_are_refused() -> None:
+def test_rows_of_nobody_are_refused():
     with pytest.raises(InputError, match="got 1 rows"):
         first_rows(VISITS.assign(who=VISITS["who"].where(VISITS.index > 0)), "who")
 
 
-def test_every_verb_counts_people(tmp_path) -> None:
+def test_every_verb_counts_people(tmp_path):
     """Each verb sees as many records as there are people, and says what a record is."""
     path = tmp_path / "visits.csv"
     VISITS.to_csv(path, index=False)
@@ -86,7 +86,7 @@ def test_every_verb_counts_people(tmp_path) -> None:
         assert "one value of 'who'" in json.dumps(answer.to_dict())
 
 
-def test_what_is_published_says_whose_rows_a_record_is(tmp_path) -> None:
+def test_what_is_published_says_whose_rows_a_record_is(tmp_path):
     """One row that gets another owner changes the number of records, which is published.
 
     So a promise that did not say what a record is would be broken by that number.
