@@ -110,10 +110,13 @@ class Table:
         if local is not self:
             local.close()
         self.forget_rows()
+        self.__dict__.pop("expr", None)
         # Tables in memory that share the engine start another one if they need it.
         engine = self.__dict__.pop("engine", None)
         if self.beside is None and engine is not None:
             engine.close()
+        elif engine is not None and self.memory is not None and "view" in self.__dict__:
+            engine.connection.unregister(self.__dict__.pop("view"))
 
     def forget_rows(self) -> None:
         """Let the rows in memory go; they are read again if asked for."""

@@ -289,7 +289,8 @@ def harden(
             _check_columns(frame, wish, other)
             parts = _split_rows(frame, other, validity, share, wish.seed)
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).
-            readings = fitted.with_frame(parts.fitting).readings(roles=roles)
+            with fitted.with_frame(parts.fitting) as fitting:
+                readings = fitting.readings(roles=roles)
     if target is not None:
         check_target_role(target, readings[target])
     selection = selected(
