@@ -638,7 +638,7 @@ ELSEWHERE = {
     "release/all_rows/cells.py": "a number of cells",
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
-    "subset/fourier_sums.py": "an integer weight",
+    "subset/densities.py": "an integer weight",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
 SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")

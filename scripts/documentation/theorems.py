@@ -16,8 +16,7 @@ from pathlib import Path
 
 import memberbound
 from documentation.formulas import CODE
-from memberbound.papers.errata import Erratum
-from memberbound.papers.results import Entry, entries, errata
+from memberbound.papers.results import Entry, Erratum, entries, errata
 from memberbound.report.answer_charts import explanation_chart
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,9 +19,8 @@ import pytest
 
 from commands import command
 from memberbound.errors import InputError
-from memberbound.papers.errata import Erratum
 from memberbound.papers.experiments import experiments
-from memberbound.papers.results import PAPERS, Entry, Status, entries, errata, theorems
+from memberbound.papers.results import PAPERS, Entry, Erratum, Status, entries, errata, theorems
 
 #: The modules that redo figures and tables.
 FIGURES = {one.code.split(".")[0] for one in experiments().values()}

@@ -11,10 +11,9 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset import fourier_sums as fourier
+from memberbound.subset import densities as fourier
 from memberbound.subset import mixtures
-from memberbound.subset.densities import DensityPair, bernstein, enumerated_pair
-from memberbound.subset.fourier_sums import fourier_sums
+from memberbound.subset.densities import DensityPair, bernstein, enumerated_pair, fourier_sums
 from memberbound.subset.mixtures import mixture_bounds
 
 #: What the certified errors may add to a hockey-stick at c ≤ 10.

@@ -15,8 +15,7 @@ import pytest
 from memberbound.dp import guarantee_from_epsilon_delta, leak_from_pure_dp
 from memberbound.iid.records import record_leak_upper
 from memberbound.papers import errata_aubinais, errata_izzo
-from memberbound.papers.errata import Counterexample
-from memberbound.papers.results import errata
+from memberbound.papers.results import Counterexample, errata
 from oracle import finite, iid, mechanisms, subset
 from oracle.claims import assert_holds
 

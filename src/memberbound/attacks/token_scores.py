@@ -287,7 +287,7 @@ def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Blo
     if same.any():
         place = int(np.argmax(same))
         raise InputError(
-            f"position must differ within a record, got {position[place]:g} twice in record "
+            f"position must differ within a record, got {position[place]} twice in record "
             f"{records[place]!r}."
         )
     kinds = np.asarray(values["member"], dtype=object)

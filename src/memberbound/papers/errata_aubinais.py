@@ -16,7 +16,7 @@ from memberbound.iid.worst_case import (
     leak_from_diversity,
     leak_of_uniform,
 )
-from memberbound.papers.errata import Counterexample
+from memberbound.papers.results import Counterexample
 
 __all__ = [
     "best_conditional_accuracy",

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from memberbound.games import SubsetGame
-from memberbound.papers.errata import Counterexample, ExactLaw
+from memberbound.papers.results import Counterexample, ExactLaw
 from memberbound.release.noise import izzo_constant
 from memberbound.subset.finite import finite_worlds, largest_stick
 

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from memberbound.games import SubsetGame
-from memberbound.papers.errata import Counterexample, ExactLaw
+from memberbound.papers.results import Counterexample, ExactLaw
 from memberbound.subset.enumeration import subset_laws
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.finite import finite_worlds, largest_stick

@@ -1,6 +1,8 @@
 """Every result of the five papers, what became of it, and what is wrong with it.
 
-Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.
+Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
+counterexamples that errata name there are functions in ``errata_aubinais``, ``errata_izzo`` and
+``errata_lowy``, and run when they are asked for.
 
 Examples:
     >>> errata()["I24-T8"].demonstrate().violated
@@ -10,18 +12,30 @@ Examples:
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from typing import Annotated, Literal, get_args
 
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.papers.errata import Erratum
-from memberbound.quantities import common_fields
+from memberbound.quantities import common_fields, json_number
 
-__all__ = ["PAPERS", "Entry", "Status", "Theorems", "entries", "errata", "theorems"]
+__all__ = [
+    "PAPERS",
+    "Counterexample",
+    "Entry",
+    "Erratum",
+    "ExactLaw",
+    "Status",
+    "Theorems",
+    "entries",
+    "errata",
+    "theorems",
+]
 
 Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
@@ -34,6 +48,67 @@ PAPERS = {
     "L24": "Lowy et al., AAAI 2024",
     "X": "beyond the papers",
 }
+
+
+Number = float | int | Fraction
+#: Outputs of a release and their probabilities.
+ExactLaw = dict[Hashable, Fraction]
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The outcome of one computed check of a printed claim.
+
+    Attributes:
+        setting: The instance, in words; it satisfies the printed hypotheses.
+        printed_value: What the printed claim gives in this setting.
+        true_value: What the computation gives for the same quantity (a valid lower
+            confidence bound where the computation is a simulation).
+        violated: Whether the computed numbers contradict the printed claim.
+        numbers: What else the comparison rests on, by name.
+    """
+
+    setting: str
+    printed_value: Number
+    true_value: Number
+    violated: bool
+    numbers: Mapping[str, Number]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields; a number that is not finite is ``None``."""
+        return {
+            "setting": self.setting,
+            "printed_value": _json(self.printed_value),
+            "true_value": _json(self.true_value),
+            "violated": self.violated,
+            "numbers": {name: _json(value) for name, value in self.numbers.items()},
+        }
+
+
+def _json(value: Number) -> float | int | None:
+    return value if isinstance(value, int) else json_number(float(value))
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """A claim of one of the papers that does not hold as printed.
+
+    Attributes:
+        printed: The printed claim, paraphrased.
+        holds: The claim that holds instead.
+        counterexample: Module of this package and name of the function that computes it.
+    """
+
+    printed: str
+    holds: str
+    counterexample: str
+
+    def demonstrate(self) -> Counterexample:
+        """Compute a counterexample to the printed claim; every call gives the same result."""
+        module, name = self.counterexample.split(".")
+        result = getattr(import_module(f"{__package__}.{module}"), name)()
+        assert isinstance(result, Counterexample)
+        return result
 
 
 @dataclass(frozen=True)

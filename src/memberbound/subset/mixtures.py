@@ -12,9 +12,8 @@ from scipy import special
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, up_array
-from memberbound.subset.densities import DensityPair, affordable, enumerated_pair
+from memberbound.subset.densities import DensityPair, affordable, enumerated_pair, fourier_sums
 from memberbound.subset.distances import Progress
-from memberbound.subset.fourier_sums import fourier_sums
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
