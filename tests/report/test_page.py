@@ -602,17 +602,6 @@ def test_runs_under_a_policy_with_a_nonce(open_page: Any, tmp_path: Path) -> Non
     assert set(_drawn(page)) == set(FIGURES)
 
 
-def test_the_appendix_rounds_as_the_answers_declare() -> None:
-    leak = {"record_leak": {"median": 0.12345611, "exposed_rows": 3}}
-    (below,) = block_of("Result", leak, sides_of("certify")).blocks
-    assert dict(below.pairs) == {"median": "0.123457", "exposed_rows": "3"}
-    said = {"epsilon_population": 4.837521233830392, "sigma": 0.08684547504495231}
-    shown = dict(block_of("Result", said, sides_of("population")).pairs)
-    assert shown == {"epsilon_population": "4.83753", "sigma": "0.08684547504495231"}
-    # Nobody said which side: all digits.
-    assert dict(block_of("Result", {"new": 0.12345611}).pairs) == {"new": "0.12345611"}
-
-
 def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
     report = reports.sample()
     best = next(r for r in report["remedies"] if r["recommended"])

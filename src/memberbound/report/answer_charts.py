@@ -18,8 +18,8 @@ from memberbound.report.charts import (
     count_text,
     draw_roc,
     estimated_line,
-    log_ticks,
     sandwich_of,
+    set_log_ticks,
     success_chart,
 )
 from memberbound.report.drawing import (
@@ -29,15 +29,15 @@ from memberbound.report.drawing import (
     SMALL,
     Chart,
     View,
-    data_mark,
-    filled,
-    fitting,
-    framed,
-    key,
-    patch,
-    titled,
-    tone,
-    upright,
+    bar_style,
+    colour,
+    cut_text,
+    draw_vertical,
+    label_axes,
+    line_key,
+    make_axes,
+    patch_key,
+    tag_mark,
 )
 from memberbound.report.model import Floor, RocCurve, SandwichRow, Seen
 
@@ -138,8 +138,8 @@ def ceiling_chart(ceilings: Mapping[str, Values], rates: Sequence[float], settin
     """
     grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
     looks: list[Look] = [
-        {"color": tone("certified"), "lw": 2.8},
-        {"color": tone("certified"), "lw": 1.5, "ls": DASHED},
+        {"color": colour("certified"), "lw": 2.8},
+        {"color": colour("certified"), "lw": 1.5, "ls": DASHED},
     ]
     curves = []
     for (label, values), look in zip(ceilings.items(), looks, strict=False):
@@ -300,32 +300,36 @@ def leaks_chart(
         words: what the chart shows.
     """
 
-    def draw(width: float, view: View) -> Figure:
+    def draw(width: float, _view: View) -> Figure:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-        del view
         above = significant(limit, "given")
         legend = [
-            (patch(**filled("certified")), f"at most {above}"),
-            (patch(**filled("danger", "//")), f"exposed: more than {above} is not excluded"),
+            (patch_key(**bar_style("certified")), f"at most {above}"),
+            (
+                patch_key(**bar_style("danger", "//")),
+                f"exposed: more than {above} is not excluded",
+            ),
         ]
         height = 180 if len(histograms) == 1 else 120
-        figure, panels = framed(width, height, legend, left=56, rows=len(histograms))
+        figure, panels = make_axes(width, height, legend, left=56, rows=len(histograms))
         for axes, (name, rows) in zip(panels, histograms.items(), strict=True):
             for (low, high), count in zip(pairwise(edges), rows, strict=True):
                 if count:
-                    look = filled("danger", "//") if low >= limit - 1e-9 else filled("certified")
+                    look = (
+                        bar_style("danger", "//") if low >= limit - 1e-9 else bar_style("certified")
+                    )
                     (bar,) = axes.bar(low, count, high - low, align="edge", **look)
                     words = f"leak at most {significant(high, 'upper', 4)}: {count} rows"
-                    data_mark(bar, "bar", words)
+                    tag_mark(bar, "bar", words)
             axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *rows)))
-            titled(axes, "", fitting(name, width - 70, SMALL))
+            label_axes(axes, "", cut_text(name, width - 70, SMALL))
             axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count_text(value)))
             axes.tick_params(labelbottom=axes is panels[-1])
             if 0 < limit < 1:
-                upright(axes, limit, "quiet", DOTTED)
-        titled(panels[-1], "certified leak of a row, at most")
+                draw_vertical(axes, limit, "quiet", DOTTED)
+        label_axes(panels[-1], "certified leak of a row, at most")
         return figure
 
     return Chart(
@@ -354,27 +358,28 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
     upper = max(float(answer["after"]["delta_upper"]), 1e-6)
     released, asked = float(answer["information_estimate"]), answer["security"]
 
-    def draw(width: float, view: View) -> Figure:
-        del view
-        point: Look = {"color": tone("certified"), "marker": "<", "ms": 12, "ls": ""}
+    def draw(width: float, _view: View) -> Figure:
+        point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
         name = "certified"
         if vacuous(upper, "delta"):
-            point, name = point | {"color": tone("quiet"), "marker": "X"}, "nothing is proved"
-        legend: list[tuple[Any, str]] = [(key(**estimated_line()), "coarsenings ≈ (estimates)")]
-        legend.append((key(**point), f"released table ({name})"))
+            point, name = point | {"color": colour("quiet"), "marker": "X"}, "nothing is proved"
+        legend: list[tuple[Any, str]] = [
+            (line_key(**estimated_line()), "coarsenings ≈ (estimates)")
+        ]
+        legend.append((line_key(**point), f"released table ({name})"))
         if asked is not None:
-            line = key(color=tone("quiet"), ls=DASH_DOT, lw=1.5)
+            line = line_key(color=colour("quiet"), ls=DASH_DOT, lw=1.5)
             legend.append((line, f"asked: MIS {significant(asked, 'given')}"))
-        figure, (axes,) = framed(width, 260, legend, left=52)
-        data_mark(axes.step(leaks, kept, where="post", **estimated_line())[0], "line")
-        data_mark(axes.plot([upper], [released], **point)[0], "point")
+        figure, (axes,) = make_axes(width, 260, legend, left=52)
+        tag_mark(axes.step(leaks, kept, where="post", **estimated_line())[0], "line")
+        tag_mark(axes.plot([upper], [released], **point)[0], "point")
         if asked is not None:
-            upright(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
+            draw_vertical(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
         low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
         axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
-        log_ticks(axes.xaxis, low, high)
-        measure = fitting(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
-        titled(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
+        set_log_ticks(axes.xaxis, low, high)
+        measure = cut_text(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
+        label_axes(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
         return figure
 
     return Chart(

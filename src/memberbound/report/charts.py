@@ -22,19 +22,19 @@ from memberbound.report.drawing import (
     Chart,
     Legend,
     View,
-    data_mark,
-    filled,
-    fitting,
-    framed,
-    key,
-    line_name,
-    note,
-    patch,
-    percent_ticks,
-    ticked,
-    titled,
-    tone,
-    upright,
+    bar_style,
+    colour,
+    cut_text,
+    draw_vertical,
+    label_axes,
+    line_key,
+    make_axes,
+    name_line,
+    patch_key,
+    set_percent_ticks,
+    set_ticks,
+    tag_mark,
+    write_text,
 )
 from memberbound.report.model import (
     RECORDS,
@@ -42,7 +42,7 @@ from memberbound.report.model import (
     Report,
     RocCurve,
     SandwichRow,
-    scored,
+    score_mark,
 )
 from memberbound.report.prose import allowed_over, blind_guess
 
@@ -59,11 +59,11 @@ __all__ = [
     "draw_roc",
     "estimated_line",
     "exposure_chart",
-    "log_ticks",
     "remedies_chart",
     "roc_chart",
     "sandwich_chart",
     "sandwich_of",
+    "set_log_ticks",
     "success_chart",
     "sweep_chart",
 ]
@@ -94,11 +94,11 @@ _SUBJECTS = {
 
 def estimated_line() -> Look:
     """Return the look of a line of estimates: dashed, with open circles."""
-    return {"color": tone("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
+    return {"color": colour("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
 
 
 def _hollow() -> Look:
-    return {"mfc": tone("card"), "ms": 6.5, "mew": 1.8}
+    return {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 
 
 # ── The sandwich: certified ceiling, estimate and audited floor on one axis ───────────────────────
@@ -138,29 +138,28 @@ def sandwich_of(
     """Return rows of spans; ``names`` are id, title and alt, ``lines`` go up with their names."""
     low = min(0.5, *(v for row in rows for v in (row.blind, *(n.value for n in row.numbers))))
 
-    def draw(width: float, view: View) -> Figure:
-        del view
+    def draw(width: float, _view: View) -> Figure:
         places, heads, depth = _places(rows, groups or {})
         height, room = depth * _ROW, width - 36
         margins = {"left": 8, "right": 22, "top": 10 + 19 * len(lines)}
-        figure, (axes,) = framed(width, height, _sandwich_legend(rows), **margins)
+        figure, (axes,) = make_axes(width, height, _sandwich_legend(rows), **margins)
         axes.set(xlim=(low - 0.012, 1.012), ylim=(-depth, 0))
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
-        titled(axes, "how often anybody is right")
+        set_percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
+        label_axes(axes, "how often anybody is right")
         for text, y in heads:
-            note(axes, low, y, fitting(text, room), fontweight="bold", color=tone("quiet"))
+            write_text(axes, low, y, cut_text(text, room), fontweight="bold", color=colour("quiet"))
         for row, y in zip(rows, places, strict=True):
             _bands(axes, row, y)
             _points(axes, row, y)
-            note(axes, low, y + 0.33, fitting(row.label, room), fontsize=TEXT)
-            note(axes, low, y - 0.31, _numbers(row))
+            write_text(axes, low, y + 0.33, cut_text(row.label, room), fontsize=TEXT)
+            write_text(axes, low, y - 0.31, _numbers(row))
         # One name above the other: two lines may be close.
         for place, (x, text) in enumerate(lines):
             up = 1 + (9 + 18 * (len(lines) - 1 - place)) / height
-            upright(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[place], up=up)
-            line_name(axes, x, text, up, left=x > low + 0.6 * (1 - low))
+            draw_vertical(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[place], up=up)
+            name_line(axes, x, text, up, left=x > low + 0.6 * (1 - low))
         return figure
 
     id, title, alt = names
@@ -180,15 +179,18 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     shown |= {"audit" for row in rows if row.beaten}
     kinds: dict[str, tuple[Any, str]] = {
         "certificate": (
-            (patch(**_BAND["band"]()), key(**_shield())),
+            (patch_key(**_BAND["band"]()), line_key(**_shield())),
             "≤ certified ceiling: proved, nobody is right more often",
         ),
-        "estimate": (key(**_ring()), "≈ estimate: what the best attack tried reached; no bound"),
+        "estimate": (
+            line_key(**_ring()),
+            "≈ estimate: what the best attack tried reached; no bound",
+        ),
         "audit": (
-            (patch(**_BAND["reached"]()), key(**_arrow())),
+            (patch_key(**_BAND["reached"]()), line_key(**_arrow())),
             "≥ measured floor: an attack is right at least this often",
         ),
-        "unproved": (patch(**_BAND["open"]()), "striped: nothing is proved here"),
+        "unproved": (patch_key(**_BAND["open"]()), "striped: nothing is proved here"),
     }
     return [entry for kind, entry in kinds.items() if kind in shown]
 
@@ -197,23 +199,23 @@ def _shield() -> Look:
     from matplotlib.path import Path as Outline
 
     outline = Outline([*_SHIELD, _SHIELD[0]], closed=True)
-    look = {"color": tone("certified"), "marker": outline, "ms": 13, "mew": 1.5}
-    return look | {"mec": tone("card"), "ls": ""}
+    look = {"color": colour("certified"), "marker": outline, "ms": 13, "mew": 1.5}
+    return look | {"mec": colour("card"), "ls": ""}
 
 
 def _arrow() -> Look:
-    return {"color": tone("measured"), "marker": ">", "ms": 11, "mec": tone("card"), "ls": ""}
+    return {"color": colour("measured"), "marker": ">", "ms": 11, "mec": colour("card"), "ls": ""}
 
 
 def _ring() -> Look:
-    return {"marker": "o", "ms": 9, "mfc": "none", "mec": tone("estimated"), "mew": 2.4, "ls": ""}
+    return {"marker": "o", "ms": 9, "mfc": "none", "mec": colour("estimated"), "mew": 2.4, "ls": ""}
 
 
 #: The looks of the spans: below a certificate, reached by an attack, and open.
 _BAND: dict[str, Callable[[], Look]] = {
-    "band": lambda: {"fc": tone("certified"), "alpha": 0.3, "lw": 0},
-    "reached": lambda: {"fc": tone("measured"), "alpha": 0.85, "lw": 0},
-    "open": lambda: {"fc": "none", "ec": tone("stripe"), "hatch": "///", "lw": 0},
+    "band": lambda: {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
+    "reached": lambda: {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
+    "open": lambda: {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
 }
 
 
@@ -244,7 +246,7 @@ def _bands(axes: Axes, row: SandwichRow, y: float) -> None:
         spans.append(("reached", row.blind, start))
     for kind, first, last in spans:
         bars = axes.barh(y, max(last - first, 0), 0.28, left=first, **_BAND[kind]())
-        data_mark(bars[0], kind)
+        tag_mark(bars[0], kind)
 
 
 def _points(axes: Axes, row: SandwichRow, y: float) -> None:
@@ -252,14 +254,14 @@ def _points(axes: Axes, row: SandwichRow, y: float) -> None:
     points = []
     if row.ceiling is not None and not vacuous(row.ceiling.upper):
         upper = row.ceiling.upper
-        axes.plot([upper, upper], [y - 0.21, y + 0.21], color=tone("certified"), lw=4)
+        axes.plot([upper, upper], [y - 0.21, y + 0.21], color=colour("certified"), lw=4)
         points.append(("ceiling", upper, f"certified {row.most}", _shield()))
     if row.beaten is not None:
         points.append(("floor", row.beaten.lower, f"measured {row.least}", _arrow()))
     if row.estimate is not None:
         points.append(("estimate", row.estimate.estimate, f"estimate {row.seen}", _ring()))
     for kind, x, words, look in points:
-        data_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
+        tag_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
 
 
 def _numbers(row: SandwichRow) -> str:
@@ -297,50 +299,49 @@ def remedies_chart(report: Report) -> Chart | None:
     low, high = max(-1.0, min(0.0, *values)), max(1.0, *values)
     usual = f"score of {report.usual.replace('trained', 'the model trained')}"
 
-    def draw(width: float, view: View) -> Figure:
-        del view
+    def draw(width: float, _view: View) -> Figure:
         legend: list[tuple[Any, str]] = [
-            (patch(**filled("estimated")), "enough for what was asked"),
-            (patch(**filled("estimated", "//")), "not enough"),
-            (key(color=tone("ink"), ls=DASHED, lw=1.5), usual),
+            (patch_key(**bar_style("estimated")), "enough for what was asked"),
+            (patch_key(**bar_style("estimated", "//")), "not enough"),
+            (line_key(color=colour("ink"), ls=DASHED, lw=1.5), usual),
         ]
         if any(remedy.recommended for remedy, _ in priced):
-            legend.append((key(color=tone("ink"), ls="", marker="*", ms=10), "recommended"))
+            legend.append((line_key(color=colour("ink"), ls="", marker="*", ms=10), "recommended"))
         margins = {"left": 12, "right": 16, "top": 10}
-        figure, (axes,) = framed(width, _REMEDY_ROW * len(priced), legend, **margins)
+        figure, (axes,) = make_axes(width, _REMEDY_ROW * len(priced), legend, **margins)
         axes.set(xlim=(low, high * 1.001), ylim=(0.45 - len(priced), 0.55))
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        upright(axes, before, "ink", DASHED)
+        draw_vertical(axes, before, "ink", DASHED)
         title = f"{name} with the remedy, estimate (dashed: as usual)"
-        titled(axes, fitting(title, width - 20, SMALL))
+        label_axes(axes, cut_text(title, width - 20, SMALL))
         for place, (remedy, price) in enumerate(priced):
-            score = str(scored(price.after))
-            look = filled("estimated", "" if remedy.enough else "//")
+            score = str(score_mark(price.after))
+            look = bar_style("estimated", "" if remedy.enough else "//")
             (bar,) = axes.barh(-place - 0.18, max(price.after, low) - low, 0.4, left=low, **look)
-            data_mark(bar, "bar", f"{remedy.label}: {score}")
+            tag_mark(bar, "bar", f"{remedy.label}: {score}")
             star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
-            label = fitting(star + remedy.label, width - 110)
-            note(axes, low, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
-            note(axes, high, 0.27 - place, score, ha="right", fontstyle="italic")
+            label = cut_text(star + remedy.label, width - 110)
+            write_text(axes, low, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
+            write_text(axes, high, 0.27 - place, score, ha="right", fontstyle="italic")
         return figure
 
     parts = [
-        f"{remedy.label} {scored(price.after)}, {'enough' if remedy.enough else 'not enough'}"
+        f"{remedy.label} {score_mark(price.after)}, {'enough' if remedy.enough else 'not enough'}"
         f"{', recommended' if remedy.recommended else ''}"
         for remedy, price in priced
     ]
     return Chart(
         "remedies",
         f"{name} with each remedy",
-        f"{name} with each remedy; as it is {scored(before)}. {'; '.join(parts)}.",
+        f"{name} with each remedy; as it is {score_mark(before)}. {'; '.join(parts)}.",
         ("Remedy", "Certified", f"{name} before", f"{name} after", "Enough"),
         [
             (
                 remedy.label,
                 marked(remedy.accuracy_upper, "certificate"),
-                None if remedy.price is None else scored(remedy.price.before),
-                None if remedy.price is None else scored(remedy.price.after),
+                None if remedy.price is None else score_mark(remedy.price.before),
+                None if remedy.price is None else score_mark(remedy.price.after),
                 "yes" if remedy.enough else "no",
             )
             for remedy in report.remedies
@@ -386,34 +387,34 @@ def draw_roc(
 ) -> Figure:
     """Draw curves on linear or logarithmic axes, or on both beside each other."""
     diamond: Look = {
-        "color": tone("certified"),
+        "color": colour("certified"),
         "marker": "D",
         "ms": 7,
-        "mec": tone("card"),
+        "mec": colour("card"),
         "ls": "",
     }
-    guess: Look = {"color": tone("quiet"), "ls": DOTTED, "lw": 1.5}
-    legend = [(key(**look), curve.label) for curve, look in curves]
-    legend.append((key(**guess), "blind guessing"))
+    guess: Look = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.5}
+    legend = [(line_key(**look), curve.label) for curve, look in curves]
+    legend.append((line_key(**guess), "blind guessing"))
     if marks:
-        legend.append((key(**diamond), "the rates asked about"))
+        legend.append((line_key(**diamond), "the rates asked about"))
     views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
     side = width / len(views) - 76
-    figure, panels = framed(width, side, legend, left=52, right=24, columns=len(views))
+    figure, panels = make_axes(width, side, legend, left=52, right=24, columns=len(views))
     for axes, scale in zip(panels, views, strict=True):
         log = scale == "log"
         begin = 10.0**low if log else 0.0
-        titled(axes, "false alarms: non-members called members", "members found")
+        label_axes(axes, "false alarms: non-members called members", "members found")
         axes.plot([begin, 1], [begin, 1], **guess)
         for curve, look in curves:
             points = np.array([curve.fpr, curve.tpr])
             points = points[:, (points > 0).all(axis=0)] if log else points
             every = max(1, math.ceil(points.shape[1] / 12))
             (line,) = axes.plot(*points, markevery=every, **look)
-            data_mark(line, "line", curve.label)
+            tag_mark(line, "line", curve.label)
         for x, y in marks:
             if x >= begin:
-                data_mark(axes.plot([x], [y], clip_on=False, **diamond)[0], "point")
+                tag_mark(axes.plot([x], [y], clip_on=False, **diamond)[0], "point")
         if log:
             axes.set(xscale="log", yscale="log", xlim=(begin, 1.0), ylim=(begin, 1.06))
         else:
@@ -421,15 +422,15 @@ def draw_roc(
         decades = [10.0**power for power in range(int(low), 1)]
         for axis in (axes.xaxis, axes.yaxis):
             if log:
-                ticked(axis, decades, [percent(tick, "given") for tick in decades])
+                set_ticks(axis, decades, [percent(tick, "given") for tick in decades])
             else:
-                percent_ticks(axis, 0, 100, 20)
+                set_percent_ticks(axis, 0, 100, 20)
     return figure
 
 
 def _curve_look(curve: RocCurve) -> Look:
     look = _SUBJECTS[curve.subject]
-    color = tone(look.color)
+    color = colour(look.color)
     if curve.kind == "certificate":
         return {"color": color, "lw": look.width, "alpha": 0.6 if look.width > 3 else 1.0}
     return {"color": color, "lw": 1.6, "ls": look.dash, "marker": look.marker} | _hollow()
@@ -532,37 +533,41 @@ def success_chart(
     heights = np.array(list(whole.values()), dtype=np.float64)
     low, first, last = min(0.5, level[0], float(heights.min())), epsilons[0], epsilons[-1]
 
-    def draw(width: float, view: View) -> Figure:
-        del view
+    def draw(width: float, _view: View) -> Figure:
         looks = {
-            name: {"color": tone(who.color), "ls": who.dash, "marker": who.marker, "lw": 2.3}
+            name: {"color": colour(who.color), "ls": who.dash, "marker": who.marker, "lw": 2.3}
             for name, who in ATTACKERS.items()
         }
         legend = [
-            (key(**looks[name]), f"{ATTACKERS[name].name}: knows {ATTACKERS[name].knows}")
+            (line_key(**looks[name]), f"{ATTACKERS[name].name}: knows {ATTACKERS[name].knows}")
             for name in whole
         ]
-        figure, (axes,) = framed(width, 280, legend, left=50, top=48)
+        figure, (axes,) = make_axes(width, 280, legend, left=50, top=48)
         pad = max((last / first) ** 0.03, 1.05)
         axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
-        percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
-        log_ticks(axes.xaxis, first, last)
+        set_percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
+        set_log_ticks(axes.xaxis, first, last)
         # The name of the asked ε has a line of its own below the title.
-        titled(axes, fitting(axis, width - 20, SMALL), "right at most, most exposed record", pad=25)
-        axes.axhline(level[0], color=tone("ink"), ls=DASHED, lw=1.5)
+        label_axes(
+            axes,
+            cut_text(axis, width - 20, SMALL),
+            "right at most, most exposed record",
+            pad=25,
+        )
+        axes.axhline(level[0], color=colour("ink"), ls=DASHED, lw=1.5)
         every = max(1, len(epsilons) // 10)
         for name, curve in zip(whole, heights, strict=True):
             # A bound that excludes nothing keeps its place, not its look.
-            axes.plot(epsilons, curve, color=tone("quiet"), lw=0.8)
+            axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
             (line,) = axes.plot(epsilons, proved, ms=5, markevery=every, **looks[name])
-            data_mark(line, "line", ATTACKERS[name].name)
+            tag_mark(line, "line", ATTACKERS[name].name)
         epsilon, text = asked
         if first <= epsilon <= last:
-            upright(axes, epsilon, "quiet", DOTTED, up=1.05)
-            line_name(axes, epsilon, text, 1.04, left=epsilon**2 > first * last)
+            draw_vertical(axes, epsilon, "quiet", DOTTED, up=1.05)
+            name_line(axes, epsilon, text, 1.04, left=epsilon**2 > first * last)
         # At the end where the curves are far from it.
-        note(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
+        write_text(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
         return figure
 
     parts = [f"{ATTACKERS[name].name} {marked(success[name], 'certificate')}" for name in whole]
@@ -580,7 +585,7 @@ def success_chart(
     )
 
 
-def log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
+def set_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
     """Set about so many round ticks on a logarithmic axis."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [low]
@@ -590,7 +595,7 @@ def log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
         if len(ticks) <= most:
             break
     ticks = ticks[:: math.ceil(len(ticks) / most)]
-    ticked(axis, ticks, [count_text(tick) for tick in ticks])
+    set_ticks(axis, ticks, [count_text(tick) for tick in ticks])
 
 
 def count_text(value: float) -> str:
@@ -614,30 +619,29 @@ def exposure_chart(report: Report) -> Chart | None:
     occupied = [i for item in shown for i, count in enumerate(item.histogram.counts) if count]
     left = edges[max(0, min(occupied, default=len(edges) // 2) - 1)]
 
-    def draw(width: float, view: View) -> Figure:
-        del view
+    def draw(width: float, _view: View) -> Figure:
         looks = [_SUBJECTS[item.subject] for item in shown]
         legend: list[tuple[Any, str]] = [
-            (patch(**filled(look.color, look.hatch)), item.label)
+            (patch_key(**bar_style(look.color, look.hatch)), item.label)
             for look, item in zip(looks, shown, strict=True)
         ]
         chance = "what chance alone would show, roughly"
-        legend.append((key(color=tone("quiet"), ls=DOTTED, lw=1.8), chance))
+        legend.append((line_key(color=colour("quiet"), ls=DOTTED, lw=1.8), chance))
         margins = {"left": 44, "right": 22, "top": 58}
-        figure, panels = framed(width, _PANEL, legend, rows=len(shown), **margins)
+        figure, panels = make_axes(width, _PANEL, legend, rows=len(shown), **margins)
         step, top = 10 if left >= 0.4 else 20, 1 + 36 / _PANEL
         for axes, item in zip(panels, shown, strict=True):
             _exposure_bars(axes, item, allowed)
             axes.set_xlim(left, 1.002)
-            percent_ticks(axes.xaxis, step * -int(-100 * left // step), 100, step)
+            set_percent_ticks(axes.xaxis, step * -int(-100 * left // step), 100, step)
             axes.tick_params(labelbottom=axes is panels[-1])
-            label = fitting(item.label, width - 66)
-            axes.set_title(label, loc="left", fontsize=TEXT, color=tone("ink"), pad=5)
+            label = cut_text(item.label, width - 66)
+            axes.set_title(label, loc="left", fontsize=TEXT, color=colour("ink"), pad=5)
             for x, color, dash in ((blind, "quiet", DOTTED), (allowed, "ink", DASHED)):
-                upright(axes, x, color, dash, up=top if axes is panels[0] else 1.0)
-        titled(panels[-1], "how often the attack is right (estimate)")
-        line_name(panels[0], blind, f"blind {blind_guess(blind)}", top, left=True)
-        line_name(panels[0], allowed, f"allowed {limit}", top, left=False)
+                draw_vertical(axes, x, color, dash, up=top if axes is panels[0] else 1.0)
+        label_axes(panels[-1], "how often the attack is right (estimate)")
+        name_line(panels[0], blind, f"blind {blind_guess(blind)}", top, left=True)
+        name_line(panels[0], allowed, f"allowed {limit}", top, left=False)
         return figure
 
     parts = []
@@ -667,21 +671,21 @@ def exposure_chart(report: Report) -> Chart | None:
 def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    look = filled(_SUBJECTS[item.subject].color, _SUBJECTS[item.subject].hatch)
+    look = bar_style(_SUBJECTS[item.subject].color, _SUBJECTS[item.subject].hatch)
     for low, high, count in item.histogram.bars:
         if count == 0:
             continue
         middle = low + 0.5 * (high - low)
         (bar,) = axes.bar(middle, count, 0.92 * (high - low), **look)
         words = f"{percent(low, 'given')} to {percent(high, 'given')}: {count} records"
-        data_mark(bar, "bar", words)
+        tag_mark(bar, "bar", words)
         # The few on the right are what matters, and bars of one record are hard to see.
         if low >= allowed - 1e-9:
             place = {"ha": "center", "va": "bottom", "fontsize": 11}
-            note(axes, middle, count, str(count), **place)
+            write_text(axes, middle, count, str(count), **place)
     edges = np.array(item.histogram.edges)
-    chance = {"baseline": None, "color": tone("quiet"), "ls": DOTTED, "lw": 1.8}
-    data_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")
+    chance = {"baseline": None, "color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
+    tag_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")
     axes.set_ylim(0, 1.25 * max(1, *item.histogram.counts))
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
 

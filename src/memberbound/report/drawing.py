@@ -47,22 +47,22 @@ __all__ = [
     "Chart",
     "Legend",
     "View",
+    "bar_style",
     "check_target",
-    "data_mark",
-    "filled",
-    "fitting",
-    "framed",
-    "key",
-    "line_name",
-    "note",
+    "colour",
+    "cut_text",
+    "draw_vertical",
+    "label_axes",
+    "line_key",
+    "make_axes",
+    "name_line",
     "palette",
-    "patch",
-    "percent_ticks",
+    "patch_key",
     "save",
-    "ticked",
-    "titled",
-    "tone",
-    "upright",
+    "set_percent_ticks",
+    "set_ticks",
+    "tag_mark",
+    "write_text",
 ]
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -151,7 +151,7 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
     target = check_target(path)
     kind = target.suffix.lower()
 
-    def write(draft: Path) -> None:
+    def write_draft(draft: Path) -> None:
         if kind in (".png", ".pdf"):
             about = {"Title": title} | ({"CreationDate": None} if kind == ".pdf" else {})
             with _settings(), _halos(figure):
@@ -160,7 +160,7 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
         svg = _svg(figure, "chart", title, caption, alone=True)
         draft.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n', "utf-8")
 
-    written_whole(target, write, force=True)
+    written_whole(target, write_draft, force=True)
     return target
 
 
@@ -173,7 +173,7 @@ def _put_title(figure: Figure, title: str) -> None:
         axes.set_position((box.x0, box.y0 * share, box.width, box.height * share))
     figure.set_size_inches(width, whole)
     place = {"x": 8 / 72 / width, "y": 1 - 8 / 72 / whole, "va": "top"}
-    figure.text(s=fitting(title, 72 * width - 16), fontsize=TEXT, color=tone("ink"), **place)
+    figure.text(s=cut_text(title, 72 * width - 16), fontsize=TEXT, color=colour("ink"), **place)
 
 
 # ── Settings and colours ──────────────────────────────────────────────────────────────────────────
@@ -216,7 +216,7 @@ def palette() -> tuple[dict[str, str], dict[str, str]]:
     return light, dark
 
 
-def tone(name: str) -> str:
+def colour(name: str) -> str:
     """Return a colour of the light scheme; an SVG has its name in place of it."""
     return palette()[0][name]
 
@@ -361,7 +361,7 @@ def _printable(text: str) -> str:
     return _UNPRINTABLE.sub("�", text)
 
 
-def fitting(text: str, room: float, size: float = TEXT) -> str:
+def cut_text(text: str, room: float, size: float = TEXT) -> str:
     """Return as much of a text as fits; the table of a chart has the whole."""
     shown = _printable(" ".join(text.split()))
     most = max(8, int(room / (_CHARACTER * size)))
@@ -371,7 +371,7 @@ def fitting(text: str, room: float, size: float = TEXT) -> str:
 # ── Pieces that charts share ──────────────────────────────────────────────────────────────────────
 
 
-def framed(
+def make_axes(
     width: float,
     height: float,
     legend: Legend = (),
@@ -405,9 +405,9 @@ def framed(
             )
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(tone("edge"))
-        axes.tick_params(colors=tone("edge"), labelcolor=tone("ink"), labelsize=SMALL)
-        axes.grid(visible=True, color=tone("grid"), linewidth=1)
+        axes.spines[["left", "bottom"]].set_color(colour("edge"))
+        axes.tick_params(colors=colour("edge"), labelcolor=colour("ink"), labelsize=SMALL)
+        axes.grid(visible=True, color=colour("grid"), linewidth=1)
         axes.set_axisbelow(True)
     if texts:
         shown = figure.legend(
@@ -417,7 +417,7 @@ def framed(
             bbox_to_anchor=(4 / width, 2 / whole),
             frameon=False,
             fontsize=SMALL,
-            labelcolor=tone("ink"),
+            labelcolor=colour("ink"),
             labelspacing=0.4,
             handlelength=handle / SMALL,
             handletextpad=0.6,
@@ -429,14 +429,14 @@ def framed(
     return figure, panels
 
 
-def titled(axes: Axes, x: str, y: str = "", pad: float = 8) -> None:
+def label_axes(axes: Axes, x: str, y: str = "", pad: float = 8) -> None:
     """Write what the axes show: below, and above the vertical one, where it need not be turned."""
-    axes.set_xlabel(_printable(x), fontsize=SMALL, color=tone("quiet"), labelpad=5)
+    axes.set_xlabel(_printable(x), fontsize=SMALL, color=colour("quiet"), labelpad=5)
     if y:
-        axes.set_title(_printable(y), loc="left", fontsize=SMALL, color=tone("quiet"), pad=pad)
+        axes.set_title(_printable(y), loc="left", fontsize=SMALL, color=colour("quiet"), pad=pad)
 
 
-def ticked(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:
+def set_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:
     """Set the ticks and what stands at them."""
     from matplotlib.ticker import NullLocator
 
@@ -444,30 +444,30 @@ def ticked(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def percent_ticks(axis: Axis, first: int, last: int, step: int) -> None:
+def set_percent_ticks(axis: Axis, first: int, last: int, step: int) -> None:
     """Set ticks in percent, the ends included."""
     ticks = range(first, last + 1, step)
-    ticked(axis, [tick / 100 for tick in ticks], [f"{tick} %" for tick in ticks])
+    set_ticks(axis, [tick / 100 for tick in ticks], [f"{tick} %" for tick in ticks])
 
 
-def data_mark(artist: Artist, kind: str, words: str = "") -> None:
+def tag_mark(artist: Artist, kind: str, words: str = "") -> None:
     """Name an artist that shows data; a pointer that rests on it in a page shows the words."""
     artist.set_gid(f"mark-{kind}" + (f"|{_printable(words)}" if words else ""))
 
 
-def note(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+def write_text(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Write a text at a place of the axes."""
-    usual: dict[str, Any] = {"fontsize": SMALL, "color": tone("ink"), "va": "center"}
+    usual: dict[str, Any] = {"fontsize": SMALL, "color": colour("ink"), "va": "center"}
     axes.text(x, y, _printable(text), **usual | look)
 
 
-def upright(axes: Axes, x: float, color: str, dash: Any, up: float = 1.0) -> None:
+def draw_vertical(axes: Axes, x: float, color: str, dash: Any, up: float = 1.0) -> None:
     """Draw a vertical line, which may reach above the axes."""
     at: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 1.5}
-    axes.plot([x, x], [0, up], color=tone(color), ls=dash, lw=1.5, **at)
+    axes.plot([x, x], [0, up], color=colour(color), ls=dash, lw=1.5, **at)
 
 
-def line_name(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None:
+def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None:
     """Write what a vertical line is, at this share of the height, on its left or right."""
     axes.annotate(
         _printable(text),
@@ -478,26 +478,26 @@ def line_name(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None
         ha="right" if left else "left",
         va="center",
         fontsize=SMALL,
-        color=tone("ink"),
+        color=colour("ink"),
         annotation_clip=False,
     )
 
 
-def key(**look: Any) -> Any:
+def line_key(**look: Any) -> Any:
     """Return the line of a legend that looks like this."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], **look)
 
 
-def patch(**look: Any) -> Any:
+def patch_key(**look: Any) -> Any:
     """Return the patch of a legend that looks like this."""
     from matplotlib.patches import Patch
 
     return Patch(**look)
 
 
-def filled(color: str, hatch: str = "") -> dict[str, Any]:
+def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
     """Return how bars of one colour look, filled or hatched."""
-    shade = tone(color)
+    shade = colour(color)
     return {"fc": "none" if hatch else shade, "ec": shade, "hatch": hatch, "lw": 1.4}

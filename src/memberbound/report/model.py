@@ -59,7 +59,7 @@ __all__ = [
     "document",
     "plain",
     "read",
-    "scored",
+    "score_mark",
     "typed_as",
 ]
 
@@ -491,10 +491,10 @@ class Price:
     after: float
 
     def __str__(self) -> str:
-        return f"{scored(self.before)} → {scored(self.after)}"
+        return f"{score_mark(self.before)} → {score_mark(self.after)}"
 
 
-def scored(value: float) -> Mark:
+def score_mark(value: float) -> Mark:
     """Return a model's score for a reader, an estimate."""
     small = abs(value) < 10
     shown = decimals(value, "estimate", 3) if small else significant(value, "estimate", 4)

@@ -39,7 +39,7 @@ from memberbound.quantities import (
 )
 from memberbound.report import charts, prose
 from memberbound.report.drawing import Chart
-from memberbound.report.model import RECORDS, Report, StepRecord, plain, scored
+from memberbound.report.model import RECORDS, Report, StepRecord, plain, score_mark
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -300,8 +300,8 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
-            words = f"{price.name}; {report.usual} {scored(price.before)}"
-            shown.append(("What it costs", scored(price.after), words))
+            words = f"{price.name}; {report.usual} {score_mark(price.before)}"
+            shown.append(("What it costs", score_mark(price.after), words))
         elif best.extra_rows is not None:
             needed = Mark("given", f"{best.extra_rows} rows")
             shown.append(("What it costs", needed, "more of the same kind"))
@@ -411,7 +411,7 @@ def _environment() -> Environment:
     environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
     environment.filters["estimated"] = lambda value: marked(value, "estimate")
     environment.filters["given"] = lambda value: marked(value, "given")
-    environment.filters["score"] = scored
+    environment.filters["score"] = score_mark
     # A number and its percent sign stay on one line.
     environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
         "≈ ", "≈\u00a0"
