@@ -247,10 +247,20 @@ def _from_dictionary(cls: Any, values: Mapping[str, Any]) -> Any:
             instance.__dict__[each.name] = each.default_factory()
     for key in _declared(cls):
         if key.inline:
-            instance.__dict__[key.name] = _read(key.hint, values)
+            instance.__dict__[key.name] = _read_inline(key.hint, values)
         elif key.name in values or key.name not in instance.__dict__:
             instance.__dict__[key.name] = _read(key.hint, values.get(key.name))
     return instance
+
+
+def _read_inline(hint: Any, values: Mapping[str, Any]) -> Any:
+    """Return a part whose keys stand among those of the whole; ``None`` where it has none there."""
+    part = get_args(hint)[0]
+    if get_origin(part) in (Union, UnionType):
+        part = get_args(part)[0]
+        if _has_declared_keys(part) and not any(key.name in values for key in _declared(part)):
+            return None
+    return _read(part, values)
 
 
 # ── Its JSON Schema ───────────────────────────────────────────────────────────────────────────────

@@ -55,6 +55,8 @@ def answers() -> list[Any]:
         memberbound.plan(security=0.9, uniform=30),
         memberbound.population(rng.normal(size=(40, 1)), epsilon=4),
         memberbound.audit(scores),
+        memberbound.audit(one_run=scores, claimed_epsilon=1),
+        memberbound.audit_learner(scores, target="member", learner="tree", shadows=8, workers=1),
         *releases(rng),
         memberbound.bounds(pd.DataFrame({"age": [31.5, 47.25]})),
         memberbound.compare(REPORT, REPORT),

@@ -338,6 +338,7 @@ class ShadowAudit:
         """Return JSON-ready fields, beside those of the attacks."""
         return {
             "best_advantage": interval_fields(self.best_advantage),
+            "population": self.game.population,
             "models": self.run.signals.models,
             "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
             "failed_fits": [

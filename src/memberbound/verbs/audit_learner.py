@@ -42,6 +42,7 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import whole_number
+from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
@@ -89,6 +90,12 @@ class LearnerAudit(AuditAnswer):
     def floor(self) -> float:
         """The proved advantage of the best attack, which pays for choosing it."""
         return self.detail.best_advantage.lower
+
+    @classmethod
+    def _game_of(cls, values: Mapping[str, Any]) -> SubsetGame:
+        """Return the game that a dictionary names: halves of its population."""
+        rows = int(values["population"])
+        return SubsetGame(rows, rows // 2, record="average")
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
