@@ -260,7 +260,7 @@ _own_names: dict[Path, int] = {}
 
 
 def _named(start: Path) -> Path:
-    """Return a name that nobody can guess, to be deleted at the end at the latest."""
+    """Return a random name, to be deleted at the end at the latest."""
     path = start.with_name(f"{start.name}{secrets.token_hex(8)}")
     _own_names[path] = os.getpid()
     return path

@@ -145,7 +145,7 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
     try:
         return factory if isinstance(factory(*sizes), torch.nn.Module) else None
     except Exception as problem:
-        # A network may not like these sizes; whoever does not take two numbers is no factory.
+        # A network may refuse these sizes; what does not take two numbers is no factory.
         return factory if sizes and not isinstance(problem, TypeError) else None
 
 

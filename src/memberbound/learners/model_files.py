@@ -90,7 +90,7 @@ class _File:
         return (f"{self.name} can hold code, which was run because --trust was given.",)
 
     def unsound(self, what: str) -> InputError:
-        """Return the refusal of a file that would lead native code astray."""
+        """Return the refusal of a file whose indices native code would follow unchecked."""
         return InputError(
             f"model must be an intact file, got {self.name!r} with {what}. It was damaged "
             "or tampered with: save it again."
@@ -225,7 +225,7 @@ def _pickled(file: _File) -> TrainedModel:
 
 
 def _check_trees(root: object, file: _File) -> None:
-    """Refuse decision trees whose indices lead out of their arrays, or round in circles."""
+    """Refuse decision trees whose indices lead out of their arrays, or back to a node."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
@@ -269,7 +269,7 @@ def _check_tree(
     level, visited = np.zeros(1, dtype=np.int64), np.zeros(total, dtype=bool)
     while level.size:
         if level.min() < 0 or level.max() >= total:
-            raise file.unsound("a tree whose branches lead nowhere")
+            raise file.unsound("a tree whose branches lead out of it")
         visited[level] = True
         inner = level[~leaf[level]]
         if (
@@ -281,7 +281,7 @@ def _check_tree(
         level = np.concatenate([left[inner], right[inner]])
         inside = level[(level >= 0) & (level < total)]
         if visited[inside].any() or np.unique(level).size != level.size:
-            raise file.unsound("a tree with a circle")
+            raise file.unsound("a tree with a cycle")
 
 
 # ── boosting, in the formats of its libraries ─────────────────────────────────────────────────────
@@ -411,7 +411,7 @@ def _check_categories(
         rising and edges[-1] == len(bits) and bool(((places >= 0) & (places < categories)).all())
     )
     if not inside:
-        raise file.unsound("categories that lead nowhere")
+        raise file.unsound("categories out of range")
 
 
 def _xgboost(file: _File) -> TrainedModel:

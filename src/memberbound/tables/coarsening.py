@@ -347,8 +347,8 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def quantile_edges(values: NDArray[np.float64], bins: int) -> tuple[float, ...]:
     """Return at most ``bins`` - 1 edges at the quantiles, rounded for people and for privacy.
 
-    An exact quantile is somebody's value; a rounded one is not.  Each edge is rounded by itself, so
-    the edges for k bins are among those for 2k.
+    An exact quantile is the value of a record; a rounded one is not.  Each edge is rounded by
+    itself, so the edges for k bins are among those for 2k.
 
     Examples:
         >>> quantile_edges(np.arange(1000) / 7, 4)

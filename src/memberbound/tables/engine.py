@@ -63,7 +63,7 @@ def identifier(name: str) -> str:
 def one_sentence(error: BaseException) -> str:
     """Return what an engine's message says first, without its class, its SQL and the data."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
-    # The offending line of a file is somebody's record: its number is enough.
+    # The offending line of a file is a record, which is not shown; its number is.
     shown = [x for x in lines if not x.startswith(("Original Line", "LINE 1:", "Possible"))]
     if not shown:
         return type(error).__name__

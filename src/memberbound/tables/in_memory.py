@@ -126,7 +126,7 @@ class Population:
     def parsed_table(self) -> Table:
         """Return :meth:`parsed` as an open table: on the same engine, its roles known.
 
-        The rows as they were written are let go; the source reads them again if asked.
+        The source forgets its rows as they were written, and reads them again if asked.
         """
         self.source.forget_rows()
         return self.source.with_frame(self.parsed(), self.readings)

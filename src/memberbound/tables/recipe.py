@@ -68,7 +68,7 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
     import pyarrow as pa
 
     if isinstance(series.dtype, pd.StringDtype):
-        # Arrow compares all bytes of a text; half a surrogate has none, and goes by the way below.
+        # Arrow compares all bytes of a text; half of a surrogate pair has none and is coded below.
         with contextlib.suppress(UnicodeError, pa.ArrowException):
             texts = pa.array(series.to_numpy(dtype=object, na_value=None), pa.large_string())
             codes = texts.dictionary_encode(null_encoding="encode").indices

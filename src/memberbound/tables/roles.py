@@ -111,7 +111,7 @@ _ID_JOINED = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """What a column is and how its values are written; ``given`` if somebody said so."""
+    """What a column is and how its values are written; ``given`` if the user said so."""
 
     role: Role
     form: Form = "text"

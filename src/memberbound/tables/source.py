@@ -375,7 +375,7 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: boo
 
 
 def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool) -> str:
-    """Copy a stream, or a query of somebody else's connection as one that loses nothing."""
+    """Copy a stream, or a relation of the user's connection as a stream that loses nothing."""
     stream: pa.RecordBatchReader = rows
     if hasattr(rows, "project"):
         types = dict(zip(rows.columns, rows.types, strict=True))

@@ -248,7 +248,7 @@ class Table:
 
     @property
     def is_array(self) -> bool:
-        """Whether the columns are numbers by whoever made them: those of an array."""
+        """Whether it is an array or a list of rows, whose columns are taken for numbers."""
         return self.memory is not None and not _is_pandas(self.memory)
 
     def readings(
@@ -256,8 +256,8 @@ class Table:
     ) -> dict[str, Reading]:
         """Return what the columns are (all unless named), inferred in one scan the first time.
 
-        ``roles`` replace inferred ones.  Without ``forms`` nobody asks how values are written, and
-        a column that was given a role that any values can have is not looked at.
+        ``roles`` replace inferred ones.  Without ``forms`` it does not matter how values are
+        written, and a column that was given a role that any values can have is not looked at.
 
         Edge cases: an unknown column or role is refused; so is the role of a number or a date for
         values that are none.  On an engine of its own the first 100 000 rows are looked at.
