@@ -8,8 +8,8 @@ the model is wrapped: the copies are averaged where it answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -130,7 +130,7 @@ def pixels_of(examples: Examples) -> Examples:
 def asked_with_copies(model: TrainedModel, shape: Shape) -> TrainedModel:
     """Return a given model that is asked about a picture and four moved copies of it."""
 
-    def respond(rows: FloatArray) -> Answers:
+    def respond(rows: Any) -> Answers:
         answers = [model.respond(copy) for copy in moved(np.asarray(rows, dtype=np.float64), shape)]
         first = answers[0]
         if first.logits is not None:
@@ -141,5 +141,4 @@ def asked_with_copies(model: TrainedModel, shape: Shape) -> TrainedModel:
             return Answers(probabilities=_averaged(tables), classes=first.classes)
         raise InputError("images must come with a model that gives probabilities or logits.")
 
-    average: Callable[..., Answers] = respond
-    return TrainedModel(average, model.columns, model.inputs, model.model, model.name, model.notes)
+    return replace(model, respond=respond)
