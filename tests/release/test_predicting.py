@@ -1,18 +1,14 @@
 """A saved model takes raw rows: what ``protect-half`` released is what ``predict`` applies."""
 
 import json
-import sys
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
-import memberbound
 from commands import answered
 from memberbound import InputError, load, predict, protect_half
 from memberbound.release.half.half_estimator import HalfPrivate
@@ -28,18 +24,6 @@ QUICK = {
     "workers": 1,
     "eta": 0.2,
 }
-
-
-def fresh(*arguments: object, cwd: Path) -> tuple[int, str, str]:
-    """In a process of its own, as a user runs it."""
-    done = run(
-        [sys.executable, "-m", "memberbound", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def made(rows: int, seed: int) -> pd.DataFrame:
@@ -79,20 +63,12 @@ def model(kept_model, folder: Path):
     return load(folder / "model.skops")
 
 
-@pytest.mark.parametrize("name", [pytest.param("breast cancer", marks=pytest.mark.long), "made"])
-def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_path: Path) -> None:
-    if name == "made":
-        new, target, kept, file = made(200, 1), "ill", kept_model, folder / "model.skops"
-    else:
-        table, target = load_breast_cancer(as_frame=True).frame, "target"
-        old, new = table.iloc[::2], table.iloc[1::2].reset_index(drop=True)
-        old.to_csv(tmp_path / "old.csv", index=False)
-        file = tmp_path / "model.skops"
-        kept = protect_half(tmp_path / "old.csv", target=target, out=file, **QUICK).released
+def test_from_a_file_to_predictions(kept_model, folder: Path, tmp_path: Path) -> None:
+    new, target, kept, file = made(200, 1), "ill", kept_model, folder / "model.skops"
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
-    code, out, err = (answered if name == "made" else fresh)(*asked, cwd=tmp_path)
+    code, out, err = answered(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
     assert answer["command"] == "predict"
@@ -249,8 +225,3 @@ def test_without_a_file_the_answers_are_in_the_result(model) -> None:
     assert "12 rows predicted" in found.summary()
     assert "2 more" in found.summary()
     assert found.certificate == model.certificate_
-
-
-def test_public_names() -> None:
-    assert {"load", "predict", "Prediction"} <= set(memberbound.__all__)
-    assert not hasattr(memberbound, "predict_table")

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import memberbound
 from commands import answered
 from memberbound.errors import InputError
 from memberbound.release.saving import load, verified
@@ -193,8 +192,3 @@ def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
     code, out, err = cli(tmp_path / "people.csv", "--target", "ill", "--eta", 0.7)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-
-
-def test_public_names() -> None:
-    assert memberbound.protect_half is protect_half
-    assert memberbound.HalfPrivate.__name__ == "HalfPrivate"
