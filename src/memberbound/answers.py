@@ -56,9 +56,11 @@ from typing import (
     is_typeddict,
 )
 
-from memberbound._version import __version__
 from memberbound.games import Game, IidGame, ModelGame, NeighbourGame, SubsetGame
-from memberbound.quantities import Readable, Side, Sides
+from memberbound.quantities import Side, Sides, common_fields, number_text, numbers_in
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "INTERNAL",
@@ -318,7 +320,7 @@ class _DeclaredSides:
         return sides_of_class(owner)
 
 
-class Answer(Readable):
+class Answer:
     """What a verb returns.
 
     A subclass is a dataclass that declares its keys (see the module), ``VERB``, ``game``,
@@ -343,14 +345,7 @@ class Answer(Readable):
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
-        common = {
-            "command": self.VERB,
-            "version": __version__,
-            "game": self.game.name,
-            "protects": self.game.protects,
-            "theorems": list(self.theorems),
-            "assumptions": list(self.assumptions),
-        }
+        common = common_fields(self.VERB, self.game, self.theorems, self.assumptions)
         return common | _dictionary(self)
 
     @classmethod
@@ -398,6 +393,24 @@ class Answer(Readable):
         schema["properties"] = common | schema["properties"]
         schema["required"] = [*common, *schema.get("required", ())]
         return schema
+
+    def __repr__(self) -> str:
+        first = self.summary().split("\n", 1)[0]
+        return f"<{type(self).__name__}: {getattr(self, 'sentence', '') or first}>"
+
+    def to_frame(self) -> DataFrame:
+        """Return every number of the answer as a row: its key, itself, its side, and as text.
+
+        ``side`` is ``upper`` or ``lower`` for bounds, ``estimate`` and ``given``; the text is
+        rounded to it, and a bound that excludes nothing is not printed as one.
+        """
+        import pandas
+
+        rows = [
+            (path, value, side, number_text(path, value, side or "given"))
+            for path, value, side in numbers_in(self.to_dict(), self.SIDES)
+        ]
+        return pandas.DataFrame(rows, columns=["key", "value", "side", "text"])
 
     def summary_rows(self) -> Sequence[tuple[str, object]]:
         """Return names and values of the table below the sentence."""

@@ -25,8 +25,9 @@ A double stands for the shortest decimal that reads back as it, which is also wh
 every file print.  Rounding starts from that decimal, in exact arithmetic: an upper bound's text is
 never below the number in the JSON, and read back as a double never below the double.
 
-Which side a key of an answer's dictionary is on is declared by the answer (``SIDES``), never
-guessed from the key's name: :func:`numbers_in` walks a dictionary with its declaration.
+Which side a key of an answer's dictionary is on is declared by the answer (``SIDES``, see
+:mod:`memberbound.answers`), never guessed from the key's name: :func:`numbers_in` walks a
+dictionary with its declaration.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from memberbound.errors import InputError, fraction
 from memberbound.games import Game
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 __all__ = [
     "CERTIFICATE",
@@ -54,7 +55,6 @@ __all__ = [
     "Estimate",
     "Kind",
     "Mark",
-    "Readable",
     "Side",
     "Sides",
     "allowed",
@@ -65,6 +65,7 @@ __all__ = [
     "interval",
     "json_number",
     "marked",
+    "number_text",
     "numbers_in",
     "of_hundred",
     "percent",
@@ -365,7 +366,7 @@ def numbers_in(
         yield path, value, sides if isinstance(sides, str) else None
 
 
-def _cell(path: str, value: float, side: Side) -> str:
+def number_text(path: str, value: float, side: Side) -> str:
     """Return a number of an answer as text; its keys say which quantity it bounds."""
     if side in ("upper", "lower"):
         words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
@@ -373,41 +374,6 @@ def _cell(path: str, value: float, side: Side) -> str:
             if (empty := _emptiness(value, word)) is not None:
                 return empty
     return SIGNS[side] + significant(value, side)
-
-
-class Readable:
-    """What every answer of a verb can do for a person at a prompt or in a notebook.
-
-    An answer has ``to_dict()``, ``summary()`` and declares the ``SIDES`` of its numbers.
-    """
-
-    SIDES: ClassVar[Sides] = {}
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        raise NotImplementedError
-
-    def summary(self) -> str:
-        """Return what a person reads."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        first = self.summary().split("\n", 1)[0]
-        return f"<{type(self).__name__}: {getattr(self, 'sentence', '') or first}>"
-
-    def to_frame(self) -> DataFrame:
-        """Return every number of the answer as a row: its key, itself, its side, and as text.
-
-        ``side`` is ``upper`` or ``lower`` for bounds, ``estimate`` and ``given``; the text is
-        rounded to it, and a bound that excludes nothing is not printed as one.
-        """
-        import pandas
-
-        rows = [
-            (path, value, side, _cell(path, value, side or "given"))
-            for path, value, side in numbers_in(self.to_dict(), self.SIDES)
-        ]
-        return pandas.DataFrame(rows, columns=["key", "value", "side", "text"])
 
 
 def json_number(value: float | None) -> float | None:

@@ -538,10 +538,10 @@ def test_a_template_has_every_column_and_nothing_of_the_table(tmp_path):
         for words in (["Rome", "Oslo"], ["Bern", "Ulm"])
     ]
     first, second = (memberbound.bounds(table) for table in made)
-    assert first.text == second.text
+    assert first.template == second.template
     path = tmp_path / "bounds.yaml"
     memberbound.bounds(made[0], out=path)
-    assert path.read_text(encoding="utf-8") == first.text
+    assert path.read_text(encoding="utf-8") == first.template
     assert list(yaml.safe_load(path.read_text(encoding="utf-8"))) == list(made[0].columns)
     assert read_bounds(path) == {}  # nothing is filled in, so nothing is given
     with pytest.raises(InputError, match="must not exist"):

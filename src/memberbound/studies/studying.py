@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from memberbound._version import __version__
+from memberbound.answers import INTERNAL, Answer
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -33,7 +34,7 @@ from memberbound.files import unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.results import theorems
-from memberbound.quantities import Mark, Readable, marked
+from memberbound.quantities import Mark, marked
 from memberbound.report.model import (
     LABELS,
     RECORDS,
@@ -75,7 +76,7 @@ __all__ = ["Study", "study"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Study(Readable, Limited):
+class Study(Answer, Limited):
     """A study: ``report`` is what ``report.json`` holds, and has a schema of its own."""
 
     VERB: ClassVar = "study"
@@ -85,7 +86,7 @@ class Study(Readable, Limited):
         "record with --record average or --model)"
     )
 
-    report: Report = field(repr=False)
+    report: Report = field(metadata=INTERNAL)
     out: str | None = None
     files: tuple[str, ...] = ()
 

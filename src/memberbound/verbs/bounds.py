@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
+from memberbound.answers import INTERNAL, Answer, computed
 from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
-from memberbound.quantities import Readable, common_fields
 from memberbound.tables.table import opened_table, path_of
 
 __all__ = [
@@ -50,33 +51,33 @@ _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 
 
 @dataclass(frozen=True, repr=False)
-class BoundsTemplate(Readable):
-    """A bounds file with every column and no number."""
+class BoundsTemplate(Answer):
+    """A bounds file with every column and no number; ``columns`` says what each seems to hold."""
 
-    kinds: dict[str, str]
+    VERB: ClassVar = "bounds"
+
+    columns: dict[str, str]
     out: str | None = None
-    forms: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
+    game: NeighbourGame = field(default_factory=NeighbourGame)
+    theorems: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
-    @property
-    def text(self) -> str:
+    @computed
+    def template(self) -> str:
         """The file."""
-        names = {name: _quoted(name) for name in self.kinds}
+        names = {name: _quoted(name) for name in self.columns}
         width = max(map(len, names.values())) + 1
-        hints = {c: _WRITTEN.get(self.forms.get(c, ""), _HINTS[k]) for c, k in self.kinds.items()}
+        hints = {c: _WRITTEN.get(self.forms.get(c, ""), _HINTS[k]) for c, k in self.columns.items()}
         lines = [f"{names[c] + ':':<{width}}  # {hint}" for c, hint in hints.items()]
         return _HEAD + "\n".join(lines) + "\n"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        result: dict[str, object] = common_fields("bounds", NeighbourGame(), (), ())
-        return result | {"columns": dict(self.kinds), "template": self.text, "out": self.out}
 
     def summary(self) -> str:
         """Return the file, or what to do with it."""
         if self.out is None:
-            return self.text.rstrip("\n")
+            return self.template.rstrip("\n")
         return (
-            f"{len(self.kinds)} columns. Fill in {self.out} with what is public knowledge, then: "
+            f"{len(self.columns)} columns. Fill in {self.out} with what is public knowledge, then: "
             f"memberbound protect FILE --target COL --bounds {self.out}"
         )
 
@@ -105,7 +106,7 @@ def bounds(
     Examples:
         >>> import pandas
         >>> people = pandas.DataFrame({"age": [31.5, 47.25, 82.0], "sex": ["F", "M", "F"]})
-        >>> print(bounds(people).text.splitlines()[-2])
+        >>> print(bounds(people).template.splitlines()[-2])
         age:  # numbers: [low, high]
     """
     if out is not None:
@@ -114,10 +115,10 @@ def bounds(
         readings = opened.local.readings()
     kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
     forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}
-    template = BoundsTemplate(kinds, None if out is None else str(out), forms)
+    answer = BoundsTemplate(kinds, None if out is None else str(out), forms)
     if out is not None:
-        write_text(template.text, Path(out), force=force)
-    return template
+        write_text(answer.template, Path(out), force=force)
+    return answer
 
 
 def _quoted(name: str) -> str:

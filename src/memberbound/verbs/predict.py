@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from numpy.typing import NDArray
 
+from memberbound.answers import INTERNAL, Answer, computed
 from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
+from memberbound.games import Game
 from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate, Readable, common_fields, significant
+from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load
 
 if TYPE_CHECKING:
@@ -31,20 +34,37 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Prediction(Readable):
+class Prediction(Answer):
     """Answers to raw rows, in their order, and the certificate of the model that gave them.
 
     ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
     """
 
-    values: NDArray[np.generic]
-    probabilities: FloatArray | None
-    classes: tuple[str, ...]
-    certificate: Certificate
+    VERB: ClassVar = "predict"
+
+    values: NDArray[np.generic] = field(metadata=INTERNAL)
+    probabilities: FloatArray | None = field(metadata=INTERNAL)
+    classes: tuple[str, ...] = field(metadata=INTERNAL)
+    certificate: Certificate = field(metadata=INTERNAL)
     out: str | None = None
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
+    def game(self) -> Game:
+        """The game of the model's certificate."""
+        return self.certificate.game
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """Results that the certificate rests on."""
+        return self.certificate.theorems
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate assumes."""
+        return self.certificate.assumptions
+
+    @computed
     def rows(self) -> int:
         """Number of rows."""
         return len(self.values)
@@ -62,10 +82,7 @@ class Prediction(Readable):
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract; the answers themselves where no file has them."""
-        bound = self.certificate
-        result: dict[str, object] = common_fields(
-            "predict", bound.game, bound.theorems, bound.assumptions
-        ) | {"rows": self.rows, "out": self.out, "warnings": list(self.warnings)}
+        result = super().to_dict()
         if self.out is None:
             result["predictions"] = self.frame.to_dict("records")
         return result
