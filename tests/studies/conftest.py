@@ -4,7 +4,7 @@ import pytest
 
 from memberbound.attacks import noisy_releases
 from memberbound.release.half import methods, refitting
-from memberbound.studies import steps
+from memberbound.studies import steps, studying
 from memberbound.verbs import audit_learner
 
 
@@ -27,3 +27,14 @@ def little_calibration():
         changed.setattr(steps, "_SWEPT", 2)
         changed.setattr(steps, "_SWEPT_QUICKLY", 2)
         yield
+
+
+@pytest.fixture
+def only_steps(monkeypatch):
+    """Let a study run some of its steps, by their names."""
+
+    def choose(*ids: str) -> None:
+        chosen = tuple(step for step in steps.STEPS if step.id in ids)
+        monkeypatch.setattr(studying, "STEPS", chosen)
+
+    return choose

@@ -206,8 +206,8 @@ def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch
     assert (tmp_path / "out" / "report.html").is_file()
 
 
-def test_a_number_as_target_gets_a_learner_for_numbers(monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_a_number_as_target_gets_a_learner_for_numbers(only_steps) -> None:
+    only_steps()
     frame = noisy().assign(y=np.arange(60.0))
     assert study(frame, target="y").report.question.learner == "ridge"
     assert study(noisy(), target="y").report.question.learner == "logistic"
@@ -216,21 +216,21 @@ def test_a_number_as_target_gets_a_learner_for_numbers(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, -3, 1.5, math.nan])
-def test_workers_are_counted(workers, monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_workers_are_counted(workers, only_steps) -> None:
+    only_steps()
     with pytest.raises(InputError, match="workers"):
         study(noisy(), target="y", workers=workers)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, only_steps) -> None:
+    only_steps()
     (tmp_path / ".steps").write_text("in the way", encoding="utf-8")
     with pytest.raises(InputError, match="can be written"):
         study(noisy(), target="y", out=tmp_path)
 
 
-def test_a_configuration_may_write_numbers_as_people_do(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_a_configuration_may_write_numbers_as_people_do(tmp_path, only_steps) -> None:
+    only_steps()
     config = tmp_path / "study.yaml"
     config.write_text("delta: 1e-6\neta: 4e-2\n", encoding="utf-8")
     asked = study(config=config).report.question

@@ -76,11 +76,10 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
 
 
 def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
-    done, tmp_path, monkeypatch
+    done, tmp_path, only_steps
 ) -> None:
     """With them the study is the one without them, and nobody has to guess why."""
-    kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit", "population")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify", "audit", "population")
     table = people()
     odd = table.assign(
         who=[f"p{i}" for i in range(len(table))],
@@ -188,9 +187,10 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     assert without_times(whole.report.to_dict()) == without_times(once.report.to_dict())
 
 
-def test_a_step_that_is_interrupted_goes_on_with_its_fits(tmp_path, done, monkeypatch) -> None:
-    first = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
-    monkeypatch.setattr(studying, "STEPS", tuple(first))
+def test_a_step_that_is_interrupted_goes_on_with_its_fits(
+    tmp_path, done, monkeypatch, only_steps
+) -> None:
+    only_steps("certify", "audit")
     out, trained = tmp_path / "study", []
     plain = shadows._Training.__call__
 
@@ -256,8 +256,8 @@ def test_a_quick_study_names_the_sample_that_it_is_about(hurried) -> None:
     assert hurried.report.question.quick
 
 
-def test_a_large_table_takes_fewer_models_unless_told(monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_a_large_table_takes_fewer_models_unless_told(only_steps) -> None:
+    only_steps()
     wide = pd.concat([people(9000, seed) for seed in range(3)])
     plain = {name: value for name, value in FEW.items() if name != "shadows"}
     assert study(wide, **plain).report.question.shadows == 64 * 10_000 // 27_000
@@ -268,10 +268,11 @@ def test_a_large_table_takes_fewer_models_unless_told(monkeypatch) -> None:
         checked_question({"target": "y", "quick": "very"})
 
 
-def test_very_many_rows_give_the_average_record_what_protects_every_record(monkeypatch) -> None:
+def test_very_many_rows_give_the_average_record_what_protects_every_record(
+    monkeypatch, only_steps
+) -> None:
     monkeypatch.setattr(steps_module, "_HUGE", 300)
-    kept = [s for s in steps_module.STEPS if s.id.startswith("protect")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("protect-average", "protect-every")
     bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
     found = study(people(400), **FEW, bounds=bounds)
     average, every = found.report.steps
@@ -292,10 +293,9 @@ def test_very_many_rows_give_the_average_record_what_protects_every_record(monke
         ({"a": [-4, 4], "b": [-4, 4], "y": [0, 1]}, "impossible"),
     ],
 )
-def test_only_too_few_rows_lead_to_the_papers_game(monkeypatch, bounds, state) -> None:
+def test_only_too_few_rows_lead_to_the_papers_game(only_steps, bounds, state) -> None:
     """Bounds that do not fit the target are refused, not passed over in silence."""
-    kept = [s for s in steps_module.STEPS if s.id == "protect-every"]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("protect-every")
     (step,) = study(people(400), **FEW, bounds=bounds).report.steps
     assert step.state == state
     if state == "done":
@@ -334,9 +334,8 @@ def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monk
         assert len(ran) == expected
 
 
-def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, monkeypatch) -> None:
-    left = [s for s in steps_module.STEPS if s.id not in ("population", "coarser")]
-    monkeypatch.setattr(studying, "STEPS", tuple(left))
+def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, only_steps) -> None:
+    only_steps("certify", "audit", "protect-average", "protect-every", "explain", "rows")
     table = tmp_path / "people.csv"
     people().to_csv(table, index=False)
     ran = command(
@@ -359,10 +358,9 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, monkeypatch) -> 
     assert "I will not learn this" in html
 
 
-def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure(monkeypatch) -> None:
+def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure(only_steps) -> None:
     # What the table's own numbers need does not depend on the learner.
-    left = [s for s in steps_module.STEPS if s.id != "population"]
-    monkeypatch.setattr(studying, "STEPS", tuple(left))
+    only_steps("certify", "audit", "protect-average", "protect-every", "explain", "rows", "coarser")
     found = study(people(), **FEW | {"learner": "tree"})
     assert found.complete
     remedy = {r["id"]: r for r in found.report.to_dict()["remedies"]}
@@ -371,11 +369,10 @@ def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure(monkeypatch) 
     assert not any(r["recommended"] and r["above_chance"] is False for r in remedy.values())
 
 
-def test_a_coarse_large_table_needs_nothing(monkeypatch) -> None:
+def test_a_coarse_large_table_needs_nothing(only_steps) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)})
-    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify", "rows")
     found = study(table, target="y", shadows=8, eta=0.05)
     assert found.report.verdict.level == "safe"
     assert found.report.recommended.id == "nothing"
@@ -383,10 +380,9 @@ def test_a_coarse_large_table_needs_nothing(monkeypatch) -> None:
     assert row.ceiling.upper <= 0.55
 
 
-def test_studies_of_neighbouring_tables_publish_the_same(monkeypatch, tmp_path) -> None:
+def test_studies_of_neighbouring_tables_publish_the_same(only_steps, tmp_path) -> None:
     """One record changes scores, roles, classes and the learner, and nothing that is published."""
-    kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify", "audit")
     first = people().astype(str)
     other = first.copy()
     other.loc[3] = ["a word", "another", "a third class"]
@@ -408,7 +404,7 @@ def test_studies_of_neighbouring_tables_publish_the_same(monkeypatch, tmp_path) 
         assert getattr(entries[0], part) == getattr(entries[1], part)
 
 
-def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> None:
+def test_more_rows_promise_nothing_to_records_with_new_values(only_steps) -> None:
     """What ``plan`` proves of single records holds for values that occur; new rows bring others."""
     draws = np.random.default_rng(5)
     rare = 2e-6
@@ -420,8 +416,7 @@ def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> No
 
     present = table(1500)
     assert present["a"].max() < 5  # none of the rare values has been seen yet
-    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify", "rows")
     asked = {"target": "y", "shadows": 8, "eta": 0.05}
     found = study(present, **asked).report
     (rows,) = [r for r in found.remedies if r.id == "rows"]
@@ -441,11 +436,10 @@ def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> No
 
 
 @pytest.mark.parametrize(("learner", "named"), [(None, False), ("logistic", True)])
-def test_what_was_chosen_by_looking_is_not_called_covered(monkeypatch, learner, named) -> None:
+def test_what_was_chosen_by_looking_is_not_called_covered(only_steps, learner, named) -> None:
     draws = np.random.default_rng(0)
     table = pd.DataFrame({"sex": draws.choice(["f", "m"], 9000), "y": draws.integers(2, size=9000)})
-    kept = [s for s in steps_module.STEPS if s.id == "certify"]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify")
     found = study(table, target="y", shadows=8, learner=learner).report
     said = [text for text in found.assumptions if "chosen by looking at the target" in text]
     assert bool(said) is not named
@@ -470,18 +464,18 @@ def test_what_was_chosen_by_looking_is_not_called_covered(monkeypatch, learner, 
         ({"delta": 1}, "delta"),
         ({"confidence": 1}, "confidence"),
         ({"learner": "oracle"}, "learner"),
-        ({"columns": ["nothing"]}, "columns"),
+        ({"columns": ["nothing"]}, "no column 'nothing'"),
     ],
 )
-def test_bad_options_are_refused_before_any_work(options, said, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_bad_options_are_refused_before_any_work(options, said, only_steps, tmp_path) -> None:
+    only_steps()
     with pytest.raises(InputError, match=said):
         study(people(), **FEW | options, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, only_steps) -> None:
+    only_steps()
     (tmp_path / "report.json").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="--force"):
         study(people(), **FEW, out=tmp_path)
@@ -515,8 +509,8 @@ def test_a_bad_configuration_is_refused(text, said, tmp_path) -> None:
         study(config=config)
 
 
-def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(studying, "STEPS", ())
+def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, only_steps) -> None:
+    only_steps()
     people().to_csv(tmp_path / "people.csv", index=False)
     config = tmp_path / "study.yaml"
     config.write_text(
@@ -531,7 +525,7 @@ def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, monkeypatch
     assert (tmp_path / "result" / "report.json").is_file()
 
 
-def test_a_study_opens_its_table_once(tmp_path, monkeypatch) -> None:
+def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None:
     counts = Counter()
 
     def count(owner, name) -> None:
@@ -545,8 +539,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch) -> None:
 
     for owner, name in ((Engine, "__init__"), (tables, "_fill"), (tables, "inferred_roles")):
         count(owner, name)
-    left = [s for s in steps_module.STEPS if s.id not in ("audit", "population")]
-    monkeypatch.setattr(studying, "STEPS", tuple(left))
+    only_steps("certify", "protect-average", "protect-every", "explain", "rows", "coarser")
     people(400).to_csv(tmp_path / "people.csv", index=False)
     bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
     study(tmp_path / "people.csv", **FEW, bounds=bounds, quick=True)

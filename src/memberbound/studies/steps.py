@@ -235,7 +235,7 @@ def _table_rows(
     )
 
 
-def _attacked(
+def _attack_fields(
     subject: Learned, audited: LearnerAudit, confidence: float, certificate: Certificate | None
 ) -> dict[str, Any]:
     """Return rows, curves and exposure of a learner under attack, as fields of a finding."""
@@ -279,8 +279,10 @@ def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
     # Guessing blindly is open to everybody.
     lower = max(game.blind, down(_accuracy(game, audited.best_advantage.lower), 4))
     floor = Floor("audit", lower, audited.confidence, audited.best)
-    seen = _seen(reached, floor, "mean over records and models of the best attack")
-    return SandwichRow(subject, LABELS[subject], "average", "subset", game.blind, None, seen, floor)
+    estimate = _estimate(reached, floor, "mean over records and models of the best attack")
+    return SandwichRow(
+        subject, LABELS[subject], "average", "subset", game.blind, None, estimate, floor
+    )
 
 
 def worst_row(
@@ -296,13 +298,13 @@ def worst_row(
             lower, attacks = about_one, release.worst.attack
     floor = Floor("audit", max(exposure.blind, lower), confidence, attacks)
     what = "the record guessed best, chosen on half of the models, measured on the others"
-    seen = _seen(reached, floor, what)
+    estimate = _estimate(reached, floor, what)
     return SandwichRow(
-        subject, LABELS[subject], "worst", "subset", exposure.blind, None, seen, floor
+        subject, LABELS[subject], "worst", "subset", exposure.blind, None, estimate, floor
     )
 
 
-def _seen(estimate: float, floor: Floor, what: str) -> Seen:
+def _estimate(estimate: float, floor: Floor, what: str) -> Seen:
     # An attacker who does worse than the floor can take the attack that proves it.
     return Seen("estimate", max(estimate, floor.lower), f"{what}; never below its floor")
 
@@ -382,7 +384,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     )
     progress(1, 1)
     detail = answer.detail
-    given = _described(model, detail, answer.warnings)
+    given = _given_model(model, detail, answer.warnings)
     rows: tuple[SandwichRow, ...] = ()
     roc: tuple[RocCurve, ...] = ()
     reached, lower = answer.reached
@@ -390,9 +392,9 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         # Half of the candidates are members: blind guessing is right half of the time.
         floor = Floor("audit", _even_floor(lower), question.confidence, detail.best)
         what = "the best attack tried on this model, one candidate in two being a member"
-        seen = _seen((1 + reached) / 2, floor, what)
+        estimate = _estimate((1 + reached) / 2, floor, what)
         label = LABELS["given"]
-        rows = (SandwichRow("given", label, "average", "model", 0.5, None, seen, floor),)
+        rows = (SandwichRow("given", label, "average", "model", 0.5, None, estimate, floor),)
     if detail.comparable:
         roc = (_roc_of_given(detail),)
     score = _score(context.data.examples, given.score_nonmembers_estimate, 1)
@@ -404,7 +406,7 @@ def _even_floor(advantage: float) -> float:
     return max(0.5, down((1 + advantage) / 2))
 
 
-def _described(model: StudyModel, detail: ModelAudit, warnings: tuple[str, ...]) -> GivenModel:
+def _given_model(model: StudyModel, detail: ModelAudit, warnings: tuple[str, ...]) -> GivenModel:
     evidence = detail.evidence
     assert evidence is not None
     assert detail.recognised is not None
@@ -493,7 +495,7 @@ def audit_model(context: Context, progress: Progress) -> Finding:
         audited.to_dict(),
         " ".join([audited.sentence, *failed]),
         score=score_of(run),
-        **_attacked("model", audited, context.question.confidence, None),
+        **_attack_fields("model", audited, context.question.confidence, None),
     )
     return context.noting_sample(finding)
 
@@ -515,7 +517,7 @@ class ProtectedModel:
             self.answer.sentence,
             audit=self.audited.to_dict(),
             score=self.score,
-            **_attacked(subject, self.audited, context.question.confidence, self.certificate),
+            **_attack_fields(subject, self.audited, context.question.confidence, self.certificate),
         )
         finding = context.noting_sample(finding)
         return replace(finding, sentence=finding.sentence + note)
