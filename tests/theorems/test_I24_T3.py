@@ -4,9 +4,9 @@ from fractions import Fraction
 from random import Random
 
 from memberbound.games import SubsetGame
-from memberbound.subset.finite import finite_bounds, finite_worlds
+from memberbound.subset.finite import finite_bounds
 from oracle import mechanisms, subset
-from oracle.claims import assert_bound, assert_holds
+from oracle.claims import assert_bound
 
 F = Fraction
 
@@ -46,27 +46,6 @@ def test_renaming_keeps_eta_and_forgetting_ends_it():
 
 
 # The package
-
-
-def no_more(kernel, size, k, image):
-    """Whether η of no record grows, in fractions, nor any curve, in doubles."""
-    game = SubsetGame(size, k)
-    before, after = finite_worlds(kernel.__getitem__, game), finite_worlds(image, game)
-    curves = [(before.curve(x), after.curve(x)) for x in range(size)]
-    return all(after.eta(x) <= before.eta(x) for x in range(size)) and all(
-        one.dominates(other) for one, other in curves
-    )
-
-
-def test_package_post_processing_never_helps():
-    assert_holds(
-        no_more,
-        [
-            (kernel, size, k, subset.post_process(kernel, size, k, channel).__getitem__)
-            for kernel, size, k, channel in games()
-        ],
-        broken={"sees the data": lambda *game: no_more(*game[:3], lambda d: {min(d): F(1)})},
-    )
 
 
 def test_package_bounds_the_image():

@@ -304,7 +304,7 @@ def test_shells_by_simulation(count, size, draws, sigma):
     record, law = 3, rng.exponential if draws == 1 else rng.uniform
     values = law(size=(count, 2)) @ [[1.0, 0.3], [0.0, 0.7]]
     crowd = Crowd.of(values, SubsetGame(count, size), sigma)
-    assert crowd._taken[record] < 1
+    assert crowd._lost_share[record] < 1
     halves = (values - values.mean(0)) / 2
     basis = np.linalg.eigh(halves.T @ halves)[1]
     table = crowd.table
@@ -321,7 +321,7 @@ def test_shells_by_simulation(count, size, draws, sigma):
         metric.append(np.square(np.abs(raw @ basis)) * 4.0**table.exponent)
         squares.append(squared_transform(zeta, u @ root, sigma**2 * root.T @ root, size))
     places, there = np.concatenate(metric), np.concatenate(squares)
-    widened = float(1 / (1 - crowd._taken[record]))
+    widened = float(1 / (1 - crowd._lost_share[record]))
     seen = 0
     for place in range(crowd_module._METRICS):
         plan = _Frequencies.of(crowd, place)

@@ -354,7 +354,7 @@ class Crowd:
 
     @cached_property
     def _covariance(self) -> FloatArray:
-        """H = τ²I + λ·scatter in its eigenbasis, as computed: within ``_trust`` of the true one."""
+        """H = τ²I + λ·scatter in its eigenbasis, to within ``_relative_error``."""
         inflation = (self.crowd + 1) / self.crowd
         return np.asarray(self._noise**2 + inflation * self.table.scatter, dtype=np.float64)
 
@@ -365,8 +365,8 @@ class Crowd:
             return float(np.clip(np.ldexp(self.sigma, -self.table.exponent), _LEAST, 1 / _LEAST))
 
     @cached_property
-    def _trust(self) -> float:
-        """The share by which computed squares in the metric of H may be too small; ∞: no trust."""
+    def _relative_error(self) -> float:
+        """Share by which squares in the metric of H may be too small, or ∞ if unknown."""
         share = 4 * self.table.rounding / self._noise**2 + _SLACK
         return share if share < 1e-3 and self._noise > _LEAST else math.inf
 
@@ -375,14 +375,14 @@ class Crowd:
         """q: the squared length of half a record's distance from the centre, in H's metric."""
         length = np.sqrt(_weighted_squares(self.table.halves, 1 / self._covariance))
         length = length + self.table.offset / self._noise
-        return np.asarray(np.square(length) * (1 + self._trust), dtype=np.float64)
+        return np.asarray(np.square(length) * (1 + self._relative_error), dtype=np.float64)
 
     @cached_property
-    def _taken(self) -> FloatArray:
+    def _lost_share(self) -> FloatArray:
         """κ: V ⪰ (1 - κ)H for the crowd of each record (step 3)."""
-        return self._taken_at(self.leverage)
+        return self._lost_share_at(self.leverage)
 
-    def _taken_at(self, leverage: FloatArray) -> FloatArray:
+    def _lost_share_at(self, leverage: FloatArray) -> FloatArray:
         count = self.crowd
         inflation = (count + 1) / count
         if self.table.removed == 2:
@@ -390,15 +390,15 @@ class Crowd:
             return np.asarray(inflation * (1 + 2 / count) * (leverage + largest) * (1 + _SLACK))
         if self.table.thinned is None:
             return np.asarray(inflation**2 * leverage * (1 + _SLACK))
-        if not self._looked_at:
+        if not self._is_applicable:
             return np.ones_like(leverage)
         plan, share = self._plan(0), self.table.share
         lost = self.table.thinned.scatter(plan.squares, float(self.leverage.max()))
-        lost = lost + share * leverage + count * np.square(self._aside(leverage))
+        lost = lost + share * leverage + count * np.square(self._centre_shift(leverage))
         kept = share + (1 - share) * float(plan.noise.min())
         return np.asarray(1 - kept + inflation * lost * (1 + _SLACK))
 
-    def _aside(self, leverage: FloatArray) -> FloatArray:
+    def _centre_shift(self, leverage: FloatArray) -> FloatArray:
         """How far the mean of the target's crowd is from that of all, in H's metric, at most."""
         trace, longest = float(self.leverage.sum()), math.sqrt(float(self.leverage.max()))
         drift = self.table.drift(trace, longest)
@@ -407,8 +407,8 @@ class Crowd:
     @cached_property
     def distance(self) -> FloatArray:
         """r: half the distance of the two worlds' centres in the metric of V, per record."""
-        length = np.sqrt(self.leverage) + self._aside(self.leverage)
-        left = 1 - self._taken
+        length = np.sqrt(self.leverage) + self._centre_shift(self.leverage)
+        left = 1 - self._lost_share
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = length / np.sqrt(left) * (1 + _SLACK)
         return np.where(left > 0, distance, math.inf)
@@ -422,7 +422,7 @@ class Crowd:
     def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
         """Records by leverage, and how far the law of each group's crowd is from normal."""
         groups: list[tuple[NDArray[np.intp], NormalError]] = []
-        if not self._looked_at:
+        if not self._is_applicable:
             return groups
         low = -1.0
         for level in _LEVELS:
@@ -431,7 +431,7 @@ class Crowd:
             if mine.size == 0:
                 continue
             top = float(self.leverage[mine].max())
-            taken = float(self._taken_at(np.array([top]))[0])
+            taken = float(self._lost_share_at(np.array([top]))[0])
             if taken < 1:
                 error = self._error(top, taken)
                 if error is not None:
@@ -439,10 +439,10 @@ class Crowd:
         return groups
 
     @property
-    def _looked_at(self) -> bool:
+    def _is_applicable(self) -> bool:
         """Whether there are enough records, and enough noise for floating point."""
         many = 2 * self.half >= _FEWEST * (len(self._covariance) + 10)
-        return many and math.isfinite(self._trust)
+        return many and math.isfinite(self._relative_error)
 
     @cached_property
     def _plans(self) -> list[_Frequencies]:
@@ -458,7 +458,7 @@ class Crowd:
         """The error for records of at most this leverage."""
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
-        aside = float(self._aside(np.array(leverage)))
+        aside = float(self._centre_shift(np.array(leverage)))
         second = float(np.linalg.norm(1 - self._plan(0).noise)) * (1 + _SLACK)
         whole, columns = self._plan(0).fourth, math.sqrt(len(self._covariance))
         fourth = whole + 4 * aside * math.sqrt(columns * whole) + 6 * aside**2 * columns
@@ -595,17 +595,17 @@ class _Frequencies:
         P is the identity, or follows the others' or the noise's share of the variance, or its root.
         """
         covariance = crowd._covariance
-        noise = crowd._noise**2 / covariance * (1 - crowd._trust)
+        noise = crowd._noise**2 / covariance * (1 - crowd._relative_error)
         others = np.maximum((1 - noise) / max(float((1 - noise).max()), 1e-12), 1e-4)
         shape = (np.ones(len(noise)), others, np.sqrt(noise / noise.max()), noise / noise.max())[
             place
         ]
         metric = np.sqrt(covariance * shape)
-        wider = 1 + crowd._trust
+        wider = 1 + crowd._relative_error
         blur = crowd.table.offset / float(metric.min()) * wider * (1 + _SLACK)
         halves = crowd.table.halves
         order = np.argsort(_weighted_squares(halves, 1 / metric**2), kind="stable")
-        rows = _Measured(halves, order, metric, math.sqrt(1 + crowd._trust))
+        rows = _Measured(halves, order, metric, math.sqrt(1 + crowd._relative_error))
         count, columns = rows.shape
         sizes = np.sqrt(_weighted_squares(rows, np.ones(columns)))
         table, removed = crowd.table, crowd.table.removed
@@ -635,7 +635,7 @@ class _Frequencies:
             parts.append(
                 _Part(
                     size - removed,
-                    # H itself may be larger than computed by twice the share of trust.
+                    # H itself may be larger than computed by twice the relative error.
                     centred / wider**2 - loss * np.eye(columns),
                     (float(eigenvalues[-1]) + 4 * size * blur * math.sqrt(widest)) * (1 + _SLACK),
                     (largest**0.25 + size**0.25 * moved) ** 4 * (1 + _SLACK),
@@ -670,13 +670,13 @@ class _Frequencies:
     @property
     def others(self) -> FloatArray:
         """The others' shares of the variance, from above: λG is at most this in H's metric."""
-        most = np.minimum(1 - self.noise + _SLACK, 1.0) * (1 + self.crowd._trust) ** 2
+        most = np.minimum(1 - self.noise + _SLACK, 1.0) * (1 + self.crowd._relative_error) ** 2
         return np.asarray(most, dtype=np.float64)
 
     @property
     def _volume(self) -> float:
         """Log of how much larger det H may be than computed."""
-        return 2 * len(self.shape) * math.log1p(self.crowd._trust)
+        return 2 * len(self.shape) * math.log1p(self.crowd._relative_error)
 
     def _near(
         self, squared: FloatArray, high: FloatArray, low: FloatArray | None, widened: float

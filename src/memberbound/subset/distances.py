@@ -73,9 +73,9 @@ _BLOCK = 1 << 19
 _SMALL_BLOCK = 1 << 14
 #: Rows of averages that are rounded at a time.
 _ROUNDED = 1 << 16
-#: Rows looked at before the bins are shared out.
-_LOOKED_AT = 32
-#: An octave that holds this share of a looked-at row gets fine bins.
+#: Rows sampled before the bins are shared out.
+_SAMPLED_ROWS = 32
+#: An octave that holds this share of a sampled row gets fine bins.
 _POPULATED = 0.005
 #: Groups of a population, and how many of its records they are learnt from.
 _GROUPS, _LEARNT_FROM = 64, 4096
@@ -253,9 +253,9 @@ class BinnedDistances(Distances):
         left = np.hstack([-2.0 * centred, raised[:, None], ones])
         right = np.ascontiguousarray(np.hstack([centred, ones, raised[:, None]]).T)
 
-        outer = np.argpartition(-norms, min(_LOOKED_AT, records) - 1)[:_LOOKED_AT]
-        looked_at = np.unique(np.append(outer, np.linspace(0, records - 1, _LOOKED_AT, dtype=int)))
-        grid = _Grid.shared_out(left[looked_at] @ right, 4.01 * raised.max(), total)
+        outer = np.argpartition(-norms, min(_SAMPLED_ROWS, records) - 1)[:_SAMPLED_ROWS]
+        sampled = np.unique(np.append(outer, np.linspace(0, records - 1, _SAMPLED_ROWS, dtype=int)))
+        grid = _Grid.shared_out(left[sampled] @ right, 4.01 * raised.max(), total)
 
         counts = np.empty((records, grid.edges.size), dtype=kind)
         farthest = np.empty(records)

@@ -292,10 +292,10 @@ def subset_laws(
                 progress(count, len(blocks))
     relative = [t.log() for t in logs] if in_logs else [np.log(s) for s in sums]
     largest = max(len(b.first) + len(b.second) for b in blocks)
-    return _finished(mechanism, scores, relative, largest + len(blocks), in_logs=in_logs)
+    return _with_errors(mechanism, scores, relative, largest + len(blocks), in_logs=in_logs)
 
 
-def _finished(
+def _with_errors(
     mechanism: ExponentialMechanism,
     scores: _Centred,
     relative: list[FloatArray],

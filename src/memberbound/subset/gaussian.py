@@ -210,7 +210,7 @@ def worst_success(
         success = np.minimum(success, exact.success)
     if crowd is not None:
         success = np.minimum(success, Crowd(crowd, sigma).success)
-    return _of_the_record(success, game)
+    return _success_of_record(success, game)
 
 
 def worst_pmp_epsilon(
@@ -283,7 +283,7 @@ def noise_for_pmp(
     def over(trial: float) -> float:
         return worst_pmp_epsilon(profile, game, trial, dlt, line, crowd=crowd) - eps
 
-    return _less(over, sigma, eps, exact=line is not None)
+    return _reduced_noise(over, sigma, eps, exact=line is not None)
 
 
 def noise_for_success(
@@ -339,10 +339,10 @@ def noise_for_success(
     def over(trial: float) -> float:
         return worst_success(profile, game, trial, line, crowd=crowd) - limit
 
-    return _less(over, sigma, limit - blind, exact=line is not None)
+    return _reduced_noise(over, sigma, limit - blind, exact=line is not None)
 
 
-def _of_the_record(success: FloatArray, game: SubsetGame) -> float:
+def _success_of_record(success: FloatArray, game: SubsetGame) -> float:
     """The largest of the bounds, or their mean where the average record is to be protected."""
     if game.record == "every":
         return float(success.max())
@@ -354,7 +354,9 @@ def _least_noise(excess: Callable[[float], float], start: float, diameter: float
     return least_scale(excess, start, floor=_LEAST_SHARE * diameter, ceiling=1e6 * start)
 
 
-def _less(excess: Callable[[float], float], sigma: float, far: float, *, exact: bool) -> float:
+def _reduced_noise(
+    excess: Callable[[float], float], sigma: float, far: float, *, exact: bool
+) -> float:
     """Return a smaller σ than the coupling's if exact mixtures or the crowd allow one."""
     relative, share = (_EXACT_RELATIVE, _EXACT_SHARE) if exact else (_CROWD_RELATIVE, _CROWD_SHARE)
 
