@@ -88,18 +88,16 @@ def _scores(
     model: SyntheticTable, records: Records, drawn: Mapping[str, Values]
 ) -> dict[str, dict[str, TrainedScores]]:
     """Train on real and on synthetic rows, and test on other real rows."""
-    from sklearn import ensemble, linear_model
-
     assert model.target is not None
-    numeric = isinstance(model.target.cells, NumberCells)
-    draws = np.random.default_rng(0)
-    answers = _answers(model.target, records.columns[model.target.cells.name])
-    usable = np.flatnonzero(np.isfinite(answers) if numeric else answers != "")
-    usable = draws.permutation(usable)[:_MOST_ROWS]
+    name, numeric = model.target.cells.name, isinstance(model.target.cells, NumberCells)
+    real = records.taken(_some_rows(records.rows)).columns
+    new = {key: values.taken(_some_rows(len(values))) for key, values in drawn.items()}
+    answers, made = (_answers(model.target, read[name]) for read in (real, new))
+    usable, synthetic = (
+        np.flatnonzero(np.isfinite(goal) if numeric else goal != "") for goal in (answers, made)
+    )
     cut = int(len(usable) * _TESTED)
     test, train = usable[:cut], usable[cut:]
-    made = _answers(model.target, drawn[model.target.cells.name])
-    synthetic = np.flatnonzero(np.isfinite(made) if numeric else made != "")[:_MOST_ROWS]
     if min(len(test), len(train), len(synthetic)) < _FEWEST:
         return {}
     classes = () if numeric else tuple(np.unique(answers[usable]).tolist())
@@ -108,27 +106,34 @@ def _scores(
     blank = np.zeros((len(test), len(classes)))
     floor = scores_of(truth, np.full(len(test), constant), blank, classes)
     result = {}
-    for name, one_hot in (("boosting", False), ("linear", True)):
-        features = _features(model.columns, records.columns, one_hot=one_hot)
-        new = _features(model.columns, drawn, one_hot=one_hot)
-        if one_hot:
-            kind = (
-                linear_model.Ridge() if numeric else linear_model.LogisticRegression(max_iter=300)
-            )
-        elif numeric:
-            kind = ensemble.HistGradientBoostingRegressor(random_state=0)
-        else:
-            kind = ensemble.HistGradientBoostingClassifier(random_state=0)
-        found = []
-        for rows, goal in ((new[synthetic], made[synthetic]), (features[train], answers[train])):
-            fitted = kind.fit(rows, goal)
-            found.append(scores_of(truth, *answers_of(fitted, features[test], classes), classes))
-        result[name] = {
-            score: TrainedScores(found[0][score], found[1][score], floor[score])
+    for kind, learner in _learners(numeric=numeric).items():
+        linear = kind == "linear"
+        features, rows = (_features(model.columns, read, one_hot=linear) for read in (real, new))
+        reached = []
+        for table, goal in ((rows[synthetic], made[synthetic]), (features[train], answers[train])):
+            fitted = learner.fit(table, goal)
+            reached.append(scores_of(truth, *answers_of(fitted, features[test], classes), classes))
+        result[kind] = {
+            score: TrainedScores(reached[0][score], reached[1][score], floor[score])
             for score in floor
-            if score in found[0] and score in found[1]
+            if score in reached[0] and score in reached[1]
         }
     return result
+
+
+def _learners(*, numeric: bool) -> dict[str, Any]:
+    from sklearn import ensemble, linear_model
+
+    if numeric:
+        boosting = ensemble.HistGradientBoostingRegressor(random_state=0)
+        return {"boosting": boosting, "linear": linear_model.Ridge()}
+    boosting = ensemble.HistGradientBoostingClassifier(random_state=0)
+    return {"boosting": boosting, "linear": linear_model.LogisticRegression(max_iter=300)}
+
+
+def _some_rows(rows: int) -> IntArray:
+    """Return at most so many rows as a comparison needs, in random order."""
+    return np.random.default_rng(0).permutation(rows)[:_MOST_ROWS]
 
 
 def _answers(target: ReleasedColumn, values: Values) -> NDArray[Any]:
