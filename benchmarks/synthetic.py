@@ -143,7 +143,7 @@ def scores(
     )
     result = {}
     for name, model in (("boosting", boosting), ("logistic", linear)):
-        filled = (rows, tested) if name == "boosting" else (rows.fillna(0.0), tested.fillna(0.0))
+        filled = [table.fillna(0.0) for table in (rows, tested)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             likely = model.fit(filled[0], goal).predict_proba(filled[1])[:, 1]

@@ -190,6 +190,17 @@ def test_rows_are_like_the_rows():
     assert drawn["ward"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
 
 
+def test_what_nobody_has_is_not_drawn():
+    """Public lists hold no missing values here: noise alone does not make any."""
+    table = people(20_000).drop(columns="person")
+    made = fit_synthetic(
+        read_records(table), eta=0.2, bounds=BOUNDS, target="ill", source=InsecureSource(11)
+    )
+    drawn = made.sample(100_000, InsecureSource(12))
+    assert set(drawn["ill"]) == {"no", "yes"}
+    assert not drawn.isna().any().any()
+
+
 def test_without_bounds_or_target():
     draws = np.random.default_rng(4)
     rows = 30_000

@@ -34,6 +34,7 @@ SAYS = {
     "14_which_private_model_is_best": "certified: eta ≤ 0.05 (neighbour game, every record; X22)",
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
     "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
+    "17_can_we_hand_over_a_table": "Attacks on the new rows",
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.

@@ -82,7 +82,7 @@ _MOST_GROUPS = 16
 _MOST_BLOCKS = 32
 #: A cell stands alone, and is believed, from so many noise scales on; a block of the tree's.
 _CELL_SCALES = 3.0
-_BLOCK_SCALES = 8.0
+_BLOCK_SCALES = 5.0
 _RUN_SCALES = 1.0
 _GROUP_SCALES = 6.0
 _EMPTY_SCALES = 2.0
@@ -92,7 +92,7 @@ _LEAST_SHARE = 1e-3
 _ROUNDS = 4
 _CLIP = 0.7
 _DAMPING = 0.6
-_START_VARIANCE = 1.0
+_START_VARIANCE = 4.0
 _ROUND_VARIANCE = 0.25
 #: Computed lengths exceed exact ones by less than this.
 _ROOM = 1.0 + 2.0**-20
@@ -221,21 +221,18 @@ class ReleasedColumn:
         bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
         return replace(self, block_of_bin=blocks, block_of_cell=blocks[bin_of_cell], coarse=coarse)
 
-    def drawn(
-        self, blocks: IntArray, groups: IntArray, draws: np.random.Generator
-    ) -> pd.Series[object]:
-        """Return values inside blocks, by the bins that each group has there."""
+    def drawn(self, blocks: IntArray, draws: np.random.Generator) -> pd.Series[object]:
+        """Return values inside blocks, by the counts that bins have in all groups together.
+
+        By group the noise of small counts would pass for a relation to the target.
+        """
         bins = np.empty(len(blocks), dtype=np.int64)
+        counts = self.fine.sum(axis=1)
         for block in range(len(self.coarse)):
             inside = np.flatnonzero(self.block_of_bin == block)
-            for group in range(self.fine.shape[1]):
-                rows = np.flatnonzero((blocks == block) & (groups == group))
-                weights = self.fine[inside, group]
-                if not weights.sum() > 0:
-                    weights = self.fine[inside].sum(axis=1)
-                if not weights.sum() > 0:
-                    weights = np.ones(len(inside))
-                bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
+            rows = np.flatnonzero(blocks == block)
+            weights = counts[inside] if counts[inside].sum() > 0 else np.ones(len(inside))
+            bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
         return self.cells.drawn(self.first[bins], self.last[bins], draws)
 
 
@@ -361,7 +358,7 @@ class _LabelModel:
 
     def balanced(self, blocks: Sequence[IntArray], groups: FloatArray) -> _LabelModel:
         """Return the model whose mean probabilities on these rows are the groups' shares."""
-        wanted = np.maximum(groups / groups.sum(), 1e-6)
+        wanted = np.maximum(groups / groups.sum(), 1e-9)
         model = self
         for _ in range(20):
             means = np.maximum(_probabilities(model.scores(blocks)).mean(axis=0), 1e-9)
@@ -492,10 +489,9 @@ class SyntheticTable:
             labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
         values: dict[str, pd.Series[object]] = {}
         for column, place in zip(self.columns, blocks, strict=True):
-            values[column.cells.name] = column.drawn(place, groups, draws)
+            values[column.cells.name] = column.drawn(place, draws)
         if self.target is not None:
-            only = np.zeros(rows, dtype=np.int64)
-            values[self.target.cells.name] = self.target.drawn(labels, only, draws)
+            values[self.target.cells.name] = self.target.drawn(labels, draws)
         for name in self.identifiers:
             values[name] = pd.Series(np.arange(1, rows + 1))
         return pd.DataFrame({name: values[name] for name in self.names if name in values})
@@ -786,7 +782,8 @@ class _Counting:
         if len(target.coarse) > _MOST_GROUPS:
             target = target.with_blocks(_runs(target.fine.sum(axis=1), 0, least, _MOST_GROUPS))
         self.target = target
-        self.groups = np.maximum(target.coarse[:, 0], 1.0)
+        # A group of nothing is hardly ever drawn.
+        self.groups = np.maximum(target.coarse[:, 0], 1e-6)
         self.group_of_row = target.block_of_cell[places]
 
     def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
