@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -143,24 +142,6 @@ def test_a_run_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(operations, "_PATIENCE", 1)
     status, _ = operations._ended(os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ))
     assert os.waitstatus_to_exitcode(status) == -signal.SIGALRM
-
-
-@pytest.mark.long
-def test_time_in_which_all_is_suspended_does_not_count():
-    """A machine that sleeps, or a job that is stopped, is no hang."""
-    program = (
-        "import os; from faults import operations; operations._PATIENCE = 2; "
-        "child = os.posix_spawn('/bin/sleep', ['sleep', '1.5'], os.environ); print(flush=True); "
-        "print(os.waitstatus_to_exitcode(operations._ended(child)[0]))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=HERE.parent, stdout=-1, start_new_session=True
-    ) as run:
-        run.stdout.readline()
-        os.killpg(run.pid, signal.SIGSTOP)
-        time.sleep(4)
-        os.killpg(run.pid, signal.SIGCONT)
-        assert int(run.stdout.read()) == 0
 
 
 def test_every_verb_is_tried():

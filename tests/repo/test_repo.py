@@ -191,27 +191,3 @@ def test_the_paper_cites_what_its_bibliography_holds() -> None:
     assert cited == set(re.findall(r"^@\w+\{(\w+),", entries, flags=re.MULTILINE))
     for heading in ("Summary", "Statement of need", "State of the field", "References"):
         assert f"\n# {heading}\n" in text
-
-
-#: What somebody who has read only the README must be able to say, and the words that say it.
-QUESTIONS = {
-    "What is certified?": "no guess “in” or “out” is right more than 55 % of the time",
-    "For whom?": "For every record",
-    "Against whom?": "Against every attack, even by somebody who knows all other records",
-    "How sure is it?": "≤ is proved under the assumptions printed with it, ≥ is measured",
-    "What next?": "`memberbound protect patients.csv --target diagnosis",
-}
-
-
-def test_the_readme_says_at_once_what_it_is_and_how_to_begin() -> None:
-    """Who reads only the beginning can say what is certified, for whom, and what is next."""
-    first = README.split("## Three stories")[0]
-    lines = first.splitlines()
-    assert lines.index("$ make study") < lines.index("$ make test") < 8
-    wanted = ("certifies an upper", "for every attack", "what that costs", "pip install", "![")
-    for words in (*wanted, "ends with the path of a report and a verdict"):
-        assert words in " ".join(lines), words
-    asked = dict(re.findall(r"^- \*\*(.+?)\*\* (.+(?:\n  .+)*)", first, flags=re.MULTILINE))
-    assert list(asked) == list(QUESTIONS)
-    for question, answer in QUESTIONS.items():
-        assert answer in " ".join(asked[question].split()), question

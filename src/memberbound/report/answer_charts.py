@@ -88,9 +88,10 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
         charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
     if result.get("attacks"):
         charts["attacks"] = attacks_chart(result["attacks"], result["confidence"])
-    # A release has its budget, or the model that it was drawn from.
-    budgets = [getattr(owner, "budget", None) for owner in (answer, getattr(answer, "model", None))]
-    if budget := next((each for each in budgets if hasattr(each, "curve")), None):
+    # What is released about all rows, or the model that new rows were drawn from, has a budget.
+    releases = (getattr(answer, name, None) for name in ("released", "model"))
+    budgets = (getattr(release, "budget", None) for release in releases)
+    if budget := next((each for each in budgets if each is not None), None):
         rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]
         curves = {"no attack gets above this": budget.curve().roc}
         charts["roc"] = ceiling_chart(curves, rates, "this release")

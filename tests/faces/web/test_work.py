@@ -239,6 +239,11 @@ def test_protect_writes_its_release(run, path, tmp_path):
     assert any(name.endswith(".json") for name in job["files"])
 
 
+def test_a_release_of_all_rows_has_its_ceiling(run, path):
+    job = run("summarize", path, statistic="mean", columns=["age"], eta=0.4)
+    assert list(job["charts"]) == ["roc"]
+
+
 def test_synthesize_writes_its_table_twice(run, path):
     job = run("synthesize", path, eta=0.4, columns=["sex", "income"])
     assert job["result"]["out"] == "synthesize.parquet"

@@ -34,8 +34,9 @@ function open(root, given, name, verb) {
   const chooses = verb.table && verb.arguments.some((each) => each.name === "columns");
   const roles = chooses && verb.arguments.some((each) => each.name === "roles");
   const inColumns = (each) => chooses && (each.name === "columns" || each.name === "roles");
-  const columned = verb.arguments.filter(({ kind }) => kind === "column");
-  const plain = verb.arguments.filter((each) => isTyped(each) && !inColumns(each) && each.kind !== "column");
+  // Columns of a table are chosen, those of other files typed.
+  const columned = verb.arguments.filter(({ kind }) => verb.table && kind === "column");
+  const plain = verb.arguments.filter((each) => isTyped(each) && !inColumns(each) && !columned.includes(each));
   const usual = Object.fromEntries(
     [...verb.arguments.map((each) => each.name), "file", "columns", "roles", "job"].map((key) => [key, ""]),
   );
