@@ -391,7 +391,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
         power = base ** (1 + 2 / order)
     except OverflowError:
         return math.inf
-    # The exponent is off by two roundings, which the power feels ln(base) times.
+    # The exponent is off by two roundings; the power amplifies them by ln(base).
     return up(power, 16 + 8 * math.ceil(math.log(base)))
 
 

@@ -171,7 +171,7 @@ def save(
         written_whole(target, write, force)
     finally:
         if old is not None:
-            # What the certificate says besides does no harm, so this may fail.
+            # The entry of the old file is harmless, so removing it may fail.
             with contextlib.suppress(MemberboundError, OSError):
                 write_text(_page(verified(target)), beside, force=True)
         elif not (existed or target.exists()):
@@ -254,7 +254,7 @@ def _numbers(released: PrivateModel, ending: str) -> Fill:
     if ending.lower() == ".json":
         return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
     packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
-    # skops notes where the text lay in memory, which is nobody's business.
+    # skops stores a memory address, which would differ from run to run.
     schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
 
     def write(draft: Path) -> None:

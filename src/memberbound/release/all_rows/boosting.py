@@ -96,7 +96,7 @@ class Boosting:
         reach = _REACH["numbers" if regression else "classes"]
         leaves = _MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES
         rate = reach * signal / rounds
-        # Where the rate needs no holding back for the noise, less has to be cut off.
+        # Where the noise does not limit the rate, residuals are clipped less.
         clip = _CLIP if rate < _FASTEST else 2 * _CLIP
         return cls(rounds, min(rate, _FASTEST), leaves, clip)
 
@@ -256,7 +256,7 @@ def leaf_sums(
         kept = np.clip(scaled, -largest, largest)
     else:
         kept = clipped_residuals(scaled, np.ones(len(scaled)), largest)
-    # Towards zero: nothing gets longer.
+    # Truncation towards zero makes no residual longer.
     whole = np.trunc(kept)
     sums = [np.bincount(leaves, weights=column, minlength=count) for column in whole.T]
     return np.column_stack(sums)

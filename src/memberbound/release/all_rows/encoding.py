@@ -84,7 +84,7 @@ class Range:
 
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
-        # Halves of it are divided by: below the normal numbers they are 0.
+        # Half of the width is a divisor, so it must not underflow to 0.
         if not 4 * sys.float_info.min <= high - low < math.inf:
             raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
         object.__setattr__(self, "low", low)
@@ -399,7 +399,7 @@ class Encoder:
                 place, start = place + 1, start + code.indicators
         if dense:
             return data
-        # Ends of the indices' own type, so that scipy keeps both as they are.
+        # indptr has the type of the indices, so that scipy copies neither.
         ends = np.arange(0, rows * filled + 1, filled)
         if rows * filled < 2**31:
             ends = ends.astype(np.int32)
@@ -796,8 +796,7 @@ def _noisy_mean(
             clip=radius,
             intercept=0.0,
         )[:-1, 0]
-    # Shrunk towards the middle by as much as the noise is large: public numbers, and better than a
-    # centre that the noise has moved anywhere.
+    # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / rows) ** 2)
     means = np.clip(trust * sums.measure(total) / rows, -1.0, 1.0)
     return dict(zip(names, means.tolist(), strict=True))

@@ -19,8 +19,8 @@ from memberbound.release.all_rows.models import (
     fit_private,
     replaces_preprocessing,
 )
-from memberbound.release.estimator import PrivateEstimator, released_can
 from memberbound.release.noise import checked_eta
+from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records

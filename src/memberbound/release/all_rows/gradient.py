@@ -254,7 +254,7 @@ def _split(features: Features) -> list[Features]:
         ends = features.indptr[a : min(a + _BLOCK, rows) + 1]
         inside = slice(int(ends[0]), int(ends[-1]))
         block = sparse.csr_array((len(ends) - 1, features.shape[1]))
-        # Set one by one: given to the constructor, parts of a long array would be copied.
+        # The constructor would copy the parts of a long array; attributes do not.
         block.data, block.indices = features.data[inside], features.indices[inside]
         block.indptr = ends - ends[0]
         blocks.append(block)
@@ -275,7 +275,7 @@ def _checked(features: Features, records: int) -> Features:
     if sparse.issparse(table):
         table = sparse.csr_array(table, dtype=np.float64)
         if not table.has_canonical_format:
-            # Two entries at one place add up: their squares would not.
+            # Duplicate entries add up, but their squares would be summed one by one.
             table = table.copy()
             table.sum_duplicates()
         values = table.data
@@ -287,7 +287,7 @@ def _checked(features: Features, records: int) -> Features:
             f"features must be a table with one row for each of {records} records, "
             f"got shape {tuple(table.shape)!r}."
         )
-    # Not a number compares false; extreme values would overflow.
+    # NaN compares false; extreme values would overflow.
     if values.size and not (float(values.min()) >= -_LARGEST and float(values.max()) <= _LARGEST):
         raise InputError("features must be finite numbers up to 1e100 in size, got others.")
     return table

@@ -293,7 +293,7 @@ class PrivateModel:
             ) from None
 
 
-@np.errstate(all="ignore")  # no record decides whether numpy warns
+@np.errstate(all="ignore")  # a warning would depend on a record
 def fit_private(
     table: object,
     target: str,
@@ -374,7 +374,7 @@ def fit_private(
     encoded = kind.features(encoder, made.read)
     work = _Training(encoded, made.wanted, wanted, made.weights, loss, classifier)
     rows = made.rows
-    # Training takes the encoded rows alone; where the caller has let go of the others, so do we.
+    # Free the raw table: training needs the encoded rows only.
     del made, table
     work = replace(work, boosted=encoder) if boosted else work
     pace = work.pace(budget) if tune else 1.0

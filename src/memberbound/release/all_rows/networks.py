@@ -118,7 +118,7 @@ class Training:
     def default(cls, *, rows: int) -> Training:
         """Return the rule of docs/gradient.md: a function of the number of rows only."""
         n = whole_number("rows", rows)
-        # The noise that is left in a weight is proportional to the rate over the rows.
+        # Noise in the averaged weights is proportional to rate/rows.
         return cls(_STEPS, min(1.0, _BATCH / n), _RATE * min(1.0, n / _MANY), _CLIP)
 
 
@@ -379,7 +379,7 @@ def _optimizer_type() -> Any:
             lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
             # Lengths from above: roundings of single precision, and what underflows.
             lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
-            # A gradient that is no number (of this record alone) counts as none.
+            # A record whose gradient is not finite is left out.
             usable = torch.isfinite(lengths) & self.kept
             factors = (self.max_grad_norm * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
             factors = torch.where(usable, factors, 0.0)
@@ -678,7 +678,7 @@ def _released(
     )
 
 
-@np.errstate(all="ignore")  # no record decides whether numpy warns
+@np.errstate(all="ignore")  # a warning would depend on a record
 def fit_network(
     table: object,
     target: str,

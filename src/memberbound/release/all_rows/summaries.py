@@ -56,7 +56,7 @@ _MEANS = 0.25
 _OTHER = "(other)"
 
 
-@np.errstate(all="ignore")  # no record decides whether numpy warns
+@np.errstate(all="ignore")  # a warning would depend on a record
 def release_table_statistic(
     table: object,
     statistic: str,
@@ -242,7 +242,7 @@ class _Work:
         width = scaled.shape[1]
         whole = np.asarray(~np.isnan(scaled).any(axis=1), dtype=np.bool_)
         used = np.where(whole[:, None], scaled, 0.0)
-        # A row with a gap counts √width in a place of its own, so both kinds have one length.
+        # A row with a missing value adds √width to a coordinate of its own: both kinds are equally long.
         gaps = math.sqrt(width) * float(np.count_nonzero(~whole))
         part = self.budget.take("means", _MEANS * self.budget.left)
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)

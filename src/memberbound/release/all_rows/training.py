@@ -82,7 +82,7 @@ def trial_scores(
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores, notes = _scores(table, target, released, bounds, seed)
-    except Exception:  # the rows decide what libraries do with them
+    except Exception:  # libraries may raise anything on unusual rows
         return (), ["the trial failed: there are no scores"]
     return tuple(score for score in scores if score.finite), notes
 

@@ -129,7 +129,7 @@ def public_coins() -> Iterator[None]:
 
 def _seed_torch(torch: ModuleType, *, thoroughly: bool) -> None:
     """Seed PyTorch; all of its devices where it is built for any, which takes a millisecond."""
-    devices = getattr(torch, "accelerator", None)  # older ones cannot say
+    devices = getattr(torch, "accelerator", None)  # missing in older versions
     built = devices is None or devices.current_accelerator() is not None
     if built and (thoroughly or torch.cuda.is_initialized() or torch.backends.mps.is_built()):
         torch.manual_seed(PUBLIC_SEED)
@@ -175,7 +175,7 @@ def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
     with public_coins():
         value = statistic(rows)
     if not imported and "torch" in sys.modules:
-        # This very fit imported it, so its generator was not seeded for it.
+        # This fit imported torch, so torch was not seeded before it.
         with public_coins():
             value = statistic(rows)
     vector = np.asarray(value, dtype=np.float64)

@@ -27,7 +27,6 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration
-from memberbound.release.estimator import PrivateEstimator, released_can
 from memberbound.release.half.fitting import evaluated
 from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, promised_eta
 from memberbound.release.half.methods import (
@@ -61,6 +60,7 @@ from memberbound.release.noise import (
     ScaledNorm,
     checked_eta,
 )
+from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.release.scores import Score
 from memberbound.tables.columns import label_of
@@ -314,7 +314,7 @@ class HalfPrivate(PrivateEstimator):
     ) -> tuple[Score, ...]:
         """Score releases of fresh subsets on the records outside them."""
         if self.release != "parameters":
-            return ()  # nobody knows the target of the query rows
+            return ()  # the target of the query rows is unknown
         subsets = fresh.subsets(_SCORED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -331,7 +331,7 @@ class HalfPrivate(PrivateEstimator):
         if scores is None:
             return ()
         clean, noisy = scores
-        # The population is public: a constant finds one class of them all, and ranks nothing.
+        # Scores of a constant answer, from the population, which is public.
         constant = {"R²": 0.0, "AUC": 0.5}
         if population.classes is not None and population.target is not None:
             _, counts = np.unique(population.target, return_counts=True)
@@ -554,7 +554,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
                 f"{name} must hold finite numbers in {', '.join(frame.columns)}: this model was "
                 "fitted on an array of them."
             )
-        # A model that was fitted on names is asked by names.
+        # A model fitted on named columns takes named columns.
         return rows if self.columns is None else frame.astype(np.float64), notices
 
     def predict(self, table: object) -> Labels:

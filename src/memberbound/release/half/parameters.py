@@ -150,7 +150,7 @@ class _Linear(Adapter):
 
     def _every_class(self, table: FloatArray, model: BaseEstimator, classes: Labels) -> FloatArray:
         if len(table) == 1:
-            # Two classes of many: one row of scores speaks for both.
+            # A binary fit has one row of scores: the second class's, minus that of the first.
             table = np.vstack([-table, table]) / (2.0 if self.softmax else 1.0)
         full = np.zeros((len(classes), table.shape[1]))
         if not self.softmax and model.fit_intercept:
@@ -269,7 +269,7 @@ class _Centres(Adapter):
         self, model: BaseEstimator, vector: FloatArray, population: Population
     ) -> None:
         model.cluster_centers_ = vector.reshape(-1, population.features.shape[1]).copy()
-        # What prediction does not need says nothing any more.
+        # Attributes that prediction does not need are cleared.
         model.labels_ = np.zeros(0, dtype=np.int32)
         model.inertia_ = float("nan")
 
@@ -415,7 +415,7 @@ class FittedParameters:
                 place = int(np.searchsorted(people.classes, seen[0]))
                 fixed = self.adapter.of_one_class(place, len(rows), people)
                 if fixed is not None:
-                    # The last column is the intercept's; without one nothing can be said.
+                    # The last column is the intercept's; without an intercept the vector is zero.
                     return fixed if fixed.size == self.dimension else np.zeros(self.dimension)
         return self.adapter.parameters(self.fitted(rows), people)
 
@@ -557,7 +557,7 @@ class FittedPredictions:
             raise InputError("y must be given for private predictions, got None.")
         target, classes = people.target[rows], people.classes
         if classes is not None and len(np.unique(target)) == 1:
-            # Many learners refuse one class; the answer is plain.
+            # Many learners refuse a single class; its probability is 1.
             answers = np.tile(classes == target[0], (len(self.query), 1)).astype(np.float64)
             return self._columns(answers)
         model = clone(self.estimator).fit(people.features[rows], target)

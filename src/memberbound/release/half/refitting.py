@@ -350,7 +350,7 @@ def matched_neighbours(
         for swap in range(max(inside.size, outside.size)):
             gone, new = inside[swap % inside.size], outside[swap % outside.size]
             group.append(np.sort(np.append(inside[inside != gone], new)))
-        # The smaller side's records are spoken for by their first swap.
+        # A record of the smaller side is represented by its first swap.
         place[inside] = np.arange(inside.size)
         place[outside] = np.arange(outside.size)
         groups.append(group)
@@ -366,7 +366,7 @@ def _draws(pairs: int | None, game: SubsetGame, target: float, confidence: float
     if pairs is not None:
         return whole_number("pairs", pairs)
     average = game.record == "average"
-    # Below the least number nothing is certified; at four times it little noise is wasted.
+    # Four times the least number that can certify anything: more lowers the noise little.
     wanted = 4 * least_draws(target, confidence, 1 if average else game.population)
     return max(wanted, _PAIRS) if average else wanted
 
@@ -446,7 +446,7 @@ def _chosen_partners(
         mixed, single = (
             _pilot_scale(partial(worst, paired=paired), outputs, target) for paired in (False, True)
         )
-        # An outlier has no crowd to hide in: then half the fits do as well.
+        # Where mixing saves little (an outlier decides), pairs take half the fits.
         if mixed is None or (partners is None and (single is None or mixed > _WORTH * single)):
             return None
         return _PartnerChoice(min(most, game.size, _MOST_PARTNERS), mixed, _count(outputs))
@@ -600,7 +600,7 @@ class MixtureDistances:
         draws, _, dimension = moved.shape
         source = np.random.default_rng(seed)
         noise = source.standard_normal((draws, _NOISE_DRAWS, dimension))
-        # With every vector its opposite: two values with means as before, seldom large together.
+        # Antithetic draws lower the variance of the mean.
         noise = np.concatenate([noise, -noise], axis=1)
         # One rounding of the difference, and inner products.
         return cls(moved, noise, 32 * sum_slack(dimension + 8))
@@ -752,7 +752,7 @@ def _centred(
     centre = spatial_median(sample.pilot, unit)
     lengths = unit.length(sample.certify - centre)
     spread = float(lengths.mean())
-    # Only the pilot may say that nothing moves and the paper's scale is pointless.
+    # The floor may be dropped only where nothing moved on the pilot, not on the certifying sample.
     lowest = floor if (sample.pilot != sample.pilot[0]).any() else 0.0
     least = certified_scale(
         lambda scale: scaled(unit, scale).distance(lengths),

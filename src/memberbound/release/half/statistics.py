@@ -218,7 +218,7 @@ def _least(
         try:
             sigma = confirmed(total, goal, ideal)
         except SearchError:
-            # Rounding takes much of the promise: more noise, by coupling alone.
+            # Rounding uses up much of η: search for more noise by coupling alone.
             sigma = least_scale(lambda s: total(s, False, False) - goal, ideal)
     except (SearchError, InputError):
         raise InputError(
@@ -380,7 +380,7 @@ def computed(
         raise InputError(f"data must have at least 4 records, got shape {table.shape!r}.")
     if not callable(function):
         raise InputError(f"function must be callable, got {function!r}.")
-    # The length only: rows 0 … k-1 are as public as any.
+    # Only the length is used; the first rows are public as all rows are.
     first = np.ravel(np.asarray(function(table[: _size(size, len(table))]), dtype=np.float64))
     if first.size == 0:
         raise InputError("function must return at least one number.")
