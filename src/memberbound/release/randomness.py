@@ -130,7 +130,7 @@ class InsecureSource(RandomSource):
     secure = False
 
     def __post_init__(self) -> None:
-        # numpy would draw a seed from the system for None: refuse it, so that the choice is explicit.
+        # For None numpy would draw a seed from the system: refused, so that the choice is explicit.
         seed = whole_number("seed", self.seed, at_least=0, remedy="For a release: SecureSource().")
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_generator", np.random.PCG64(self.seed))

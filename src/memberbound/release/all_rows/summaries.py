@@ -242,7 +242,7 @@ class _Work:
         width = scaled.shape[1]
         whole = np.asarray(~np.isnan(scaled).any(axis=1), dtype=np.bool_)
         used = np.where(whole[:, None], scaled, 0.0)
-        # A row with a missing value adds √width to a coordinate of its own: both kinds are equally long.
+        # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
         gaps = math.sqrt(width) * float(np.count_nonzero(~whole))
         part = self.budget.take("means", _MEANS * self.budget.left)
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
