@@ -1,7 +1,7 @@
 """What is a synthetic table that hides every record (X25) worth, and what do plain rivals reach?
 
-    python benchmarks/synthetic.py [--dataset adult …] [--eta 0.05 …] [--runs 3] [--data DIR]
-                                   [--json FILE]
+    python benchmarks/synthetic.py [--dataset adult …] [--eta 0.05 …] [--method private …]
+                                   [--runs 3] [--data DIR] [--json FILE]
     python benchmarks/synthetic.py --markdown FILE
     python benchmarks/synthetic.py --million
 
@@ -18,12 +18,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import resource
 import sys
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from memberbound import synthesize
 from memberbound.errors import InputError
 from memberbound.release.all_rows import synthetic
-from memberbound.tables.in_memory import read_records
 
 ETAS = (0.01, 0.05, 0.1)
 METHODS = ("private", "public", "independent")
@@ -185,16 +184,12 @@ def made(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFr
     bounds = None if method == "private" else bounds_of(table)
     if method != "independent":
         return synthesize(table, target=target, eta=eta, bounds=bounds).table
-    kept = synthetic._WITH_TARGET
-    small = dict.fromkeys(("scores", "tree", "labels"), 0.01)
-    synthetic._WITH_TARGET = {"target": 0.03, "columns": 0.94} | small
+    kept = synthetic._LEAST_SIGNAL
+    synthetic._LEAST_SIGNAL = math.inf
     try:
-        records = read_records(table, {})
-        model = synthetic.fit_synthetic(records, eta=eta, bounds=bounds, target=target)
+        return synthesize(table, target=target, eta=eta, bounds=bounds).table
     finally:
-        synthetic._WITH_TARGET = kept
-    alone = tuple((column, None) for column in range(len(model.columns)))
-    return replace(model, order=alone, tables={}, labels=None).sample(len(table))
+        synthetic._LEAST_SIGNAL = kept
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -205,7 +200,7 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {"table": name, "rows": len(train), "method": "real", "run": run} | scores(
                 train, test, train, target
             )
-        for eta, method in itertools.product(options.eta, METHODS):
+        for eta, method in itertools.product(options.eta, options.method):
             line: dict[str, Any] = {"table": name, "method": method, "eta": eta, "run": run}
             start = time.process_time()
             try:
@@ -262,6 +257,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--eta", nargs="+", type=float, default=list(ETAS))
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--json", type=Path)

@@ -145,7 +145,8 @@ def test_few_odd_values_do_not_decide_how_a_column_is_written():
 
 
 @pytest.mark.parametrize(
-    "bound", [Range(0, 90), Range(-5, 1e6), Range(0.5, 0.75), Range(18000, 18100)]
+    "bound",
+    [Range(0, 90), Range(-5, 1e6), Range(0.5, 0.75), Range(18000, 18100)],
 )
 @pytest.mark.parametrize("writing", FORMATS)
 def test_what_is_drawn_is_in_its_cell(bound, writing):
@@ -164,6 +165,12 @@ def test_what_is_drawn_is_in_its_cell(bound, writing):
     )
     assert gap.isna().all()
     assert (cells.of(Values.of([None, "word"])) == cells.ordered).all()
+
+
+@pytest.mark.parametrize("writing", FORMATS)
+def test_a_range_may_be_as_wide_as_numbers_go(writing):
+    cells = public_column("x", Range(-1e308, 0.5e308), writing)
+    assert cells.of(Values.of([1e308, -1e308, 0.0])).max() < cells.ordered
 
 
 def test_categories_have_cells_for_other_and_missing_values():
@@ -188,6 +195,20 @@ def test_rows_are_like_the_rows():
     pair = drawn["ward"].map({"a": 1, "b": 2, "c": 3}).astype(str) == drawn["code"].astype(str)
     assert pair.mean() > 0.97
     assert drawn["ward"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_small_table_gets_single_columns_only():
+    table = people(600).drop(columns="person")
+    made = fit_synthetic(
+        read_records(table), eta=0.05, bounds=BOUNDS, target="ill", source=InsecureSource(13)
+    )
+    assert made.pairs == ()
+    assert made.labels is None
+    assert set(made.budget.shares()) == {"target", "columns"}
+    assert sum(made.budget.shares().values()) == pytest.approx(1.0)
+    drawn = made.sample(4000, InsecureSource(14))
+    old, young = ((drawn["ill"] == "yes")[(drawn["age"] > 45) == side].mean() for side in (1, 0))
+    assert old > young + 0.2
 
 
 def test_what_nobody_has_is_not_drawn():

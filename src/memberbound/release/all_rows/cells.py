@@ -278,6 +278,8 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     """
     step = {"more": 0.0, "day": 1.0, "time": 0.0}.get(writing, -1.0)
     step = 10.0 ** -int(writing) if step < 0 else step
+    if max(abs(low), abs(high)) >= step * 2.0**50:
+        step = 0.0
     if step > 0:
         low, high = math.floor(low / step) * step, (math.floor(high / step) + 1) * step
         if round((high - low) / step) <= 2 * _LINEAR:

@@ -4,8 +4,8 @@ Columns are cut into cells (:mod:`memberbound.release.all_rows.cells`).  Counted
 this order: the target; every column with the target; for every pair of columns how far it is from
 independence given the target (one number, from which a tree of pairs is chosen); the pairs of the
 tree with the target; and, round by round, what a model of the target gets wrong in every cell of a
-column.  New rows are drawn from these numbers alone: post-processing
-(proofs/synthetic-tables.md).
+column.  Small tables stop after the columns.  New rows are drawn from these numbers alone:
+post-processing (proofs/synthetic-tables.md).
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ IntArray = NDArray[np.int64]
 #: Shares of what preprocessing leaves of μ², chosen once on Adult and ACS (docs/synthetic.md).
 _WITH_TARGET = {"target": 0.03, "columns": 0.37, "scores": 0.05, "tree": 0.30, "labels": 0.25}
 _WITHOUT_TARGET = {"columns": 0.40, "scores": 0.08, "tree": 0.52}
+#: … and where μ·records/√columns is below this, where pairs would drown: single columns only.
+_LEAST_SIGNAL = 150.0
+_SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
+_SINGLE = {"columns": 1.0}
 #: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
 _WRITING_SHARE = 0.01
 #: Weights are whole multiples of 1/2^20, so that sums of them are exact.
@@ -554,9 +558,11 @@ def fit_synthetic(
     budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn, reserve=reserve)
     preparation.refuse_small(budget.mu)
     cells, identifiers, left_out = preparation.cells(budget)
-    left, kinds = budget.left, _WITHOUT_TARGET if target is None else _WITH_TARGET
-    read, count = records.columns, preparation.first.rows
+    left, read, count = budget.left, records.columns, preparation.first.rows
     features = [column for name, column in cells.items() if name != target]
+    kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
+    if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
+        kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
     codes = [c.of(read[c.name]).astype(np.min_scalar_type(c.count)) for c in features]
     counting = _Counting(
         _Rows(codes, preparation.weights),
@@ -586,7 +592,7 @@ def fit_synthetic(
         secure=drawn.secure,
         eta=checked_eta(eta),
     )
-    if target is None or len(counting.groups) < 2:
+    if "labels" not in kinds or len(counting.groups) < 2:
         return model
     times = _ROUNDS * len(columns)
     share = min(counting.shares["labels"], budget.left)
@@ -780,7 +786,9 @@ class _Counting:
         least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
         target = _released(cells, noisy, self.groups, sums.scale, least / _BLOCK_SCALES)
         if len(target.coarse) > _MOST_GROUPS:
-            target = target.with_blocks(_runs(target.fine.sum(axis=1), 0, least, _MOST_GROUPS))
+            ordered = int((target.last < cells.ordered).sum())
+            counts = target.fine.sum(axis=1)
+            target = target.with_blocks(_runs(counts, ordered, least, _MOST_GROUPS))
         self.target = target
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
@@ -806,9 +814,13 @@ class _Counting:
 
     @property
     def pair_scale(self) -> float:
-        """The noise that a pair of columns has if the tree takes all of them."""
+        """The noise that a pair of columns has if the tree takes all of them.
+
+        Without a tree that of single columns: blocks are made for it.
+        """
         edges = max(1, len(self.rows.codes) - 1)
-        return math.sqrt(2.0 * edges / self.shares["tree"]) / self.budget.mu
+        share = self.shares.get("tree", self.shares["columns"])
+        return math.sqrt(2.0 * edges / share) / self.budget.mu
 
     def expected(self, a: ReleasedColumn, b: ReleasedColumn) -> FloatArray:
         """Return the counts of two columns that are independent given the target's group."""
@@ -823,8 +835,8 @@ class _Counting:
     def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
         pairs = list(itertools.combinations(range(len(columns)), 2))
-        if not pairs:
-            return [(0, None)]
+        if not pairs or "scores" not in self.shares:
+            return [(column, None) for column in range(len(columns))]
         exact, cost = [], []
         for a, b in pairs:
             expected = self.expected(columns[a], columns[b])
