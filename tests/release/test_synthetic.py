@@ -69,7 +69,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
     table = people()
     if broken and unit is None:
         # Broken: the clip of residuals is forgotten in their noise.
-        monkeypatch.setattr(synthetic, "_ROOM", 0.05)
+        monkeypatch.setattr(synthetic, "ROOM", 0.05)
     elif broken:
         monkeypatch.setattr(synthetic, "person_weights", lambda own: np.ones(len(own)))
     made, first = measured(monkeypatch, table, unit, 0.4)
@@ -112,7 +112,7 @@ def test_scales_are_those_of_the_parts():
         "columns": math.sqrt(2 * 3) / parts["columns"],
         "scores of pairs": 2 * math.sqrt(3) / parts["scores of pairs"],
         "pairs of the tree": math.sqrt(2 * edges) / parts["pairs of the tree"],
-        "labels": 2 * synthetic._CLIP * math.sqrt(4 * 3) / parts["labels"],
+        "labels": 2 * synthetic.CLIP * math.sqrt(4 * 3) / parts["labels"],
     }
     for name, scale in made.noise.items():
         assert expected[name] <= scale <= expected[name] * (1 + 1e-5)

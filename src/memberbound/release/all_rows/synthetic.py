@@ -45,6 +45,17 @@ from memberbound.release.all_rows.encoding import (
     identifier_codes,
     read_bounds,
 )
+from memberbound.release.all_rows.label_model import (
+    CLIP,
+    FITTED_ROWS,
+    ROOM,
+    ROUNDS,
+    UNITS,
+    LabelledRows,
+    LabelModel,
+    fitted_labels,
+    probabilities,
+)
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -58,7 +69,6 @@ __all__ = [
     "ReleasedColumn",
     "SyntheticRows",
     "SyntheticTable",
-    "clipped_residual_units",
     "fit_synthetic",
     "pair_score",
     "person_weights",
@@ -75,8 +85,6 @@ _SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
 _SINGLE = {"columns": 1.0}
 #: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
 _WRITING_SHARE = 0.01
-#: Weights are whole multiples of 1/2^20, so that sums of them are exact.
-_UNITS = 2.0**20
 _MOST_ROWS = 2**31
 #: Rows that the counts of columns need, and histograms of private ones, in noise scales.
 _ROWS_PER_SCALE = 10.0
@@ -92,20 +100,6 @@ _GROUP_SCALES = 6.0
 _EMPTY_SCALES = 2.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
 _LEAST_SHARE = 1e-3
-#: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
-_ROUNDS = 4
-_CLIP = 0.7
-_DAMPING = 0.6
-_START_VARIANCE = 4.0
-_ROUND_VARIANCE = 0.25
-#: Computed lengths exceed exact ones by less than this.
-_ROOM = 1.0 + 2.0**-20
-#: Scores are whole multiples of 1/64, and their exponentials come from a table: the same for every
-#: record wherever it stands in the table.
-_GRID = 64.0
-_EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
-#: Rows that the label model is fitted on.
-_LEAST_FITTED, _MOST_FITTED = 5_000, 40_000
 
 
 _PERSONS = (
@@ -128,7 +122,7 @@ def person_weights(persons: IntArray) -> FloatArray:
         >>> person_weights(np.array([0, 1, 1])).tolist()
         [1.0, 0.5, 0.5]
     """
-    return np.asarray(np.floor(_UNITS / np.bincount(persons))[persons] / _UNITS)
+    return np.asarray(np.floor(UNITS / np.bincount(persons))[persons] / UNITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,97 +301,6 @@ def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray
     return np.where(empty, -math.inf, expected + weight * distance)
 
 
-# ── The label model: an additive softmax of blocks ────────────────────────────────────────────────
-
-
-def _probabilities(scores: FloatArray) -> FloatArray:
-    """Return softmax probabilities of scores on the grid, a function of each row alone."""
-    lowered = (scores.max(axis=1, keepdims=True) - scores) * _GRID
-    sizes = _EXPONENTIALS[np.minimum(lowered, len(_EXPONENTIALS) - 1).astype(np.int64)]
-    total = np.zeros(len(scores))
-    for group in range(scores.shape[1]):
-        total += sizes[:, group]
-    return np.asarray(sizes / total[:, None])
-
-
-def clipped_residual_units(
-    groups: IntArray, probabilities: FloatArray, weights: FloatArray | None
-) -> FloatArray:
-    """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
-
-    Guarantee: the rows of one record add up to a vector of at most clip · 2^20 · (1 + 2^-20), in
-    whatever cells they are: weights of a record add up to at most 1.  Whole numbers: sums are
-    exact.
-    """
-    residuals = -probabilities
-    residuals[np.arange(len(groups)), groups] += 1.0
-    squares = np.zeros(len(groups))
-    for column in residuals.T:
-        squares += column * column
-    factor = np.minimum(1.0, _CLIP / np.maximum(np.sqrt(squares), 1e-12)) * _UNITS
-    if weights is not None:
-        factor = factor * weights
-    return np.asarray(np.trunc(residuals * factor[:, None]))
-
-
-@dataclass(frozen=True, eq=False)
-class _LabelModel:
-    """Scores of the target's groups: intercepts and an effect per block of every column."""
-
-    intercepts: FloatArray
-    effects: tuple[FloatArray, ...]
-
-    def scores(self, blocks: Sequence[NDArray[np.generic]]) -> FloatArray:
-        """Return scores on the grid."""
-        rows = len(blocks[0]) if blocks else 0
-        scores = np.tile(self.intercepts, (rows, 1))
-        for effect, place in zip(self.effects, blocks, strict=True):
-            scores += effect[place]
-        return scores
-
-    def moved(self, by: Sequence[FloatArray]) -> _LabelModel:
-        """Return the model with other effects, rounded to the grid."""
-        pairs = zip(self.effects, by, strict=True)
-        return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
-
-    def balanced(self, blocks: Sequence[IntArray], groups: FloatArray) -> _LabelModel:
-        """Return the model whose mean probabilities on these rows are the groups' shares."""
-        wanted = np.maximum(groups / groups.sum(), 1e-9)
-        model = self
-        for _ in range(20):
-            means = np.maximum(_probabilities(model.scores(blocks)).mean(axis=0), 1e-9)
-            shift = np.rint(np.clip(np.log(wanted / means), -1.0, 1.0) * _GRID) / _GRID
-            model = replace(model, intercepts=model.intercepts + shift)
-        return model
-
-
-def _additive(
-    blocks: Sequence[IntArray],
-    curvature: FloatArray,
-    moments: Sequence[FloatArray],
-    penalty: Callable[[FloatArray], FloatArray],
-    effects: Sequence[FloatArray],
-) -> list[FloatArray]:
-    """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
-    groups = curvature.shape[1]
-
-    def summed(place: IntArray, values: FloatArray, count: int) -> FloatArray:
-        return np.column_stack([np.bincount(place, column, count) for column in values.T])
-
-    sizes = [summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
-    penalties = [penalty(size) for size in sizes]
-    changes = [np.zeros((len(effect), groups)) for effect in effects]
-    total = np.zeros_like(curvature)
-    for _ in range(8):
-        for c, place in enumerate(blocks):
-            reached = summed(place, curvature * total, len(effects[c]))
-            wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
-            step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
-            changes[c] += step
-            total += step[place]
-    return changes
-
-
 # ── The table ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -415,7 +318,7 @@ class SyntheticTable:
     tables: Mapping[tuple[int, int], FloatArray]
     target: ReleasedColumn | None
     groups: FloatArray
-    labels: _LabelModel | None
+    labels: LabelModel | None
     identifiers: tuple[str, ...]
     left_out: tuple[str, ...]
     noise: Mapping[str, float]
@@ -488,7 +391,7 @@ class SyntheticTable:
         blocks, groups = self.blocks(rows, draws)
         labels = groups
         if self.labels is not None:
-            steps = np.cumsum(_probabilities(self.labels.scores(blocks)), axis=1)
+            steps = np.cumsum(probabilities(self.labels.scores(blocks)), axis=1)
             shares = draws.random(rows)[:, None] * steps[:, -1:]
             labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
         values: dict[str, pd.Series[object]] = {}
@@ -594,10 +497,19 @@ def fit_synthetic(
     )
     if "labels" not in kinds or len(counting.groups) < 2:
         return model
-    times = _ROUNDS * len(columns)
+    times = ROUNDS * len(columns)
     share = min(counting.shares["labels"], budget.left)
-    sums = counting.sums("labels", share, sensitivity=2 * _CLIP * _ROOM, times=times)
-    return replace(model, labels=_labels(model, counting.rows, counting.group_of_row, sums))
+    sums = counting.sums("labels", share, sensitivity=2 * CLIP * ROOM, times=times)
+    size = min(max(count, FITTED_ROWS[0]), FITTED_ROWS[1])
+    labels = fitted_labels(
+        [column.coarse for column in columns],
+        counting.groups,
+        model.blocks(size, np.random.default_rng(0))[0],
+        LabelledRows(counting.rows.codes, counting.group_of_row, counting.rows.weights),
+        sums,
+        count_scale=counting.noise["columns"],
+    )
+    return replace(model, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -682,7 +594,7 @@ class _Preparation:
         private = len(self.private) * (CELLS + len(FORMATS) + 2 + max(rows, MOST_CLASSES))
         counted = cells * (_MOST_GROUPS + 1) + columns**2 / 2
         tree = columns * _MOST_BLOCKS**2 * _MOST_GROUPS
-        labels = _ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
+        labels = ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
         written = columns * (len(FORMATS) + 1)
         coordinates = private + counted + tree + labels + written
         return up(release_slack(coordinates) + len(self.private) * CLASS_SLACK, 2)
@@ -879,62 +791,4 @@ def pair_score(counts: FloatArray, expected: FloatArray) -> float:
         >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
         2.0
     """
-    return float(np.abs(counts - np.rint(expected * _UNITS) / _UNITS).sum())
-
-
-def _labels(
-    model: SyntheticTable, rows: _Rows, group_of_row: IntArray, sums: NoisySums
-) -> _LabelModel:
-    """Return the label model: from the columns' counts, then from noisy sums of residuals.
-
-    It is fitted on drawn rows.  Each round the residuals of all rows are summed per block of every
-    column, with noise, and the effects move such that drawn rows would show the same sums.
-    """
-    groups, count = model.groups, len(model.groups)
-    size = int(min(max(model.records, _LEAST_FITTED), _MOST_FITTED))
-    blocks, _ = model.blocks(size, np.random.default_rng(0))
-    ratio = size / model.records
-    share = groups / groups.sum()
-    intercepts = np.rint(np.log(share) * _GRID) / _GRID
-    labels = _LabelModel(intercepts, tuple(np.zeros_like(c.coarse) for c in model.columns))
-    wide = count / (count - 1)
-
-    def penalty(variance: float, prior: float) -> Callable[[FloatArray], FloatArray]:
-        return lambda sizes: variance / (sizes * prior)
-
-    drawn = [
-        np.bincount(b, minlength=len(c.coarse)) for b, c in zip(blocks, model.columns, strict=True)
-    ]
-    excess = [c.coarse - c.coarse.sum(axis=1, keepdims=True) * share for c in model.columns]
-    start = penalty((model.noise["columns"] * ratio) ** 2 * 0.6, _START_VARIANCE)
-    for _ in range(4):
-        likely = _probabilities(labels.scores(blocks))
-        moments = []
-        for place, number, more in zip(blocks, drawn, excess, strict=True):
-            reached = np.column_stack([np.bincount(place, p, len(number)) for p in likely.T])
-            moments.append(number[:, None] * share + more * ratio - reached)
-        curvature = wide * likely * (1 - likely)
-        labels = labels.moved(_additive(blocks, curvature, moments, start, labels.effects))
-
-    later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
-    for _ in range(_ROUNDS):
-        likely = _probabilities(labels.scores(rows.codes))
-        units = clipped_residual_units(group_of_row, likely, rows.weights)
-        moments = []
-        for code, column in zip(rows.codes, model.columns, strict=True):
-            exact = np.column_stack([np.bincount(code, u, len(column.coarse)) for u in units.T])
-            noisy = sums.measure(exact / _UNITS) * ratio
-            moments.append(noisy - noisy.mean(axis=1, keepdims=True))
-        likely = _probabilities(labels.scores(blocks))
-        curvature = wide * likely * (1 - likely) * np.maximum(_unclipped(likely), 0.1)[:, None]
-        none = [np.zeros_like(effect) for effect in labels.effects]
-        change = _additive(blocks, curvature, moments, later, none)
-        labels = labels.moved([_DAMPING * c for c in change])
-    return labels.balanced(blocks, groups)
-
-
-def _unclipped(likely: FloatArray) -> FloatArray:
-    """Return how likely a drawn row's residual is shorter than the clip."""
-    squares = np.square(likely).sum(axis=1, keepdims=True)
-    lengths = np.sqrt(np.maximum(squares - 2 * likely + 1.0, 0.0))
-    return np.asarray((likely * (lengths < _CLIP)).sum(axis=1))
+    return float(np.abs(counts - np.rint(expected * UNITS) / UNITS).sum())
