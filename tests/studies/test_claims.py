@@ -238,3 +238,24 @@ def test_a_configuration_may_write_numbers_as_people_do(tmp_path, only_steps) ->
     config.write_text("columns: 5\n", encoding="utf-8")
     with pytest.raises(InputError, match="columns must be names, got 5"):
         study(config=config)
+
+
+def test_new_rows_are_a_remedy_for_every_record():
+    """Any learner takes them, also one without a private form; the price is that learner's."""
+    rng = np.random.default_rng(3)
+    age = rng.integers(20, 90, 3000)
+    ill = np.where(rng.random(3000) < 1 / (1 + np.exp((55 - age) / 8)), "yes", "no")
+    people = pd.DataFrame({"age": age, "sex": rng.choice(["f", "m"], 3000), "ill": ill})
+    public = {"age": [0, 120], "sex": ["f", "m"], "ill": ["yes", "no"]}
+    question = Question("ill", learner="tree", eta=0.05)
+    context = steps.Context(question, StudyData.read(people, question, public))
+    finding = steps.draw_new_rows(context, silent)
+    chance = max((ill == "yes").mean(), (ill == "no").mean())
+    assert chance + 0.1 < finding.score.estimate < 1
+    assert finding.score.chance == pytest.approx(chance)
+    (remedy,) = remedies({"synthetic": finding}, question, "people.csv", {})
+    assert (remedy.id, remedy.game, remedy.protects) == ("synthetic", "neighbour", "every record")
+    assert remedy.enough
+    assert remedy.recommended
+    assert remedy.accuracy_upper <= 0.55 + 1e-12
+    assert "memberbound synthesize people.csv --target ill --eta 0.05" in remedy.command

@@ -146,10 +146,10 @@ LABELS: dict[Subject, str] = {
 Protected = Literal["average record", "every record"]
 StepId = Literal[
     "given", "certify", "audit", "protect-average", "protect-every", "explain", "population",
-    "rows", "coarser",
+    "rows", "coarser", "synthetic",
 ]  # fmt: skip
 State = Literal["done", "impossible", "failed", "stopped"]
-RemedyId = Literal["nothing", "rows", "coarser", "noise-average", "noise-every"]
+RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-average", "noise-every"]
 
 
 def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> None:

@@ -102,6 +102,9 @@ _ASSUMED = {
     "coarser": (
         "The coarser table is made once. Trying several and keeping the best is not covered.",
     ),
+    "synthetic": (
+        "The table of new rows is made once; what is made from it afterwards costs nothing more.",
+    ),
 }
 
 #: What no certificate of a release says: a heading and a sentence or two.
@@ -196,7 +199,7 @@ GLOSSARY = (
     ),
     (
         "remedy",
-        "A change that lowers the ceiling: noise, coarser columns or more rows, each at a cost.",
+        "A change that lowers the ceiling, at a cost: noise, new rows, coarser columns, more rows.",
     ),
     (
         "ε, δ (epsilon, delta)",

@@ -51,6 +51,7 @@ _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
     "certify": ("nothing", "Change nothing"),
     "rows": ("rows", "More rows"),
     "coarser": ("coarser", "Coarser columns"),
+    "synthetic": ("synthetic", "A table of new rows"),
     "protect-average": ("noise-average", "Noise that protects the average record"),
     "protect-every": ("noise-every", "Noise that protects every record"),
 }
@@ -100,6 +101,8 @@ def remedies(
             remedy, score = _rows(blank, finding.result, question), None
         elif step == "coarser":
             remedy, score = _coarser(blank, finding, question, source), finding.score
+        elif step == "synthetic":
+            remedy, score = _new_rows(blank, finding, question, source), finding.score
         else:
             remedy, score = _noise(blank, finding, question, source), finding.score
         listed.append(_priced(remedy, score_as_it_is(findings), score))
@@ -239,6 +242,32 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
         steps=tuple(result["steps"]),
         sentence=sentence,
         command=command_of("harden", source, options) if whole else None,
+    )
+
+
+def _new_rows(blank: Remedy, finding: Finding, question: Question, source: str) -> Remedy:
+    certificate = finding.result["certificate"]
+    options = {
+        "--target": question.target,
+        "--eta": question.eta,
+        "--bounds": question.bounds,
+        "--columns": question.columns,
+        "--table": question.database_table,
+        "--unit": question.unit,
+        "--out": "safe.parquet",
+    }
+    return replace(
+        blank,
+        protects="every record",
+        game="neighbour",
+        enough=certificate["upper"] <= question.eta,
+        accuracy_upper=min(1.0, sum_up(0.5, certificate["upper"])),
+        confidence=certificate["confidence"],
+        sentence=(
+            "Whatever is trained on the new rows, by anybody and however often, is covered. "
+            + finding.sentence
+        ),
+        command=command_of("synthesize", source, options),
     )
 
 

@@ -25,7 +25,7 @@ from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import write_text
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certified import accuracy_from_leak
-from memberbound.learners import Examples, learner_from_name, read_examples
+from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.quantities import Certificate
@@ -60,7 +60,7 @@ from memberbound.report.model import (
 )
 from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyModel, equivalent_security
-from memberbound.tables.columns import label_of
+from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit
@@ -73,6 +73,7 @@ from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.protection import HalfProtection, Protection
+from memberbound.verbs.synthesize import Synthesis, synthesize
 
 __all__ = [
     "GIVEN",
@@ -758,6 +759,46 @@ def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -
     return score_of(run)
 
 
+def draw_new_rows(context: Context, progress: Progress) -> Finding:
+    """Make a table of new rows that protects every record, and train the learner on it."""
+    question, data = context.question, context.data
+    answer = synthesize(
+        data.table,
+        target=question.target,
+        columns=list(data.examples.columns),
+        eta=question.eta,
+        bounds=data.bounds,
+        # For trial: what the study makes is thrown away, the real release draws its own.
+        insecure_seed=question.seed,
+    )
+    progress(1, 2)
+    score = _score_on_new_rows(context, answer)
+    progress(2, 2)
+    return Finding(answer.to_dict(), answer.sentence, score=score)
+
+
+def _score_on_new_rows(context: Context, answer: Synthesis) -> Score | None:
+    """Return the score on the real rows of the learner trained on the new ones.
+
+    The new rows tell next to nothing about a single real one, so the real rows serve as fresh
+    ones.  None where the new rows do not suit the learner: one class, say.
+    """
+    examples, target = context.data.examples, answer.table[context.question.target]
+    features, _ = encoded_rows(examples.encoder, examples.columns, answer.table)
+    if examples.class_values is None:
+        wanted = Values.of(target).numbers
+    else:
+        places = Values.of(target).positions([label_of(value) for value in examples.class_values])
+        wanted = np.where(places >= 0, places, np.nan)
+    usable = np.isfinite(wanted)
+    labels = wanted[usable].astype(examples.target.dtype)
+    if examples.class_values is not None and len(np.unique(labels)) < 2:
+        return None
+    model = clone(context.learner()).fit(features[usable], labels)
+    metric = r2_score if examples.task == "regression" else accuracy_score
+    return _score(examples, float(metric(examples.target, model.predict(examples.features))), 1)
+
+
 @dataclass(frozen=True)
 class Step:
     """A step: its name, what it does in plain words, and whether its refusal is an answer.
@@ -786,6 +827,7 @@ STEPS = (
     Step("population", "What ε means for these records", True, translate_population, 5),
     Step("rows", "More rows", True, plan_rows),
     Step("coarser", "Coarser columns", True, coarsen_columns, 14),
+    Step("synthetic", "A table of new rows", True, draw_new_rows, 5),
 )
 
 
