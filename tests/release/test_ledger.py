@@ -13,6 +13,7 @@ import pytest
 from memberbound import InputError, Ledger, MemberboundError, protect, summarize
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
+from memberbound.verbs.ledger import ledger as ledger_state
 
 SMALL = Budget(0.05, 1e-9)
 
@@ -100,6 +101,41 @@ def test_units_of_all_releases(ledger):
     assert reread(ledger).unit == "patient"
     spend(ledger)
     assert reread(ledger).unit is None
+
+
+def test_units_that_differ_are_public(ledger):
+    """A row given to another person changes two persons, and the number of them."""
+    assert "A record is a row." in ledger_state(ledger.path).assumptions[2]
+    spend(ledger, Budget(0.05, 1e-9, unit="patient"))
+    assert "person" in ledger_state(ledger.path).assumptions[2]
+    spend(ledger)
+    (told,) = [text for text in ledger_state(ledger.path).assumptions if "'patient'" in text]
+    assert "public" in told
+
+
+def test_a_link_to_a_ledger_is_that_ledger(ledger, monkeypatch):
+    """Replacing the link by a file would leave the ledger without the release."""
+    (ledger.path.parent / "elsewhere").mkdir()
+    link = ledger.path.parent / "elsewhere" / "link.json"
+    link.symlink_to("../ledger.json")
+    spend(Ledger.read(link))
+    assert len(reread(ledger).releases) == len(Ledger.read(link).releases) == 1
+    monkeypatch.chdir(ledger.path.parent)
+    near = Ledger.read("ledger.json")
+    monkeypatch.chdir("elsewhere")
+    spend(near)
+    assert len(reread(ledger).releases) == 2
+
+
+def test_a_second_name_of_a_ledger_is_refused(ledger):
+    other = ledger.path.with_name("other.json")
+    os.link(ledger.path, other)
+    for path in (ledger.path, other):
+        with pytest.raises(InputError, match="hard link"):
+            spend(Ledger.read(path))
+    other.unlink()
+    spend(ledger)
+    assert len(reread(ledger).releases) == 1
 
 
 def _spend_until_refused(path, out):

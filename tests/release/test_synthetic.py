@@ -5,12 +5,19 @@ import math
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import synthetic
-from memberbound.release.all_rows.cells import FORMATS, format_cells, public_column, written_as
+from memberbound.release.all_rows.cells import (
+    FORMATS,
+    as_declared,
+    format_cells,
+    public_column,
+    written_as,
+)
 from memberbound.release.all_rows.encoding import Categories, Range
 from memberbound.release.all_rows.synthetic import (
     fit_synthetic,
@@ -292,3 +299,9 @@ def test_nothing_but_identifiers_is_refused():
     table = pd.DataFrame({"id": np.arange(9000), "patient_id": np.arange(9000) + 7})
     with pytest.raises(InputError, match="many people share"):
         fit_synthetic(read_records(table), eta=0.4, source=InsecureSource(0))
+
+
+def test_a_type_that_cannot_be_made_stops_no_release():
+    """Arrow has no cast from numbers to times of day; the noise was drawn by then."""
+    drawn = pd.Series([0.25, 0.5])
+    assert as_declared(drawn, pa.time64("us")).tolist() == [0.25, 0.5]

@@ -24,7 +24,14 @@ from typing import Any, Literal, get_args
 from memberbound.answers import Given
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_input, check_output, read_document, unwritable, write_text
+from memberbound.files import (
+    check_input,
+    check_output,
+    read_document,
+    remove_drafts,
+    unwritable,
+    write_text,
+)
 from memberbound.release.budget import Budget
 from memberbound.release.noise import checked_eta
 
@@ -59,6 +66,8 @@ class Entry:
 class Ledger:
     """The limit of a ledger file, and its releases when it was read.
 
+    ``path`` is the file itself, also where a link to it was given.
+
     Guarantee: whatever is released with this ledger, each release chosen by looking at those before
     it, is together within ``limit_slack`` of a ``limit_mu``-GDP pair, hence keeps ``limit_eta`` for
     every record.
@@ -87,7 +96,7 @@ class Ledger:
     @classmethod
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
         """Make a new ledger; its limit holds for ever."""
-        place = check_output(Path(path), name="ledger", formats=(".json",))
+        place = _place(check_output(Path(path), name="ledger", formats=(".json",)))
         eta = checked_eta(limit_eta)
         slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
@@ -101,8 +110,8 @@ class Ledger:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Ledger:
         """Read a ledger and check it; a file that is damaged or of another version is refused."""
-        place = Path(path)
-        check_input(place, "ledger")
+        check_input(Path(path), "ledger")
+        place = _place(path)
         content = read_document(place, "ledger", "JSON")
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise InputError(f"ledger must be a file of the format {_FORMAT}, got {str(path)!r}.")
@@ -147,7 +156,7 @@ class Ledger:
 
     @property
     def unit(self) -> str | None:
-        """The column of persons if all releases protect persons, else None: single rows."""
+        """The column of persons if all releases protect the same persons, else None: rows."""
         units = {entry.unit for entry in self.releases}
         return units.pop() if len(units) == 1 else None
 
@@ -208,6 +217,7 @@ class Reservation:
         )
         with _locked(self.path):
             ledger = Ledger.read(self.path)
+            _refuse_second_name(self.path)
             releases = (*ledger.releases, entry)
             if not ledger._fits(releases):
                 raise InputError(
@@ -261,6 +271,21 @@ def opened_ledger(ledger: object) -> Ledger:
             "Make one: memberbound ledger FILE --limit-eta 0.1"
         )
     return Ledger.read(ledger)
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Return the one name of a file: a writing would replace a link to it, and lose the release."""
+    return Path(path).resolve()
+
+
+def _refuse_second_name(path: Path) -> None:
+    """Refuse a ledger with two hard links: a writing changes one of them."""
+    remove_drafts(path.parent)  # of a run that was killed while it made the ledger
+    if path.stat().st_nlink > 1:
+        raise InputError(
+            f"ledger must be one file, got {str(path)!r}, which has a second name (a hard link) "
+            "that would not be told of its releases. Remove one of the two."
+        )
 
 
 def _checked_entry(content: Any) -> Entry:

@@ -42,7 +42,11 @@ class LedgerState(Answer):
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the numbers to hold."""
+        units = sorted({entry.unit for entry in self.releases if entry.unit is not None})
         who = "A record is a row." if self.unit is None else f"A record is a person: {self.unit!r}."
+        if self.unit is None and units:
+            named = " and ".join(map(repr, units))
+            who = f"A record is what a row holds besides {named}: whose row it is is public."
         return (
             "Every release in which these people take part is entered in this ledger.",
             "mu and eta, of the releases so far, hold if no eta was chosen by looking at an "

@@ -357,7 +357,7 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
         if isinstance(wanted, np.dtype) and numpy_kind in "iub" and column.isna().any():
             wanted = {"b": "boolean"}.get(numpy_kind, "Int64")
         return column.astype(wanted)
-    except (TypeError, ValueError, ArithmeticError):
+    except Exception:  # a type that a library cannot make of these values stops no release
         return column
 
 
