@@ -13,7 +13,6 @@ import json
 import math
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -41,8 +40,6 @@ _FORMAT = "memberbound-ledger/1"
 #: What is set aside for the slack of all releases: at most this, and this share of the limit's η.
 #: One release of a million rows and 30 columns without bounds takes 1e-6.
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
-#: Seconds to wait for another process that writes the same ledger; it holds the lock only briefly.
-_PATIENCE = 30.0
 State = Literal["reserved", "released"]
 
 
@@ -339,29 +336,24 @@ def _locked(path: Path) -> Iterator[None]:
     except OSError as error:
         raise unwritable(f"ledger {str(path)!r}", error) from error
     try:
-        give_up = time.monotonic() + _PATIENCE
-        while not _try_lock(handle):
-            if time.monotonic() > give_up:
-                raise MemberboundError(f"ledger {str(path)!r} is in use by another process.")
-            time.sleep(0.02)
+        _lock(handle)
         yield
     finally:
         os.close(handle)  # which unlocks it
 
 
-def _try_lock(handle: int) -> bool:
+def _lock(handle: int) -> None:
+    """Wait for the lock; whoever has it only reads and writes a small file."""
     try:
         import fcntl
     except ImportError:  # Windows
         import msvcrt
 
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        while True:
+            try:
+                # Gives up after ten seconds.
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+            except OSError:
+                continue
+            return
+    fcntl.flock(handle, fcntl.LOCK_EX)
