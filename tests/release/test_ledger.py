@@ -294,3 +294,15 @@ def test_what_is_refused_before_the_noise_costs_nothing(ledger, people):
     with pytest.raises(InputError, match="rows"):
         protect(people.assign(old=people["age"] > 40), target="old", ledger=ledger)
     assert reread(ledger).mu == 0
+
+
+def test_a_release_never_overwrites_its_ledger(ledger, people, tmp_path):
+    table = people.assign(old=people["age"] > 40)
+    asked = {"target": "old", "bounds": {"age": [0, 80], "old": [False, True]}, "force": True}
+    beside = tmp_path / "m.skops.certificate.json"
+    for path, out in ((ledger.path, ledger.path), (beside, tmp_path / "m.skops")):
+        if path != ledger.path:
+            Ledger.create(path, 0.1)
+        with pytest.raises(InputError, match="overwrite"):
+            protect(table, **asked, out=out, ledger=path)
+        assert Ledger.read(path).releases == ()

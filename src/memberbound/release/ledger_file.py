@@ -246,13 +246,19 @@ class Unledgered:
 
 @contextlib.contextmanager
 def entered(
-    ledger: object, command: str, what: str, eta: float
+    ledger: object, command: str, what: str, eta: float, out: str | os.PathLike[str] | None = None
 ) -> Iterator[Reservation | Unledgered]:
-    """Enter a release into a ledger, its file, or None: what is done inside is the release."""
+    """Enter a release into a ledger, its file, or None: what is done inside is the release.
+
+    ``out`` is where it will be written: never over the ledger.
+    """
     if ledger is None:
         yield Unledgered()
         return
-    with opened_ledger(ledger).release(command, what, eta) as reservation:
+    book = opened_ledger(ledger)
+    if out is not None and book.path in (_place(out), _place(f"{os.fspath(out)}.certificate.json")):
+        raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
+    with book.release(command, what, eta) as reservation:
         yield reservation
 
 

@@ -53,6 +53,8 @@ class LedgerState(Answer):
             "earlier release; limit_eta holds in any case.",
             f"{who} Neighbours differ in one record, which is replaced in every table it is in.",
             "Each release keeps the assumptions of its own certificate.",
+            "What is released, and which releases are shown, is decided by looking at releases, "
+            "not at the rows or at what is for their owner only (fidelity, scores, notes).",
         )
 
     @computed

@@ -145,7 +145,7 @@ def protect(
     # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
-    with entered(ledger, "protect", f"{form} model", eta) as entry:
+    with entered(ledger, "protect", f"{form} model", eta, out) as entry:
         released = train(
             table,
             target,

@@ -106,7 +106,7 @@ def summarize(
     table = read_secret_columns(
         source, forms_of(public), columns=columns, unit=unit, database_table=database_table
     )
-    with entered(ledger, "summarize", statistic, eta) as entry:
+    with entered(ledger, "summarize", statistic, eta, out) as entry:
         released = release_table_statistic(
             table,
             statistic,

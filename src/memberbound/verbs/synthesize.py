@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Synthesis", "synthesize"]
 
 _OWN_EYES = (
-    "fidelity is computed from the secret rows and covered by no certificate: keep it to yourself"
+    "fidelity is computed from the secret rows and covered by no certificate: keep it to yourself, "
+    "and choose no table by it, which would publish it"
 )
 _POST_PROCESSING = (
     "Rows are drawn from noisy counts alone: whatever is done with them keeps the bound, any "
@@ -246,7 +247,7 @@ def synthesize(
         database_table=database_table,
     )
     drawn = source_from_seed(seed)
-    with entered(ledger, "synthesize", "synthetic table", eta) as entry:
+    with entered(ledger, "synthesize", "synthetic table", eta, out) as entry:
         model = fit_synthetic(
             records,
             eta=eta,
