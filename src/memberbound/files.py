@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gzip
 import json
 import os
 import re
@@ -174,10 +175,12 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
     ending = path.name.lower()
 
     def write(draft: Path) -> None:
-        if ending.endswith((".csv", ".csv.gz")):
-            # No time stamp in the archive: the same table gives the same bytes.
-            packed = {"method": "gzip", "mtime": 0} if ending.endswith(".gz") else None
-            frame.to_csv(draft, index=False, compression=packed)
+        if ending.endswith(".csv.gz"):
+            # Neither the time nor the draft's name: the same table gives the same bytes.
+            with draft.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                frame.to_csv(packed, index=False)
+        elif ending.endswith(".csv"):
+            frame.to_csv(draft, index=False)
         elif ending.endswith(".parquet"):
             frame.to_parquet(draft, index=False)
         else:

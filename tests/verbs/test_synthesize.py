@@ -10,6 +10,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
+from memberbound.files import write_table
 from memberbound.release.saving import certificate_path, verified
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
@@ -186,3 +187,11 @@ def test_bad_input_writes_nothing(tmp_path, monkeypatch, options, problem):
         synthesize(people(), **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exists.csv"]
     assert (tmp_path / "exists.csv").read_text() == "x\n"
+
+
+def test_packed_rows_have_the_same_bytes_under_any_name(tmp_path):
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "ü"]})
+    for name in ("one.csv.gz", "two.csv.gz"):
+        write_table(frame, tmp_path / name)
+    assert (tmp_path / "one.csv.gz").read_bytes() == (tmp_path / "two.csv.gz").read_bytes()
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one.csv.gz"), frame)
