@@ -12,6 +12,7 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.files import write_table
 from memberbound.release.saving import certificate_path, verified
+from memberbound.report.answer_charts import marginals_chart
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 ROWS = 6000
@@ -195,3 +196,20 @@ def test_packed_rows_have_the_same_bytes_under_any_name(tmp_path):
         write_table(frame, tmp_path / name)
     assert (tmp_path / "one.csv.gz").read_bytes() == (tmp_path / "two.csv.gz").read_bytes()
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one.csv.gz"), frame)
+
+
+def test_marginals_are_shares_of_every_column_and_a_picture(tmp_path):
+    answer = synthesize(people(), target="ill", bounds=BOUNDS, insecure_seed=1)
+    marginals = answer.fidelity.marginals
+    assert set(marginals) == set(answer.table.columns) - set(answer.identifiers)
+    for column in marginals.values():
+        assert len(column.blocks) == len(column.real_estimate) == len(column.synthetic_estimate)
+        assert sum(column.real_estimate) == pytest.approx(1)
+        assert sum(column.synthetic_estimate) == pytest.approx(1)
+    ill = marginals["ill"]
+    real = (people()["ill"] == "yes").mean()
+    assert ill.real_estimate[ill.blocks.index("yes")] == pytest.approx(real)
+    chart = marginals_chart(answer)
+    assert chart.save(tmp_path / "columns.svg").stat().st_size > 1000
+    assert {row[0] for row in chart.rows} == set(marginals)
+    assert "owner" in chart.alt

@@ -27,4 +27,5 @@ DRAWINGS = {
     "explain": _drawn_by("explanation_chart"),
     "harden": _drawn_by("frontier_chart"),
     "population": _drawn_by("population_chart"),
+    "synthesize": _drawn_by("marginals_chart"),
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import MemberboundError
-from memberbound.quantities import Mark, marked, percent, significant, vacuous
+from memberbound.quantities import Mark, decimals, marked, percent, significant, vacuous
 from memberbound.report.charts import (
     ATTACKERS,
     Look,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
     from memberbound.verbs.population import PopulationAnswer
+    from memberbound.verbs.synthesize import Synthesis
 
 __all__ = [
     "attacks_chart",
@@ -58,6 +59,7 @@ __all__ = [
     "frontier_chart",
     "histogram",
     "leaks_chart",
+    "marginals_chart",
     "population_chart",
     "sweep",
     "swept_epsilons",
@@ -95,6 +97,8 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
         rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]
         curves = {"no attack gets above this": budget.curve().roc}
         charts["roc"] = ceiling_chart(curves, rates, "this release")
+    if hasattr(answer, "fidelity"):
+        charts["marginals"] = marginals_chart(answer)
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
@@ -283,6 +287,66 @@ def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
     filled = np.zeros(_BINS, dtype=np.int64)
     np.add.at(filled, place, rows)
     return edges.tolist(), filled.tolist()
+
+
+#: Columns of a synthetic table that are drawn, those that differ most first.
+_MOST_COLUMNS = 12
+
+
+def marginals_chart(answer: Synthesis) -> Chart:
+    """Return the shares of every column's values in the real and in the new table.
+
+    Estimates from the secret rows: for the owner of the rows only.
+    """
+    marginals = answer.fidelity.marginals
+
+    def distance(name: str) -> float:
+        both = zip(marginals[name].real_estimate, marginals[name].synthetic_estimate, strict=True)
+        return sum(abs(real - new) for real, new in both) / 2
+
+    shown = sorted(marginals, key=distance, reverse=True)[:_MOST_COLUMNS]
+
+    def draw(width: float, _view: View) -> Figure:
+        legend = [
+            (patch_key(**bar_style("estimated", "//")), "real rows (owner only)"),
+            (patch_key(**bar_style("quiet")), "new rows"),
+        ]
+        figure, panels = make_axes(width, 74, legend, left=56, rows=len(shown))
+        for axes, name in zip(panels, shown, strict=True):
+            column = marginals[name]
+            places = np.arange(len(column.blocks))
+            series = (
+                (column.real_estimate, -0.2, bar_style("estimated", "//"), "real"),
+                (column.synthetic_estimate, 0.2, bar_style("quiet"), "new"),
+            )
+            for shares, shift, look, kind in series:
+                bars = axes.bar(places + shift, shares, 0.38, **look)
+                for bar, block, share in zip(bars, column.blocks, shares, strict=True):
+                    words = f"{name}, {block}: {kind} {percent(share, 'estimate')}"
+                    tag_mark(bar, "bar", words)
+            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None))
+            axes.set_xticks([])
+            axes.set_yticks([])
+            label_axes(axes, "", cut_text(name, width - 70, SMALL))
+        return figure
+
+    rows = [
+        (name, block, percent(real, "estimate"), percent(new, "estimate"))
+        for name in shown
+        for block, real, new in zip(
+            marginals[name].blocks,
+            marginals[name].real_estimate,
+            marginals[name].synthetic_estimate,
+            strict=True,
+        )
+    ]
+    most = decimals(distance(shown[0]), "estimate", 3)
+    alt = (
+        f"Shares of values in the real and in the new rows, column by column; {shown[0]} differs "
+        f"most, by {most} in total variation. For the owner of the rows only."
+    )
+    title = "Columns of the real and of the new rows"
+    return Chart("marginals", title, alt, ("Column", "Values", "Real", "New"), rows, draw)
 
 
 def _leak(upper: float) -> str:

@@ -249,7 +249,7 @@ def test_synthesize_writes_its_table_twice(run, path):
     assert job["result"]["out"] == "synthesize.parquet"
     assert {"synthesize.csv", "synthesize.parquet"} <= set(job["files"])
     assert "synthesize.parquet.certificate.json" in job["files"]
-    assert list(job["charts"]) == ["roc"]
+    assert list(job["charts"]) == ["roc", "marginals"]
 
 
 def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):

@@ -94,6 +94,15 @@ class NumberCells:
         """Cells that are believed only where their count stands out."""
         return (self.count - 1,)
 
+    def label(self, cell: int) -> str:
+        """Return what a cell holds, for a reader."""
+        if cell == self.ordered:
+            return "missing"
+        low, high = self.edges[cell], self.edges[cell + 1]
+        if self.writing in ("day", "time"):
+            return f"{iso_date(low)} to {iso_date(high)}"
+        return f"{low:g} to {high:g}"
+
     def of(self, values: Values) -> IntArray:
         """Return the cell of every value; beyond the ends counts as the end."""
         numbers = values.numbers
@@ -162,6 +171,10 @@ class CategoryCells:
     def rare(self) -> tuple[int, ...]:
         """Cells that are believed only where their count stands out."""
         return (self.count - 2, self.count - 1)
+
+    def label(self, cell: int) -> str:
+        """Return what a cell holds, for a reader."""
+        return (*self.labels, OTHER, "missing")[cell]
 
     def of(self, values: Values) -> IntArray:
         """Return the cell of every value."""

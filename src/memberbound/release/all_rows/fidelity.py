@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memberbound.answers import EstimateOf
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.cells import NumberCells
+from memberbound.release.all_rows.cells import CategoryCells, NumberCells
 from memberbound.release.all_rows.synthetic import ReleasedColumn, SyntheticTable
 from memberbound.release.scores import answers_of, scores_of
 from memberbound.tables.columns import Values
@@ -22,7 +22,7 @@ from memberbound.tables.in_memory import Records
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Fidelity", "TrainedScores", "fidelity_of"]
+__all__ = ["Fidelity", "Marginal", "TrainedScores", "fidelity_of"]
 
 IntArray = NDArray[np.int64]
 #: Rows of a comparison, and the share of the real ones that models are tested on.
@@ -41,6 +41,15 @@ class TrainedScores:
 
 
 @dataclass(frozen=True)
+class Marginal:
+    """The shares of a column's blocks in the two tables."""
+
+    blocks: tuple[str, ...]
+    real_estimate: tuple[EstimateOf, ...]
+    synthetic_estimate: tuple[EstimateOf, ...]
+
+
+@dataclass(frozen=True)
 class Fidelity:
     """Distances of pairs of columns between the two tables, and scores of standard models.
 
@@ -51,6 +60,7 @@ class Fidelity:
     worst_two_way_tvd_estimate: EstimateOf
     worst_pair: tuple[str, str]
     scores: Mapping[str, Mapping[str, TrainedScores]]
+    marginals: Mapping[str, Marginal]
 
 
 def fidelity_of(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
@@ -74,7 +84,31 @@ def fidelity_of(model: SyntheticTable, records: Records, frame: pd.DataFrame) ->
             scores = {} if model.target is None else _scores(model, records, drawn)
     except Exception:  # the rows decide what libraries do with them
         scores = {}
-    return Fidelity(float(np.mean(list(distances.values()))), distances[worst], worst, scores)
+    marginals = {
+        column.cells.name: Marginal(_block_names(column), _shares(a, column), _shares(b, column))
+        for column, a, b in zip(columns, real, new, strict=True)
+    }
+    mean = float(np.mean(list(distances.values())))
+    return Fidelity(mean, distances[worst], worst, scores, marginals)
+
+
+def _shares(blocks: IntArray, column: ReleasedColumn) -> tuple[float, ...]:
+    counts = np.bincount(blocks, minlength=len(column.coarse))
+    return tuple((counts / len(blocks)).tolist())
+
+
+def _block_names(column: ReleasedColumn) -> tuple[str, ...]:
+    """Return what a block holds: a range of numbers, or its labels."""
+    names = []
+    for block in range(len(column.coarse)):
+        cells = np.flatnonzero(column.block_of_cell == block)
+        parts = [column.cells.label(int(cell)) for cell in cells[:3]]
+        if isinstance(column.cells, NumberCells) and len(cells) > 1:
+            first, last = (column.cells.label(int(cell)) for cell in (cells[0], cells[-1]))
+            parts = [f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"]
+        more = ["…"] if isinstance(column.cells, CategoryCells) and len(cells) > 3 else []
+        names.append(", ".join([*parts, *more]))
+    return tuple(names)
 
 
 def _distance(real: tuple[IntArray, IntArray], new: tuple[IntArray, IntArray]) -> float:
