@@ -12,12 +12,18 @@ least and largest number, as an owner might know them); *independent*: the same 
 single columns with the target, no pairs and no label model, the whole budget for the counts.
 *harden (average record)* promises less, to the average record only: the rows of a coarser table at
 security 1 - 2η, and test rows made coarser by the same recipe; its pairs are not compared.
+With mbi 2.0 installed (it brings jax): *mbi*, our measurements of columns and tree, the label
+model's share spread over them, estimated by Private-PGM; *mst*, the recipe of MST with normal noise
+(a third of μ² each for columns, noisy scores and the pairs of a spanning tree; the target is a
+column like any other), on our cells, estimated likewise.
 ``real`` are models trained on the real rows.  ``--million`` measures a million rows × 30 columns.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import itertools
 import json
 import math
@@ -25,9 +31,10 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -40,10 +47,17 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from memberbound import harden, synthesize
 from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows.cells import Cells
+from memberbound.tables.in_memory import read_records
 
 ETAS = (0.01, 0.05, 0.1)
-METHODS = ("private", "public", "independent", "harden")
+METHODS = ("private", "public", "independent", "harden", "mbi", "mst")
+#: Methods that need mbi: measured where it is installed.
+_WITH_MBI = ("mbi", "mst")
+#: Steps of mbi's mirror descent.
+_STEPS = 1000
 #: Methods whose promise is another one say so in every line.
 _LABELS = {"harden": "harden (average record)"}
 #: Small tables are cut again in every run.
@@ -185,15 +199,99 @@ def two_way_distance(real: pd.DataFrame, new: pd.DataFrame) -> float:
 
 def made(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
     """Return synthetic rows by a method."""
+    if method in _WITH_MBI:
+        return graphical(method, table, target, eta)
     bounds = None if method == "private" else bounds_of(table)
     if method != "independent":
         return synthesize(table, target=target, eta=eta, bounds=bounds).table
-    kept = synthetic._LEAST_SIGNAL
-    synthetic._LEAST_SIGNAL = math.inf
-    try:
+    with mock.patch.object(synthetic, "_LEAST_SIGNAL", math.inf):
         return synthesize(table, target=target, eta=eta, bounds=bounds).table
-    finally:
-        synthetic._LEAST_SIGNAL = kept
+
+
+class _SpanningTree(synthetic._Counting):
+    """Chooses a tree as MST does: the noisy scores as they are, and all columns in one tree."""
+
+    def tree(self, columns: Sequence[synthetic.ReleasedColumn]) -> list[tuple[int, int | None]]:
+        pairs = list(itertools.combinations(range(len(columns)), 2))
+        exact = []
+        for a, b in pairs:
+            expected = self.expected(columns[a], columns[b])
+            exact.append(synthetic.pair_score(self.pair_counts(a, b, expected.shape), expected))
+        moved = 2.0 * math.sqrt(len(pairs))
+        noisy = self.sums("scores", self.shares["scores"], sensitivity=moved).measure(exact)
+        noisy = noisy - noisy.min() + 1.0
+        return synthetic._forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
+
+
+def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
+    """Return rows of a graphical model that mbi estimates from noisy counts.
+
+    The counts are taken where ``fit_synthetic`` draws them, before it makes anything of them.
+    """
+    mbi = importlib.import_module("mbi")
+    singles: list[tuple[synthetic.ReleasedColumn, FloatArray, float]] = []
+    pairs: list[tuple[FloatArray, float]] = []
+    released, shrunk = synthetic._released, synthetic._shrunk
+
+    def keep_single(
+        cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
+    ) -> synthetic.ReleasedColumn:
+        column = released(cells, noisy, groups, scale, block_scale)
+        singles.append((column, noisy, scale))
+        return column
+
+    def keep_pair(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
+        pairs.append((noisy, scale))
+        return shrunk(noisy, expected, scale)
+
+    changed: dict[str, Any] = {"_released": keep_single, "_shrunk": keep_pair}
+    if method == "mst":
+        thirds = dict.fromkeys(("columns", "scores", "tree"), 1 / 3)
+        changed |= {"_WITHOUT_TARGET": thirds, "_LEAST_SIGNAL": 0.0, "_Counting": _SpanningTree}
+    else:
+        whole = 1 - synthetic._WITH_TARGET["labels"]
+        shares = {k: v / whole for k, v in synthetic._WITH_TARGET.items() if k != "labels"}
+        changed["_WITH_TARGET"] = shares
+    with mock.patch.multiple(synthetic, **changed):
+        model = synthetic.fit_synthetic(
+            read_records(table),
+            eta=eta,
+            bounds=bounds_of(table),
+            target=None if method == "mst" else target,
+        )
+
+    columns = {column.cells.name: column for column in model.columns}
+    names = list(columns)
+    given: tuple[str, ...] = ()
+    if model.target is not None:
+        given = (target,)
+        columns[target] = model.target
+    domain = mbi.Domain.fromdict({name: len(c.coarse) for name, c in columns.items()})
+    found = []
+    for single, noisy, scale in singles:
+        name = single.cells.name
+        blocks = columns[name].block_of_cell
+        sums = np.zeros((len(columns[name].coarse), noisy.shape[1]))
+        np.add.at(sums, blocks, noisy)
+        # The noise of a block grows with the root of its cells.
+        weights = 1 / np.sqrt(np.bincount(blocks))[:, None] * np.ones(noisy.shape[1])
+        clique = (name,) if name == target else (name, *given)
+        query = mbi.WeightedQuery(weights.ravel())
+        found.append(mbi.LinearMeasurement((sums * weights).ravel(), clique, scale, query))
+    edges = [(names[parent], names[child]) for child, parent in model.order if parent is not None]
+    for edge, (noisy, scale) in zip(edges, pairs, strict=True):
+        found.append(mbi.LinearMeasurement(noisy.ravel(), (*edge, *given), scale))
+    descent = mbi.estimation.MirrorDescent()
+    law = descent.estimate(domain, found, known_total=len(table), iters=_STEPS)
+    drawn = law.synthetic_data(len(table)).to_dict()
+    draws = np.random.default_rng()
+    return pd.DataFrame(
+        {
+            name: columns[name].drawn(np.asarray(drawn[name]).astype(np.int64), draws)
+            for name in table.columns
+            if name in columns
+        }
+    )
 
 
 def coarser(
@@ -292,6 +390,10 @@ def main() -> None:
         stored = options.markdown.read_text(encoding="utf-8").splitlines()
         print(markdown([json.loads(line) for line in stored]))
     else:
+        wanted = [method for method in options.method if method in _WITH_MBI]
+        if wanted and importlib.util.find_spec("mbi") is None:
+            print(f"mbi is not installed: {' and '.join(wanted)} not measured.", file=sys.stderr)
+            options.method = [method for method in options.method if method not in wanted]
         for line in measure(options):
             text = json.dumps(line)
             print(text, file=sys.stderr)
