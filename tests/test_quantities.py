@@ -630,7 +630,7 @@ def test_persons_and_rows_are_an_assumption() -> None:
 ELSEWHERE = {
     "quantities.py": "the place itself",
     "faces/web/processes.py": "seconds that a request or a job may take",
-    "faces/web/limits.py": "sizes of uploads",
+    "faces/web/server_limits.py": "sizes of uploads",
     "faces/web/jobs.py": "seconds that a job took",
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",

@@ -113,7 +113,7 @@ import memberbound
 from documentation.reference import section
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, verb_named
-from memberbound.faces.web.models import equivalent, options_model, verb_form
+from memberbound.faces.web.schemas import equivalent, options_model, verb_form
 from memberbound.faces.web.work import JOBS, performed
 
 def typed(*words):

@@ -80,7 +80,7 @@ def test_cell_profile_is_a_naive_count_and_tells_spellings_apart() -> None:
 @pytest.mark.parametrize(("rows", "leak"), [(1000, 0.2), (25_000, 0.05), (25_000, 0.3)])
 def test_smallest_safe_count_is_the_threshold(rows: int, leak: float) -> None:
     from memberbound.iid.profiles import CountProfile
-    from memberbound.iid.records import record_leaks
+    from memberbound.iid.record_leak import record_leaks
 
     count = smallest_safe_count(rows, leak, 0.95)
     assert count is not None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from memberbound.dp import guarantee_from_epsilon_delta, leak_from_pure_dp
-from memberbound.iid.records import record_leak_upper
+from memberbound.iid.record_leak import record_leak_upper
 from memberbound.papers import errata_aubinais, errata_izzo
 from memberbound.papers.results import Counterexample, errata
 from oracle import finite, iid, mechanisms, subset

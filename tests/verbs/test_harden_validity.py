@@ -9,7 +9,7 @@ from scipy import stats
 
 from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
-from memberbound.iid.records import record_leak_upper
+from memberbound.iid.record_leak import record_leak_upper
 from memberbound.iid.worst_case import leak_of_law
 from memberbound.tables.coarsening_search import cell_profile
 from memberbound.verbs.harden import Hardening, harden

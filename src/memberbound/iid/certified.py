@@ -12,7 +12,7 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import CountCertificate, certify_counts
 from memberbound.iid.planning import leak_beyond_the_table
 from memberbound.iid.profiles import CountProfile, JointProfile
-from memberbound.iid.records import RecordLeaks
+from memberbound.iid.record_leak import RecordLeaks
 from memberbound.iid.worst_case import leak_of_law, leak_of_uniform
 from memberbound.numerics.binomial import Atoms, half_deviation_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.records import cell_probability_lower, record_leak_upper
+from memberbound.iid.record_leak import cell_probability_lower, record_leak_upper
 from memberbound.iid.worst_case import checked_law, leak_of_law, leak_of_uniform
 from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import shared_confidence, sum_slack, up

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
-from memberbound.iid.records import record_leak_upper
+from memberbound.iid.record_leak import record_leak_upper
 from memberbound.iid.worst_case import (
     diversity,
     diversity_given_largest_atom,

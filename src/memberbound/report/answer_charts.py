@@ -44,7 +44,7 @@ from memberbound.report.model import Floor, RocCurve, SandwichRow, Seen
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from memberbound.iid.records import RecordLeaks
+    from memberbound.iid.record_leak import RecordLeaks
     from memberbound.subset.settings import Comparison
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
@@ -254,7 +254,7 @@ def _leaks_before_and_after(
     answer: Any, result: Mapping[str, Any], table: str, progress: Progress
 ) -> Chart:
     """Rows by their certified leak, of a table and of a coarser one."""
-    from memberbound.iid.records import record_leaks
+    from memberbound.iid.record_leak import record_leaks
     from memberbound.tables.coarsening_search import cell_profile
     from memberbound.tables.counting import count_profile
     from memberbound.tables.table import open_table

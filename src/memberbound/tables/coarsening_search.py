@@ -20,7 +20,7 @@ from memberbound.answers import EstimateOf
 from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.records import cell_probability_lower, record_leak_upper
+from memberbound.iid.record_leak import cell_probability_lower, record_leak_upper
 from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.tables.coarsening import (

@@ -37,7 +37,7 @@ from memberbound.iid.certified import (
     certify_beyond_the_table,
 )
 from memberbound.iid.profiles import CountProfile, JointProfile
-from memberbound.iid.records import RecordLeaks, record_leaks
+from memberbound.iid.record_leak import RecordLeaks, record_leaks
 from memberbound.iid.worst_case import checked_law
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, down, up

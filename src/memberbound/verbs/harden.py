@@ -29,7 +29,7 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.certified import Certified, certified_table
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.records import record_leaks
+from memberbound.iid.record_leak import record_leaks
 from memberbound.learners.examples import column_encoder
 from memberbound.quantities import (
     at_confidence,

@@ -42,9 +42,9 @@ from memberbound.release.half.statistics import (
     quantiles,
     total,
 )
+from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import checked_eta
 from memberbound.release.saving import save
-from memberbound.release.scores import usefulness_notes
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection

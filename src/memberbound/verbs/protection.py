@@ -31,7 +31,7 @@ from memberbound.quantities import (
 )
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
-from memberbound.release.scores import Score
+from memberbound.release.model_quality import Score
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel

@@ -12,7 +12,7 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web import models
+from memberbound.faces.web import schemas
 from memberbound.faces.web.work import JOBS, outputs_of
 from web.conftest import COMMAND
 
@@ -21,7 +21,7 @@ def equivalent(verb, table, options):
     """What the server shows for a request: its own outputs in place of what asks for them."""
     plain = {name: value for name, value in options.items() if name != "records"}
     declaration = verb_named(verb)
-    return models.equivalent(declaration, table, plain, outputs_of(declaration, options))
+    return schemas.equivalent(declaration, table, plain, outputs_of(declaration, options))
 
 
 #: What is typed instead of a request: verb and table → (options, the rest of the command).
@@ -124,7 +124,7 @@ def test_every_option_is_one_of_the_command_line():
 
     commands = typer.main.get_command(application()).commands
     for verb in ("explain", *JOBS):
-        options = models.options_model(verb_named(verb))
+        options = schemas.options_model(verb_named(verb))
         known = {flag for p in commands[verb].params for flag in (*p.opts, *p.secondary_opts)}
         for name in options.model_fields:
             kind = verb_named(verb).by_name[name].kind

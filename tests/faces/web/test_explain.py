@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 import memberbound
-from memberbound.faces.web.limits import Limits, RefusedError
 from memberbound.faces.web.processes import Calculations, Processes
+from memberbound.faces.web.server_limits import Limits, RefusedError
 from memberbound.quantities import marked, percent
 from web.conftest import in_a_loop
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.limits import MIB
+from memberbound.faces.web.server_limits import MIB
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 

@@ -15,7 +15,7 @@ import pytest
 import memberbound
 from conftest import listened
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.models import web_parameters
+from memberbound.faces.web.schemas import web_parameters
 from memberbound.faces.web.work import JOBS
 from memberbound.papers.results import theorems
 from memberbound.quantities import decimals, marked, percent, significant

@@ -18,8 +18,8 @@ from pyarrow import feather
 
 from memberbound.errors import InputError
 from memberbound.faces.web.inspection import ending_of, inspected
-from memberbound.faces.web.limits import RefusedError
 from memberbound.faces.web.processes import Processes
+from memberbound.faces.web.server_limits import RefusedError
 from memberbound.faces.web.uploads import Upload, Uploads, shown_name
 from web.conftest import SMALL, in_a_loop, opened, uploaded
 

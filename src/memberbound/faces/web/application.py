@@ -24,8 +24,8 @@ from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.access import AccessControl, Policy, refusal, view_policy
 from memberbound.faces.web.jobs import Jobs
-from memberbound.faces.web.limits import Limits, RefusedError, first_sentence
-from memberbound.faces.web.models import (
+from memberbound.faces.web.processes import Calculations, Processes
+from memberbound.faces.web.schemas import (
     Accepted,
     Equivalent,
     Error,
@@ -41,7 +41,7 @@ from memberbound.faces.web.models import (
     equivalent,
     verb_form,
 )
-from memberbound.faces.web.processes import Calculations, Processes
+from memberbound.faces.web.server_limits import Limits, RefusedError, first_sentence
 from memberbound.faces.web.uploads import Upload, Uploads, shown_name
 from memberbound.faces.web.work import JOBS
 from memberbound.files import PrivateFolder, remove_leftovers

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from memberbound.errors import InputError
-from memberbound.faces.web.limits import sized
+from memberbound.faces.web.server_limits import sized
 
 __all__ = ["ENDINGS", "Inspection", "ending_of", "inspected"]
 

@@ -16,9 +16,9 @@ from typing import Literal
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
-from memberbound.faces.web.limits import Limits, RefusedError
-from memberbound.faces.web.models import Equivalent, Options, equivalent
 from memberbound.faces.web.processes import Processes, perform
+from memberbound.faces.web.schemas import Equivalent, Options, equivalent
+from memberbound.faces.web.server_limits import Limits, RefusedError
 from memberbound.faces.web.uploads import Upload, Uploads, make_folders
 from memberbound.faces.web.work import outputs_of
 

@@ -30,7 +30,7 @@ from typing import Any
 from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.endings import debugging
-from memberbound.faces.web.limits import Limits, RefusedError, sized
+from memberbound.faces.web.server_limits import Limits, RefusedError, sized
 
 __all__ = ["Calculations", "EndedError", "Processes", "Worker", "perform"]
 

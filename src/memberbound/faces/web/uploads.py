@@ -14,8 +14,8 @@ from pathlib import Path
 from memberbound.errors import InputError
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
 from memberbound.faces.web.inspection import Inspection, ending_of
-from memberbound.faces.web.limits import Limits, RefusedError, sized
 from memberbound.faces.web.processes import Processes, perform
+from memberbound.faces.web.server_limits import Limits, RefusedError, sized
 
 __all__ = ["Upload", "Uploads", "make_folders", "shown_name"]
 

@@ -15,7 +15,7 @@ from memberbound.answers import EstimateOf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.cells import CategoryCells, NumberCells
 from memberbound.release.all_rows.synthetic import ReleasedColumn, SyntheticTable
-from memberbound.release.scores import answers_of, scores_of
+from memberbound.release.model_quality import answers_of, scores_of
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records
 

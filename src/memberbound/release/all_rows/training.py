@@ -20,8 +20,8 @@ from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
 from memberbound.release.all_rows.networks import NetworkModel, fit_network
 from memberbound.release.budget import Budget
+from memberbound.release.model_quality import Score, answers_of, scores_of, usefulness_notes
 from memberbound.release.randomness import source_from_seed
-from memberbound.release.scores import Score, answers_of, scores_of, usefulness_notes
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records
 

@@ -53,6 +53,7 @@ from memberbound.release.half.parameters import (
     adapter_for,
     clipped_rows,
 )
+from memberbound.release.model_quality import Score
 from memberbound.release.noise import (
     GaussianNoise,
     NoNoise,
@@ -62,7 +63,6 @@ from memberbound.release.noise import (
 )
 from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import InsecureSource, source_from_seed
-from memberbound.release.scores import Score
 from memberbound.tables.columns import label_of
 
 __all__ = [

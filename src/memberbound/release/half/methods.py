@@ -49,6 +49,7 @@ from memberbound.release.half.refitting import (
     refits,
 )
 from memberbound.release.half.statistics import CallableStatistic, SumStatistic, calibrate_sum
+from memberbound.release.model_quality import ModelScores, answers_of, scores_of
 from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
@@ -57,7 +58,6 @@ from memberbound.release.noise import (
     scaled,
 )
 from memberbound.release.randomness import InsecureSource, RandomSource, source_from_seed
-from memberbound.release.scores import ModelScores, answers_of, scores_of
 
 __all__ = [
     "METHODS",

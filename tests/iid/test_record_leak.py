@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memberbound.errors import InputError
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.records import (
+from memberbound.iid.record_leak import (
     cell_probability_lower,
     record_leak_upper,
     record_leaks,
@@ -57,7 +57,7 @@ def test_cap_falls_and_obeys_the_rule_of_thumb():
 
 @pytest.mark.parametrize(("rows", "count"), [(10, 2), (100, 5), (1000, 30), (50_000, 700)])
 def test_lower_bound_satisfies_its_inequality(rows, count):
-    from memberbound.iid.records import _ladder
+    from memberbound.iid.record_leak import _ladder
 
     steps = _ladder(rows)
     p = cell_probability_lower(rows, count, 0.95)
