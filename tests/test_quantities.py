@@ -166,10 +166,10 @@ def test_nothing_is_proved_is_said_in_words() -> None:
     for quantity, value in (("accuracy", 1.0), ("eta", 0.5), ("security", 0.0), ("leak", 1.0)):
         for places in (None, 6):
             shown = marked(value, "certificate", quantity, places)
-            assert shown == Mark("unproved", "nothing is proved")
+            assert shown == Mark("unproved", "no guarantee")
         direction = "lower" if quantity == "security" else "upper"
         line = Certificate(quantity, value, direction, IidGame(), ("X1",)).summary()  # type: ignore[arg-type]
-        assert line.startswith(f"nothing is proved about {quantity}")
+        assert line.startswith(f"no guarantee for {quantity}")
     assert vacuous(1.0, "accuracy of any attack on any record")
     assert marked(0.99999999, "certificate") == Mark("unproved", "no useful bound (< 100 %)")
     assert marked(0.9999, "certificate") == Mark("certificate", "≤ 99.99 %")
@@ -505,7 +505,7 @@ def test_curves_of_the_report(epsilon: float, delta: float) -> None:
         assert read(str(row[0])) <= exact(at)
         for cell, x in zip(row[1:], (0.9, 0.8, 0.7), strict=True):
             if x + delta >= 1:  # a ceiling of 1 is no proof, and is not printed as one
-                assert str(cell) == "nothing is proved"
+                assert str(cell) == "no guarantee"
             else:
                 assert read(str(cell).removeprefix("≤ ")) >= exact(x + delta)
     assert f"ε = {significant(epsilon, 'given')}:" in chart.alt

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CERTIFICATE",
     "INTERVAL",
-    "ONLY_BLIND",
+    "NO_GUARANTEE",
+    "NO_LEAK",
     "SIGNS",
     "AuditBound",
     "Certificate",
@@ -84,7 +85,9 @@ Sides = Mapping[str, "Side | Sides"]
 #: What stands before a number of each side.
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
 #: In place of a floor that blind guessing reaches as well.
-ONLY_BLIND = "no more than blind guessing is shown"
+NO_LEAK = "no leak shown"
+#: In place of a certificate that promises nothing.
+NO_GUARANTEE = "no guarantee"
 #: Sides of an estimate between two bounds, and of a certificate's dictionary.
 INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
 CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
@@ -291,7 +294,7 @@ def _emptiness(bound: float | None, quantity: str, largest_gain: float = 0.5) ->
     limit = largest_gain if name == "eta" else _VACUOUS.get(name, math.inf)
     floor = name == "security"
     if bound is None or (bound <= limit if floor else bound >= limit):
-        return "nothing is proved"
+        return NO_GUARANTEE
     if floor:
         return "no useful bound (> 0)" if bound < _USELESS else None
     if bound <= limit * (1 - _USELESS):
@@ -317,18 +320,18 @@ def marked(
     ``largest_gain`` is that of :func:`vacuous`.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
-    (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
+    (Mark(kind='certificate', text='≤ 55.09 %'), 'no guarantee')
     >>> marked(0.7783, "audit").text, marked(0.9, "estimate").text, marked(0.55, "given").text
     ('≥ 77.83 %', '≈ 90 %', '55 %')
     >>> marked(0.95, "certificate", "security", 6).text, marked(1.0, "certificate", "leak", 6).text
-    ('≥ 0.950000', 'nothing is proved')
+    ('≥ 0.950000', 'no guarantee')
     >>> marked(0.99999989, "certificate")
     Mark(kind='unproved', text='no useful bound (< 100 %)')
     >>> marked(0.492, "audit", blind=0.5).text
-    'no more than blind guessing is shown'
+    'no leak shown'
     """
     if kind == "audit" and value is not None and blind is not None and value <= blind:
-        return Mark("unproved", ONLY_BLIND)
+        return Mark("unproved", NO_LEAK)
     if kind == "certificate" and (empty := _emptiness(value, quantity, largest_gain)) is not None:
         return Mark("unproved", empty)
     sides: dict[str, Side] = {
@@ -439,7 +442,7 @@ class Certificate:
         """Return one readable line."""
         largest = getattr(self.game, "largest_gain", 0.5)
         if (empty := _emptiness(self.value, self.quantity, largest)) is not None:
-            claim = f"{empty} about {self.quantity}"
+            claim = f"{empty} for {self.quantity}"
         else:
             shown = significant(self.value, self.direction)
             claim = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"

@@ -89,7 +89,7 @@ def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame
             printed = float(re.fullmatch(r", proved ≥ (\S+) %", rest)[1]) / 100
             assert least - 1e-4 < printed <= least
         else:
-            assert rest == "; no more than blind guessing is shown"
+            assert rest == "; no leak shown"
     assert f"floors hold for all {len(table)} records at once" in answer.summary()
 
 

@@ -11,7 +11,7 @@ from memberbound.attacks.sandwich import ContradictionError, read_ceiling
 from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name
-from memberbound.quantities import ONLY_BLIND, Certificate
+from memberbound.quantities import NO_LEAK, Certificate
 from memberbound.verbs.audit_learner import audit_run
 
 ROWS = 40
@@ -43,7 +43,7 @@ def certificate(eta: float, record: str) -> Certificate:
 
 def test_a_planted_attack_is_best_sentence_gate_and_certificate(run) -> None:
     plain = audit_run(run, attacks=["loss"])
-    assert ONLY_BLIND in plain.sentence
+    assert NO_LEAK in plain.sentence
     assert not plain.exceeds(0.6, "floor")
     found = audit_run(run, attacks=["loss"], release=PLANTED)
     assert list(found.attacks) == ["loss", RELEASED]
@@ -51,7 +51,7 @@ def test_a_planted_attack_is_best_sentence_gate_and_certificate(run) -> None:
     lower = found.to_dict()["best_advantage"]["lower"]
     assert found.reached == (pytest.approx(0.4), lower)
     assert 0.3 < lower < found.attacks[RELEASED]["advantage"]["lower"]  # the choice is paid for
-    assert ONLY_BLIND not in found.sentence
+    assert NO_LEAK not in found.sentence
     assert found.exceeds(0.6, "floor")
     assert found.exceeds(0.69)
     loose, tight = (read_ceiling(certificate(eta, "average")) for eta in (0.4, 0.05))

@@ -89,4 +89,4 @@ def test_nothing_is_certified_depends_on_the_prior():
     assert marked(0.04, "certificate", "eta", 6, largest_gain=few.largest_gain).kind == "unproved"
     for game, empty in ((few, True), (SubsetGame(100, 50), False)):
         said = Certificate("eta", 0.04, "upper", game, ("X1",), ("The set is uniform.",)).summary()
-        assert ("nothing is proved" in said) == empty
+        assert ("no guarantee" in said) == empty

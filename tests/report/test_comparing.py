@@ -40,7 +40,7 @@ def test_two_reports_side_by_side() -> None:
     assert rows["model", "worst"]["after"]["upper"] is None
     assert "≤ 55.09 % → ≤ 52.09 %" in found.sentence
     assert "tables are different" not in found.sentence
-    assert "nothing is proved" in found.summary()
+    assert "no guarantee" in found.summary()
     assert all(len(line) <= 80 for line in found.summary().splitlines()[1:])
     undeclared = [
         p for p, _, side in numbers_in(json.loads(json.dumps(said)), found.SIDES) if not side

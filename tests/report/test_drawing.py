@@ -218,7 +218,7 @@ def test_a_bound_that_excludes_nothing_is_not_drawn_as_one() -> None:
     assert line.get_ydata()[:2] == pytest.approx(curve[:2])
     assert all(math.isnan(y) for y in line.get_ydata()[2:])
     shown = [str(row[1]) for row in chart.rows]
-    assert shown == ["≤ 60 %", "≤ 90 %", "no useful bound (< 100 %)", "nothing is proved"]
+    assert shown == ["≤ 60 %", "≤ 90 %", "no useful bound (< 100 %)", "no guarantee"]
 
 
 @pytest.mark.filterwarnings("error")

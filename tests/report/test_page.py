@@ -181,7 +181,7 @@ def test_nothing_empty_is_shown_as_a_proof(rendered: tuple[dict[str, Any], str, 
     report, page, reader = rendered
     assert "≤ 100 %" not in reader.text
     vacuous = any(row["ceiling"] is None for row in report["sandwich"])
-    assert not vacuous or "nothing is proved" in reader.text
+    assert not vacuous or "no guarantee" in reader.text
     # Inside the figures too.
     assert "≤ 100 %" not in page
 
@@ -216,7 +216,7 @@ def test_partial_reports_say_what_failed() -> None:
 
 def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     report = reports.sample()
-    said = "no more than blind guessing is shown"
+    said = "no leak shown"
     rows = typed(report).sandwich
     idle = [row for row in rows if row.least is not None and row.least.text == said]
     assert idle == [row for row in rows if row.floor and row.floor.lower <= row.blind]
@@ -345,7 +345,7 @@ def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
     ends[0] |= {"fpr": [0.0, 0.3125, 1.0], "tpr": [0.5625, 0.875, 1.0]}
     chart = charts.roc_chart(typed(report | {"roc": ends}))
     assert chart is not None
-    assert [str(cell) for cell in chart.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
+    assert [str(cell) for cell in chart.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["no guarantee"]
 
 
 def test_chance_is_the_binomial_law() -> None:

@@ -168,7 +168,7 @@ def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
         if level == "unproved":
             assert "more than 57 % of the time" in said.sentence
     said = verdict(protected(0.05, 285 / 569, 0.5), listed, asked, [])
-    assert "Nothing is proved about the model as it is" in said.sentence
+    assert "There is no guarantee for the model as it is" in said.sentence
     assert "more than 55.09 % of the time" in said.sentence
 
 

@@ -50,7 +50,7 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import (
     INTERVAL,
-    ONLY_BLIND,
+    NO_LEAK,
     AuditBound,
     Sides,
     confident,
@@ -251,7 +251,7 @@ class ModelAudit:
                 f"{confident(self.confidence)}):"
             )
             for level, bound in self.by_access.items():
-                shown = ONLY_BLIND
+                shown = NO_LEAK
                 if bound.lower > 0:
                     shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
                 lines.append(f"  {_ACCESS[level]}: {shown}")

@@ -15,7 +15,7 @@ from memberbound.attacks.scores import interval_fields
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray
-from memberbound.quantities import INTERVAL, ONLY_BLIND, AuditBound, Sides, significant
+from memberbound.quantities import INTERVAL, NO_LEAK, AuditBound, Sides, significant
 from memberbound.release.half.fitting import fitted
 from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, Statistic
 from memberbound.release.half.refitting import groups_of_every_record
@@ -104,11 +104,7 @@ class ReleaseFloor:
         """Return one readable line per floor."""
         return "\n".join(
             f"{ATTACK}, {whom}: advantage {significant(bound.estimate, 'estimate', 3)}, "
-            + (
-                f"at least {significant(bound.lower, 'lower', 3)}"
-                if bound.lower > 0
-                else ONLY_BLIND
-            )
+            + (f"at least {significant(bound.lower, 'lower', 3)}" if bound.lower > 0 else NO_LEAK)
             for whom, bound in (
                 ("average record", self.average),
                 (f"record {self.record}", self.worst),

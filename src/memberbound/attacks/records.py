@@ -95,13 +95,13 @@ class Recognised:
         if not count:
             return (
                 f"records: on a list of {len(self.rows)} members and {self.others} others the "
-                f"attack ({self.attack}) names no member\n  (by a rule that keeps wrong "
-                f"names to at most {percent(self.rate, 'upper')} on average)"
+                f"attack ({self.attack}) identifies nobody with confidence\n  "
+                f"(false identifications ≤ {percent(self.rate, 'upper')} on average)"
             )
         text = (
             f"records: of {len(self.rows)} members and {self.others} others on one list, the "
-            f"attack ({self.attack}) names {count} members and {self.wrongly} others;\n  on "
-            f"average at most {percent(self.rate, 'upper')} of those it names are wrong"
+            f"attack ({self.attack}) identifies {count} members and {self.wrongly} others;\n  "
+            f"false identifications ≤ {percent(self.rate, 'upper')} on average"
         )
         order = np.argsort(self.p_values, kind="stable")
         first = [str(self.rows[i]) for i in order if self.named[i]][:8]

@@ -15,7 +15,7 @@ from itertools import groupby
 from textwrap import TextWrapper
 from typing import TextIO
 
-from memberbound.quantities import ONLY_BLIND, Kind
+from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
 
 __all__ = ["STYLES", "Block", "blocks", "fitted", "kinds_in", "print_text"]
 
@@ -48,7 +48,7 @@ def kinds_in(text: str, *, measures: bool) -> Iterator[tuple[int, int, Kind]]:
         "≥": "audit" if measures else "certificate",
         "≈": "estimate",
     }
-    unproved = rf"nothing is proved|{ONLY_BLIND}|\bblind\b(?! guess)"
+    unproved = rf"(?<!\bis ){NO_GUARANTEE}|{NO_LEAK}"
     for match in re.finditer(rf"[≤≥≈]{_NUMBER}|{unproved}", text):
         yield match.start(), match.end(), signs.get(match.group()[0], "unproved")
 

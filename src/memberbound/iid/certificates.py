@@ -237,7 +237,7 @@ def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str
     warnings = []
     if singles > _MISLEADING_SINGLES * profile.rows:
         warnings.append(
-            f"{singles} of {profile.rows} rows are alone in their cell, so much of the law was "
+            f"{singles} of {profile.rows} rows are unique, so much of the law was "
             "never seen and the plug-in estimate is too low"
         )
     if estimate * _MISLEADING_RATIO < bound and math.isfinite(bound):

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import MemberboundError
-from memberbound.quantities import Mark, decimals, marked, percent, significant, vacuous
+from memberbound.quantities import (
+    NO_GUARANTEE,
+    Mark,
+    decimals,
+    marked,
+    percent,
+    significant,
+    vacuous,
+)
 from memberbound.report.charts import (
     ATTACKERS,
     Look,
@@ -427,7 +435,7 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
         point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
         name = "certified"
         if vacuous(upper, "delta"):
-            point, name = point | {"color": colour("quiet"), "marker": "X"}, "nothing is proved"
+            point, name = point | {"color": colour("quiet"), "marker": "X"}, NO_GUARANTEE
         legend: list[tuple[Any, str]] = [
             (line_key(**estimated_line()), "coarsenings ≈ (estimates)")
         ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.quantities import Mark, marked, percent, significant, vacuous
+from memberbound.quantities import NO_GUARANTEE, Mark, marked, percent, significant, vacuous
 from memberbound.report.drawing import (
     DASH_DOT,
     DASHED,
@@ -121,10 +121,7 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
         return None
     blind, eta = max(row.blind for row in rows), report.question.eta
     limit = allowed_over(blind, eta)
-    alt = (
-        f"How often anybody is right about the {RECORDS[record]}, from 50 to 100 percent; "
-        f"allowed are {limit}."
-    )
+    alt = f"Attack success on the {RECORDS[record]}, from 50 to 100 percent; allowed are {limit}."
     lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
     return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines, _GROUPS)
 
@@ -147,7 +144,7 @@ def sandwich_of(
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
         set_percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
-        label_axes(axes, "how often anybody is right")
+        label_axes(axes, "attack success")
         for text, y in heads:
             write_text(axes, low, y, cut_text(text, room), fontweight="bold", color=colour("quiet"))
         for row, y in zip(rows, places, strict=True):
@@ -190,7 +187,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
             (patch_key(**_BAND["reached"]()), line_key(**_arrow())),
             "≥ measured floor: an attack is right at least this often",
         ),
-        "unproved": (patch_key(**_BAND["open"]()), "striped: nothing is proved here"),
+        "unproved": (patch_key(**_BAND["open"]()), "striped: no guarantee"),
     }
     return [entry for kind, entry in kinds.items() if kind in shown]
 
@@ -268,7 +265,7 @@ def _numbers(row: SandwichRow) -> str:
     """Return the numbers below a row, each with the sign of its kind."""
     parts = [row.least if row.beaten else None, row.seen]
     proved = row.most.kind == "certificate"
-    parts.append(row.most if proved else Mark("unproved", "nothing is proved"))
+    parts.append(row.most if proved else Mark("unproved", NO_GUARANTEE))
     return "  ·  ".join(str(part) for part in parts if part is not None)
 
 
@@ -279,7 +276,7 @@ def _sandwich_words(row: SandwichRow) -> str:
     if row.estimate is not None:
         parts.append(f"estimate {row.seen}")
     proved = row.most.kind == "certificate"
-    parts.append(f"certified ceiling {row.most}" if proved else "no ceiling, nothing is proved")
+    parts.append(f"certified ceiling {row.most}" if proved else NO_GUARANTEE)
     return f"{row.label}: {', '.join(parts)}."
 
 
@@ -350,7 +347,7 @@ def remedies_chart(report: Report) -> Chart | None:
     )
 
 
-# ── Members found against false alarms: measured curves, and ceilings that no attack can cross ────
+# ── Members identified against false alarms: measured curves, and ceilings that no attack can cross ────
 
 #: False-positive rates of the report's table.
 _RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
@@ -366,7 +363,7 @@ def roc_chart(report: Report) -> Chart | None:
     order = sorted(curves, key=lambda c: (c.kind != "certificate", c.subject))
     return Chart(
         "roc",
-        "Members found against false alarms",
+        "Members identified against false alarms",
         "Share of the members found against the share of non-members falsely called members. "
         f"At 10 percent false alarms: {'; '.join(parts)}. Blind guessing finds 10 percent.",
         ("Curve", *(f"at {percent(rate, 'given')} false alarms" for rate in _RATES)),

@@ -172,7 +172,7 @@ class Comparison(Answer):
 
     def summary(self) -> str:
         """Return the sentence, the rows that both have, and the history."""
-        lines = [self.sentence, "", _line("how often anybody is right", "", "before", "after")]
+        lines = [self.sentence, "", _line("attack success", "", "before", "after")]
         label = ""
         for (subject, record), pair in self._pairs.items():
             if LABELS[subject] != label:

@@ -21,7 +21,7 @@ from memberbound.declarations import function_name
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     INTERVAL,
-    ONLY_BLIND,
+    NO_LEAK,
     Kind,
     Mark,
     Side,
@@ -307,12 +307,12 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
             shown.append(("What it costs", needed, "more of the same kind"))
     given = report.row_of("given", "average")
     if given is not None:
-        words = "an attack is right" if given.beaten else ONLY_BLIND
+        words = "an attack is right" if given.beaten else NO_LEAK
         shown.append(("The given model", given.least if given.beaten else None, words))
     for record in ("worst", "average"):
         row = report.row_of("model", record)
         if row is not None:
-            words = "an attack is right" if row.beaten else ONLY_BLIND
+            words = "an attack is right" if row.beaten else NO_LEAK
             mark = row.least if row.beaten else None
             shown.append((f"Trained as usual, {RECORDS[record]}", mark, words))
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memberbound.quantities import Mark, allowed, percent, points
+from memberbound.quantities import NO_GUARANTEE, Mark, allowed, percent, points
 from memberbound.report.model import Report
 
 __all__ = [
@@ -172,12 +172,12 @@ GLOSSARY = (
     ),
     (
         "measured floor (≥)",
-        "Shown by experiment: an attack that was tried is right at least this often. “Blind”: "
-        "no attack was shown to do better than blind guessing.",
+        "Shown by experiment: an attack that was tried is right at least this often. “No leak "
+        "shown”: no attack was shown to do better than blind guessing.",
     ),
     ("estimate (≈)", "The best single guess of a number. It may be too high or too low."),
     (
-        "nothing is proved",
+        NO_GUARANTEE,
         "There is no ceiling below 100 %. This says nothing about how good attacks are.",
     ),
     (

@@ -187,7 +187,7 @@ def _rows(blank: Remedy, result: Result, question: Question) -> Remedy:
         # Among the rows still to come may be values that the table does not hold.
         whom += " and for records whose values already occur in the table"
         more += (
-            " Nothing is proved about records with other values, which the new rows may bring: "
+            " There is no guarantee for records with other values, which the new rows may bring: "
             "this is not enough for every record."
         )
     return replace(
@@ -328,7 +328,7 @@ def verdict(
         blind = 0.5 if audited is None else audited.rows[0].blind
         about = "any record" if question.record == "every" else "the average record"
         now = (
-            f"Nothing is proved about the model as it is: no attack was shown to be right about "
+            f"There is no guarantee for the model as it is: no attack was shown to be right about "
             f"{about} more than {allowed(blind, question.eta)} of the time, but a better one may "
             "exist."
         )

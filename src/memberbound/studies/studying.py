@@ -34,7 +34,7 @@ from memberbound.files import unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.results import theorems
-from memberbound.quantities import Mark, marked
+from memberbound.quantities import NO_LEAK, Mark, marked
 from memberbound.report.model import (
     LABELS,
     RECORDS,
@@ -82,7 +82,7 @@ class Study(Answer, Limited):
     VERB: ClassVar = "study"
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
     COMPARED: ClassVar = (
-        "how often anybody is right about the worst record of the model as it is (the average "
+        "attack success on the worst record of the model as it is (on the average "
         "record with --record average or --model)"
     )
 
@@ -149,13 +149,13 @@ class Study(Answer, Limited):
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
-        lines = [_row("how often anybody is right", "measured", "estimate", "certified")]
+        lines = [_row("attack success", "measured", "estimate", "certified")]
         for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
             lines.append(label)
             # The promise to everybody is the stronger one and goes first.
             for row in sorted(rows, key=lambda row: row.record, reverse=True):
                 idle = row.floor is not None and row.beaten is None
-                marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
+                marks = (Mark("unproved", NO_LEAK) if idle else row.least, row.seen, row.most)
                 texts = ("–" if mark is None else str(mark) for mark in marks)
                 lines.append(_row(f"  {RECORDS[row.record]}", *texts))
         lines += ["", f"{'remedy':<40}{'certified':>18}  enough"]
@@ -184,7 +184,7 @@ def _success(label: str, record: str, row: SandwichRow | None) -> Success:
 
 
 def _row(name: str, floor: str, seen: str, most: str) -> str:
-    return f"{name:<28}{floor:>13}{seen:>12}{most:>19}"
+    return f"{name:<28}{floor:>15}{seen:>12}{most:>17}"
 
 
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────

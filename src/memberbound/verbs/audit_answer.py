@@ -18,7 +18,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
-from memberbound.quantities import ONLY_BLIND, confident, decimals
+from memberbound.quantities import NO_LEAK, confident, decimals
 
 __all__ = [
     "NOT_COMPARABLE",
@@ -115,7 +115,7 @@ class AuditAnswer(Answer, Limited):
         estimate, lower = self.reached
         reached = decimals(estimate, "estimate", 3)
         sure = f"confidence {confident(self.confidence)}"
-        least = f"; at {sure} {ONLY_BLIND}"
+        least = f"; at {sure} {NO_LEAK}"
         if lower is None:
             least = ", which is no floor"
         elif lower > 0:

@@ -48,7 +48,7 @@ from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shap
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.numerics.rounding import shared_confidence
 from memberbound.quantities import (
-    ONLY_BLIND,
+    NO_LEAK,
     Certificate,
     confident,
     marked,
@@ -117,7 +117,7 @@ class LearnerAudit(AuditAnswer):
             gap, ceiling = self.sandwich.sandwich_gap, self.sandwich.certified_advantage_upper
             text += f"\n\ncertified advantage {marked(ceiling, 'certificate', 'advantage', 4)}, "
             if gap is None:
-                return text + ONLY_BLIND
+                return text + NO_LEAK
             least = significant(self.sandwich.audited_advantage_lower, "lower", 4)
             text += f"audited ≥ {least}, ratio ≈ {significant(gap, 'estimate', 2)}"
         return text

@@ -178,16 +178,16 @@ class Certification(IidAnswer, Certified, Limited):
             estimate = significant(self.delta_plug_in_estimate, "estimate", 4)
             rows.append(("plug-in Δ (estimate only)", f"≈ {estimate}"))
         rows += [
-            (f"record leak, {name}", marked(value, "certificate", "leak", 6))
+            (f"leak limit for {name}", marked(value, "certificate", "leak", 6))
             for name, value in (
-                (f"median {one}", leak.median),
-                (f"99 % of {one}s", leak.p99),
-                (f"worst {one}", leak.max),
+                (f"half of the {one}s", leak.median),
+                (f"99 % of the {one}s", leak.p99),
+                (f"every {one}", leak.max),
             )
         ]
         if leak.exposed_rows is not None:
             limit = significant(leak.exposed_above, "given")
-            rows.append((f"{one}s that may leak > {limit}", leak.exposed_rows))
+            rows.append((f"{one}s without a useful guarantee (leak > {limit})", leak.exposed_rows))
         return rows
 
     def summary_notes(self) -> list[str]:

@@ -142,8 +142,8 @@ class Hardening(Answer):
             f"{'':<34}{'before':>18}   after",
             row("cells", lambda side: side.atoms),
             row("leak Δ, any learner", lambda side: leak(side.delta_upper, "delta")),
-            row("record leak, worst row", lambda side: leak(side.record_leak.max, "leak")),
-            row("rows that may leak more than 0.5", lambda side: side.record_leak.exposed_rows),
+            row("leak limit for every row", lambda side: leak(side.record_leak.max, "leak")),
+            row("rows without a useful guarantee", lambda side: side.record_leak.exposed_rows),
         ]
         accuracy = self.accuracy_estimate or {}
         for name in accuracy.get("after") or {}:

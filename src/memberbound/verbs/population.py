@@ -49,6 +49,7 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussia
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import (
+    NO_GUARANTEE,
     Side,
     at_confidence,
     marked,
@@ -277,7 +278,7 @@ class PopulationAnswer(Answer, Limited):
 
         def bound(value: float, quantity: str = "epsilon") -> str:
             if value == math.inf or vacuous(value, quantity):
-                return "nothing is proved"
+                return NO_GUARANTEE
             return f"≤ {significant(value, 'upper')}"
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"

@@ -22,6 +22,7 @@ from memberbound.answers import (
 from memberbound.games import GUESSES_STAND_ALONE, Game, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
+    NO_GUARANTEE,
     Certificate,
     at_confidence,
     decimals,
@@ -178,7 +179,7 @@ class _Released(Answer):
             ("protects", f"{self.record} record"),
             ("η certified", eta),
             ("method", self.method),
-            ("noise, rms length", significant(self.noise_scale, "upper")),
+            ("noise size", significant(self.noise_scale, "upper")),
             *self._curve_rows(),
         ]
         private = " (owner only)" if self.owner_only else ""
@@ -304,7 +305,7 @@ class Protection(_Released):
         for rate, tpr in replaced.tpr_upper.items():
             at = f"TPR at FPR {percent(float(rate), 'given')}"
             rows.append((at, f"{marked(tpr, 'certificate')} (record replaced)"))
-        proved = "nothing is proved"
+        proved = NO_GUARANTEE
         if replaced.epsilon_upper < np.inf:
             proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
         at = f"ε at δ = {significant(readings.delta, 'given')}"
@@ -312,7 +313,7 @@ class Protection(_Released):
         rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
         spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
         if len(spent) > 1:
-            rows.append(("budget (μ²) went to", ", ".join(spent)))
+            rows.append(("privacy budget spent on", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             rows.append((at, marked(after, "certificate")))

@@ -132,7 +132,7 @@ class Synthesis(Answer):
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             rows.append((at, marked(after, "certificate")))
         spent = ", ".join(f"{name} {percent(x, 'estimate')}" for name, x in self.budget.items())
-        rows.append(("budget (μ²) went to", spent))
+        rows.append(("privacy budget spent on", spent))
         counts = ", ".join(
             f"{name} ± {decimals(x, 'estimate', 1)}" for name, x in self.noise.items()
         )

@@ -67,7 +67,7 @@ def test_a_run_that_leaves_nothing_private_is_answered(client):
     assert answer.json() == memberbound.explain(**run).to_dict()
     assert answer.json()["advantage_upper"] == 1
     chart = client.post("/api/explain/chart", json=run).json()
-    assert {row[1] for row in chart["rows"]} == {"nothing is proved"}
+    assert {row[1] for row in chart["rows"]} == {"no guarantee"}
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])

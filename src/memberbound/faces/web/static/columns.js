@@ -71,7 +71,7 @@ export class ColumnChooser {
       ? element(
           "select",
           { "aria-label": `What ${column.name} holds`, onchange: change },
-          element("option", { value: "" }, `as found: ${column.role}`),
+          element("option", { value: "" }, `detected: ${column.role}`),
           ROLES.filter((name) => name !== column.role).map((name) => element("option", { value: name }, name)),
         )
       : null;

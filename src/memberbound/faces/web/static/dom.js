@@ -56,7 +56,7 @@ export function delayed(run, pause) {
 /** A message in the page: `kind` is "bad", "note" or "good". */
 export function notice(kind, ...content) {
   const role = kind === "bad" ? "alert" : null;
-  const lead = { bad: "Not done. ", note: "", good: "" }[kind];
+  const lead = { bad: "Could not finish: ", note: "", good: "" }[kind];
   return element("div", { class: `notice ${kind}`, role }, lead ? element("strong", {}, lead) : null, ...content);
 }
 

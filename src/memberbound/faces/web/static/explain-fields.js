@@ -126,7 +126,7 @@ export function fields(form, given) {
       slider: { from: 50.5, to: 99.5, digits: 2 },
     }),
     form.numeric("accept_tpr", {
-      label: "Members found at most",
+      label: "Members identified at most",
       unit: "%",
       help: "Share of the members that the best attack may find.",
       slider: { from: 0.1, to: 100, log: true },

@@ -7,11 +7,11 @@ export const GLOSSARY = {
   },
   advantage_upper: {
     label: "Advantage (TPR − FPR)",
-    text: "Share of members found minus share of non-members wrongly accused, for the best attack. 0 is blind guessing, 1 is certainty.",
+    text: "Share of members identified minus share of false alarms among non-members, for the best attack. 0 is blind guessing, 1 is certainty.",
     theorems: ["I24-P2", "X2"],
   },
   tpr_upper: {
-    label: "Members found",
+    label: "Members identified",
     text: "An attacker who wrongly accuses no more than the stated share of non-members (FPR) finds at most this share of the members (TPR).",
     theorems: ["I24-T4"],
   },

@@ -82,7 +82,7 @@ function exponential(units, places) {
 }
 
 /** What a certificate says that excludes nothing. */
-export const NOTHING = "nothing is proved";
+export const NOTHING = "no guarantee";
 /** What stands in place of a ceiling that excludes (nearly) nothing; null where it says something. */
 export function emptiness(value, limit = 1) {
   if (value >= limit) return NOTHING;

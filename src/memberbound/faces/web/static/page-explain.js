@@ -142,7 +142,7 @@ export function open(root, given) {
         choosing ? [setting ?? epsilon, accuracy] : accuracy,
         Object.entries(answer.tpr_upper).map(([fpr, value]) =>
           ceiling("tpr_upper", value, percentUp, {
-            label: `Members found, ${percent(Number(fpr))} of non-members accused`,
+            label: `Members identified at ${percent(Number(fpr))} false alarms`,
           }),
         ),
         Object.entries(answer.guess_upper ?? {}).map(([before, value]) =>
@@ -275,7 +275,7 @@ export function open(root, given) {
     const near = Object.keys(ladder.answers.find(Boolean)?.tpr_upper ?? { 0.01: 0 }).sort(
       (a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01),
     )[0];
-    const column = `members found, ${percent(Number(near))} of non-members accused`;
+    const column = `members identified at ${percent(Number(near))} false alarms`;
     fill(
       ladder,
       element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),
