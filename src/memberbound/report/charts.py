@@ -347,7 +347,7 @@ def remedies_chart(report: Report) -> Chart | None:
     )
 
 
-# ── Members identified against false alarms: measured curves, and ceilings that no attack can cross ────
+# ── Members identified against false alarms: measured curves, and ceilings that no attack can cross
 
 #: False-positive rates of the report's table.
 _RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
@@ -364,7 +364,7 @@ def roc_chart(report: Report) -> Chart | None:
     return Chart(
         "roc",
         "Members identified against false alarms",
-        "Share of the members found against the share of non-members falsely called members. "
+        "Share of the members identified against the share of non-members falsely called members. "
         f"At 10 percent false alarms: {'; '.join(parts)}. Blind guessing finds 10 percent.",
         ("Curve", *(f"at {percent(rate, 'given')} false alarms" for rate in _RATES)),
         [(curve.label, *(_read(curve, rate) for rate in _RATES)) for curve in curves],
@@ -401,7 +401,7 @@ def draw_roc(
     for axes, scale in zip(panels, views, strict=True):
         log = scale == "log"
         begin = 10.0**low if log else 0.0
-        label_axes(axes, "false alarms: non-members called members", "members found")
+        label_axes(axes, "false alarms: non-members called members", "members identified")
         axes.plot([begin, 1], [begin, 1], **guess)
         for curve, look in curves:
             points = np.array([curve.fpr, curve.tpr])
