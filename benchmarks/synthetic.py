@@ -298,9 +298,7 @@ def coarser(
     train: pd.DataFrame, test: pd.DataFrame, target: str, eta: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the released rows of a coarser table, and test rows by the same recipe."""
-    # Classes that are written as whole numbers stay as they are written.
-    roles = {target: "category"}
-    answer = harden(train, security=1 - 2 * eta, target=target, roles=roles, learners=False)
+    answer = harden(train, security=1 - 2 * eta, target=target, learners=False)
     return answer.table, answer.coarsener.transform(test)
 
 

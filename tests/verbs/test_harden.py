@@ -48,6 +48,12 @@ def test_file_to_file(source, tmp_path, ending) -> None:
     )
 
 
+def test_a_target_of_written_numbers_stays_as_it_is_written(frame) -> None:
+    written = frame.assign(y=frame["y"].map({"yes": "1", "no": "2"}))
+    result = harden(written, security=0.9, target="y", learners=False)
+    assert set(result.table["y"]) == set(result.coarsener.transform(written)["y"]) == {"1", "2"}
+
+
 def test_certify_of_the_written_file_agrees(source, tmp_path) -> None:
     from memberbound.iid.certificates import certify_counts
     from memberbound.tables.counting import count_profile

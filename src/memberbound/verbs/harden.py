@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -302,8 +302,8 @@ def harden(
     if parts.validity != "union":
         parts = replace(
             parts,
-            fitting=_with_numbers(parts.fitting, readings),
-            released=_with_numbers(parts.released, readings),
+            fitting=_with_numbers(parts.fitting, readings, (*wish.keep, target)),
+            released=_with_numbers(parts.released, readings, (*wish.keep, target)),
         )
     choice = choose(
         parts.fitting,
@@ -418,8 +418,12 @@ def _check_columns(frame: DataFrame, wish: Wish, reference: DataFrame | None) ->
             )
 
 
-def _with_numbers(frame: DataFrame, readings: Mapping[str, Reading]) -> DataFrame:
+def _with_numbers(
+    frame: DataFrame, readings: Mapping[str, Reading], kept: Collection[str | None]
+) -> DataFrame:
     """Return the table with written numbers as numbers; what is no number becomes missing.
+
+    Columns that are kept stay as they are: the recipe does nothing to them in new rows either.
 
     Dates stay as they are written: their rule reads them.
     """
@@ -428,7 +432,8 @@ def _with_numbers(frame: DataFrame, readings: Mapping[str, Reading]) -> DataFram
     written = [
         c
         for c in frame.columns
-        if readings[c].role == "number"
+        if c not in kept
+        and readings[c].role == "number"
         and readings[c].form in ("number", "comma")
         and not types.is_numeric_dtype(frame[c])
         and not types.is_timedelta64_dtype(frame[c])

@@ -298,7 +298,26 @@ def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray
     weight = np.clip(1.0 - noise / np.maximum(squares, 1e-12), 0.0, 1.0)
     # Where independence expects many and the noise explains what was counted, there is nothing.
     empty = (noisy < _EMPTY_SCALES * scale) & (expected > 2 * _EMPTY_SCALES * scale)
+    empty |= _outside_a_function(noisy, expected, scale)[:, :, None]
     return np.where(empty, -math.inf, expected + weight * distance)
+
+
+def _outside_a_function(
+    noisy: FloatArray, expected: FloatArray, scale: float
+) -> NDArray[np.bool_]:
+    """Return the (parent, child) cells that do not stand out, where one decides the other.
+
+    Together they must hold no more than noise explains, where independence expects far more.
+    """
+    totals = noisy.sum(axis=2)
+    spread = scale * math.sqrt(noisy.shape[2])
+    outside = totals < _CELL_SCALES * spread
+    outside[np.arange(len(totals)), totals.argmax(axis=1)] = False
+    outside[totals.argmax(axis=0), np.arange(totals.shape[1])] = False
+    doubt = _EMPTY_SCALES * spread * math.sqrt(max(int(outside.sum()), 1))
+    if totals[outside].sum() < doubt and expected.sum(axis=2)[outside].sum() > 2 * doubt:
+        return outside
+    return np.zeros_like(outside)
 
 
 # ── The table ─────────────────────────────────────────────────────────────────────────────────────
@@ -777,7 +796,9 @@ class _Counting:
                 _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
                 for g in range(len(self.groups))
             ]
-            table = np.stack(slices, axis=2) + _LEAST_SHARE * expected
+            possible = np.isfinite(shrunk)
+            possible |= ~possible.any(axis=1, keepdims=True)
+            table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
             tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
         return tables
 
