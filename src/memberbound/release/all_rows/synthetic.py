@@ -302,9 +302,7 @@ def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray
     return np.where(empty, -math.inf, expected + weight * distance)
 
 
-def _outside_a_function(
-    noisy: FloatArray, expected: FloatArray, scale: float
-) -> NDArray[np.bool_]:
+def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
     """Return the (parent, child) cells that do not stand out, where one decides the other.
 
     Together they must hold no more than noise explains, where independence expects far more.
