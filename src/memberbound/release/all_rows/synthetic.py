@@ -309,7 +309,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     """
     totals = noisy.sum(axis=2)
     spread = scale * math.sqrt(noisy.shape[2])
-    outside = totals < _CELL_SCALES * spread
+    outside = np.asarray(totals < _CELL_SCALES * spread)
     outside[np.arange(len(totals)), totals.argmax(axis=1)] = False
     outside[totals.argmax(axis=0), np.arange(totals.shape[1])] = False
     doubt = _EMPTY_SCALES * spread * math.sqrt(max(int(outside.sum()), 1))
