@@ -66,10 +66,19 @@ def finite_number(name: str, value: object, remedy: str = "") -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise _refuse(name, "a finite number", value, remedy) from None
+        raise _refuse(name, "a finite number", value, remedy or _as_fraction(value)) from None
     if not math.isfinite(number):
         raise _refuse(name, "a finite number", value, remedy)
     return number
+
+
+def _as_fraction(value: object) -> str:
+    """Return how a percentage is written, '' for anything else."""
+    text = str(value).strip()
+    try:
+        return f"Write it as {float(text[:-1]) / 100:.12g}." if text.endswith("%") else ""
+    except ValueError:
+        return ""
 
 
 def nonnegative(name: str, value: object, remedy: str = "") -> float:

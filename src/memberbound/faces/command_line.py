@@ -89,6 +89,14 @@ def _quoted(text: str) -> str:
     return text if plain else '"' + text.replace('"', '""') + '"'
 
 
+def number(name: str, text: str) -> float:
+    """Read a number; whether an infinite one is taken is the verb's to say."""
+    try:
+        return float(text)
+    except ValueError:
+        return finite_number(name, text)  # which refuses it
+
+
 def numbers(name: str, text: str) -> list[float]:
     """Read numbers separated by commas."""
     try:
@@ -125,8 +133,12 @@ def _python_value(parameter: Parameter, typed: object) -> object:
     match parameter.kind:
         case "table" | "file" | "document" if isinstance(typed, str):
             return typed if "://" in typed else Path(typed)
-        case "whole":
-            return whole(name, typed) if isinstance(typed, str) else typed
+        case "whole" if isinstance(typed, str):
+            return whole(name, typed)
+        case "number" if isinstance(typed, str):
+            return number(name, typed)
+        case "rates" if isinstance(typed, list):
+            return [number(name, text) for text in typed]
         case "names" if isinstance(typed, str):
             return names(name, typed)
         case "numbers" if isinstance(typed, str):
@@ -146,9 +158,9 @@ def _python_value(parameter: Parameter, typed: object) -> object:
 
 #: Kind of an argument → what Typer reads and what stands for it on the help page; else a text.
 _TYPES: dict[str, tuple[Any, str | None]] = {
-    "number": (float, "number"),
+    "number": (str, "number"),
     "numbers by column": (list[str], None),
-    "rates": (list[float], "rate"),
+    "rates": (list[str], "rate"),
     "several": (list[str], None),
     "switch": (bool, None),
     "text": (str, "TEXT"),
@@ -164,7 +176,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     default: Any = parameter.default if typed_default is None else typed_default
     if hint is Path:
         default = None if default in (None, True, False) else Path(default)
-    elif hint in (list[str], list[float]):
+    elif hint == list[str]:
         default = None
     elif parameter.kind in ("names", "numbers"):
         default = joined(default) if default else None
@@ -234,7 +246,7 @@ class _Command:
         self,
         plot: Path | None = None,
         json_: bool = False,
-        fail_above: float | None = None,
+        fail_above: str | None = None,
         fail_on: str | None = None,
         junit: Path | None = None,
         **typed: object,
@@ -244,7 +256,8 @@ class _Command:
             from memberbound.report.drawing import check_target
 
             check_target(plot)
-        limit = self.limit(fail_above, fail_on, junit)
+        most = None if fail_above is None else number("fail_above", fail_above)
+        limit = self.limit(most, fail_on, junit)
         result = self.answer(typed)
         for parameter in self.verb.of_kind("out", "records"):
             if typed.get(parameter.name) is not None:
