@@ -97,7 +97,8 @@ def test_certify_plan_harden_from_csv_to_parquet(folder, tmp_path):
 BAD = {
     "nonsense": "nonsense",
     "explain --nonsense": "--nonsense",
-    "explain --epsilon abc": "--epsilon",
+    "explain --epsilon abc": "epsilon",
+    "explain --epsilon 5%": "Write it as 0.05",
     "explain --epsilon inf": "epsilon",
     "explain": "guarantee",
     "explain --epsilon 1 --plot roc.bmp": "plot",

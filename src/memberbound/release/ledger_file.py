@@ -110,8 +110,12 @@ class Ledger:
         check_input(Path(path), "ledger")
         place = _place(path)
         content = read_document(place, "ledger", "JSON")
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise InputError(f"ledger must be a file of the format {_FORMAT}, got {str(path)!r}.")
+        version = content.get("format") if isinstance(content, dict) else None
+        if version != _FORMAT:
+            name = str(_FORMAT).partition("/")[0]
+            other = isinstance(version, str) and version.startswith(f"{name}/")
+            what = f"which is {version[:40]}" if other else "which is no ledger"
+            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}, {what}.")
         try:
             limit = content["limit"]
             entries = tuple(_checked_entry(entry) for entry in content["releases"])
@@ -124,7 +128,9 @@ class Ledger:
             if not ledger._fits(ledger.releases):
                 raise ValueError("the releases exceed the limit")
         except (KeyError, TypeError, ValueError, MemberboundError) as error:
-            raise InputError(f"ledger {str(path)!r} is damaged: {error}.") from None
+            raise InputError(
+                f"ledger {str(path)!r} is damaged: {error}. Restore it from a copy."
+            ) from None
         return ledger
 
     @property
@@ -215,6 +221,7 @@ class Reservation:
         with _locked(self.path):
             ledger = Ledger.read(self.path)
             _refuse_second_name(self.path)
+            _refuse_read_only(self.path)
             releases = (*ledger.releases, entry)
             if not ledger._fits(releases):
                 raise InputError(
@@ -289,6 +296,12 @@ def _refuse_second_name(path: Path) -> None:
             f"ledger must be one file, got {str(path)!r}, which has a second name (a hard link) "
             "that would not be told of its releases. Remove one of the two."
         )
+
+
+def _refuse_read_only(path: Path) -> None:
+    """Refuse a ledger that nobody may write: replacing it needs no right on the file itself."""
+    if not path.stat().st_mode & 0o222:
+        raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 
 
 def _checked_entry(content: Any) -> Entry:

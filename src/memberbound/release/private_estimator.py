@@ -19,7 +19,7 @@ __all__ = ["PrivateEstimator", "released_can"]
 
 def released_can(name: str) -> Callable[[PrivateEstimator], bool]:
     """Return a check: before ``fit`` what the base promises, afterwards what was released."""
-    return lambda self: hasattr(getattr(self, "released_", self.estimator), name)
+    return lambda self: hasattr(getattr(self, "released_", None) or self._base, name)
 
 
 class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -29,10 +29,19 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     insecure_seed: int | None
     released_: Any
 
+    @property
+    def _base(self) -> Any:
+        """The base; of one that is named, an estimator of its kind."""
+        if not isinstance(self.estimator, str):
+            return self.estimator
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        return Ridge() if self.estimator in ("huber", "linear", "ridge") else LogisticRegression()
+
     def __sklearn_tags__(self) -> Any:
         """Be a classifier, a regressor or a clusterer as the base is."""
         tags = super().__sklearn_tags__()
-        base = get_tags(self.estimator)
+        base = get_tags(self._base)
         tags.estimator_type = base.estimator_type
         tags.classifier_tags = base.classifier_tags
         tags.regressor_tags = base.regressor_tags

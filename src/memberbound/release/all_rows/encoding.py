@@ -53,6 +53,7 @@ __all__ = [
     "hardly_shared",
     "histogram_coordinates",
     "identifier_codes",
+    "most_classes",
     "noisy_names",
     "noisy_range",
     "octave_ends",
@@ -103,11 +104,17 @@ class Categories:
 
     def __post_init__(self) -> None:
         if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise InputError(f"categories must be different values, got {list(self.labels)!r}.")
+            # Not quoted: they may be a column of a secret table.
+            raise InputError(
+                f"categories must be different values, got {len(self.labels)} of which "
+                f"{len(set(self.labels))} differ."
+            )
 
 
 Bounds = Mapping[str, Range | Categories]
 _DECIMALS = {".": "number", ",": "comma"}
+#: Endings of files that can hold bounds.
+_DOCUMENTS = (".yaml", ".yml", ".json", ".txt", "")
 
 
 def _bound(stated: object) -> Range | Categories:
@@ -169,8 +176,10 @@ def _form(stated: Mapping[object, object]) -> Form:
 
 
 def _shortened(stated: object) -> str:
-    """Return what was given without quoting much of it: it may be rows of a secret table."""
+    """Return what was given without quoting more than a bound has: it may be a secret column."""
     text = repr(stated)
+    if isinstance(stated, Sequence | Mapping) and not isinstance(stated, str) and len(stated) > 2:
+        return f"a {type(stated).__name__} of {len(stated)} entries"
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -188,6 +197,12 @@ def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, R
         return {}
     table: object = stated
     if isinstance(stated, str | Path):
+        if Path(stated).suffix.lower() not in _DOCUMENTS:
+            # It may be the secret table: none of it is read.
+            raise InputError(
+                f"bounds must be a YAML or JSON file, got {Path(stated).name!r}. "
+                "memberbound bounds FILE writes a template for the columns of a table."
+            )
         table = read_document(stated, "bounds", words=True)
     if not isinstance(table, Mapping):
         # What was given may be the secret table itself: none of it is quoted.
@@ -538,6 +553,11 @@ def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     return math.ceil(_ROWS_PER_SCALE * scale)
 
 
+def most_classes(rows: int, mu: float) -> int:
+    """Return how many public classes a table can have: each as many rows as a table needs, 10/μ."""
+    return max(2, math.floor(rows * mu / _FEWEST_SIGNALS))
+
+
 def noisy_range(values: Values, histograms: NoisySums) -> Range | None:
     """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
     counts = np.bincount(cells_of(values), minlength=CELLS)[:NUMBER_CELLS]
@@ -602,8 +622,8 @@ def fit_target(
         raise TooFewRowsError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
-            "Give the classes in the bounds if they are public, or take the learner ridge or huber "
-            "if they are numbers."
+            f"At most {MOST_CLASSES} classes are named. Merge rare classes, give them in the bounds "
+            "if they are public, or take the learner ridge or huber if they are numbers."
         )
     return TargetCode(name, labels, form=form)
 

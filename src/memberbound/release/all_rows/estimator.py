@@ -65,10 +65,10 @@ class MembershipPrivate(PrivateEstimator):
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
-            (Hist)GradientBoostingClassifier; of a pipeline its last step.
+            (Hist)GradientBoostingClassifier, or a name: ``"boosting"``; of a pipeline its last step.
         eta: the promise, in (0, ½).
         bounds: what is public about the columns (``x0``, ``x1``, … of an array) and the target
-            (``y``): a mapping, or a YAML or JSON file.
+            (``y``, or the name of its series): a mapping, or a YAML or JSON file.
         releases: how many such models are made from the same rows (several settings, of which one
             is chosen); ``eta`` is then promised for all of them together.
         tune: try several learning rates and pay for it out of the budget.
@@ -93,7 +93,7 @@ class MembershipPrivate(PrivateEstimator):
 
     def __init__(
         self,
-        estimator: BaseEstimator,
+        estimator: BaseEstimator | str,
         *,
         eta: float = 0.05,
         bounds: Any = None,
@@ -119,12 +119,18 @@ class MembershipPrivate(PrivateEstimator):
                 "private one, and only its last step says what is trained.",
                 stacklevel=2,
             )
-        public = read_bounds(self.bounds)
+        public = self._public(X, y)
         records = self._records(X, public, reset=True)
         if _shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+        unknown = [name for name in public if name != _TARGET and name not in records.columns]
+        if unknown:
+            raise InputError(
+                f"bounds must be of columns of X, or of the target as {_TARGET!r}, got "
+                f"{unknown[0]!r}."
+            )
         target = Values.of(y, forms_of(public).get(_TARGET, "any"))
         self.released_ = fit_private(
             Records({**records.columns, _TARGET: target}, records.rows),
@@ -143,6 +149,14 @@ class MembershipPrivate(PrivateEstimator):
         if self.released_.class_names:
             self.classes_ = _like(self.released_.class_names, y)
         return self
+
+    def _public(self, X: object, y: object) -> Bounds:
+        """Return the bounds; those under the name of the target's series are the target's."""
+        public = read_bounds(self.bounds)
+        name = getattr(y, "name", None)
+        if name not in public or name in getattr(X, "columns", ()):
+            return public
+        return {_TARGET if key == name else key: bound for key, bound in public.items()}
 
     def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
         """Return raw rows, each value read by itself; unnamed columns are x0, x1, …."""

@@ -27,6 +27,7 @@ from memberbound.release.all_rows.encoding import (
     HISTOGRAM_SHARE,
     MOST_CLASSES,
     Bounds,
+    Categories,
     Encoder,
     Range,
     TargetCode,
@@ -34,6 +35,7 @@ from memberbound.release.all_rows.encoding import (
     fit_target,
     forms_of,
     histogram_coordinates,
+    most_classes,
     read_bounds,
     rows_needed,
     widest,
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEARNERS",
-    "NAMED_FORMS",
     "Prepared",
     "PrivateModel",
     "checked_form",
@@ -85,8 +86,6 @@ _FORMS = {
     "Ridge": "ridge",
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
-#: What there is, for sentences.
-NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of PyTorch modules"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
@@ -119,9 +118,10 @@ def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
 def _instead(learner: str) -> str:
     """Name the private form of trees where a learner is made of them."""
     name = learner.lower().replace("-", "")
-    if "boosting" in name and "regressor" in name:
-        return " Take 'boosting', with bounds for the target."
-    return " Take 'boosting'." if "tree" in name or "forest" in name else ""
+    if "boost" not in name and "tree" not in name and "forest" not in name:
+        return f" Take one of {', '.join(LEARNERS)} or a factory of PyTorch modules."
+    numbers = ", with a range for the target in the bounds" if "regressor" in name else ""
+    return f" Take 'boosting', which is private for trees{numbers}."
 
 
 def checked_form(learner: object) -> str:
@@ -130,9 +130,8 @@ def checked_form(learner: object) -> str:
     if form is None:
         shown = learner if isinstance(learner, str) else type(learner).__name__
         raise InputError(
-            f"learner must be one of {NAMED_FORMS} to be trained on all rows, got {shown!r}."
-            f"{_instead(shown)} Any other learner is released by protect-half (HalfPrivate), in "
-            "the papers' game."
+            "learner must be one that can be trained on all rows with a guarantee for every "
+            f"record, got {shown!r}.{_instead(shown)}"
         )
     return form
 
@@ -434,6 +433,8 @@ def prepare(
         eta, slack=slack, releases=releases, unit=records.unit, source=source, reserve=reserve
     )
     _refuse_small(rows, len(private), budget.mu, open_target)
+    if isinstance(target_bound, Categories):
+        _refuse_many(target, len(target_bound.labels), rows, budget.mu)
 
     histograms, fine = None, None
     if private or open_target:
@@ -533,6 +534,15 @@ def _slack(
     )
     slack = release_slack(coordinates)
     return up(slack + CLASS_SLACK) if target_bound is None and classifier else slack
+
+
+def _refuse_many(target: str, classes: int, rows: int, mu: float) -> None:
+    most = most_classes(rows, mu)
+    if classes > most:
+        raise TooFewRowsError(
+            f"target {target!r} must have at most {most} classes for {rows} rows at this eta, got "
+            f"{classes}: more are drowned by the noise. Merge classes, or allow a larger eta."
+        )
 
 
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:

@@ -22,7 +22,7 @@ from memberbound.release.all_rows.networks import NetworkModel, fit_network
 from memberbound.release.budget import Budget
 from memberbound.release.model_quality import Score, answers_of, scores_of, usefulness_notes
 from memberbound.release.randomness import source_from_seed
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records
 
 __all__ = ["misfit_notes", "train", "trial_scores"]
@@ -30,6 +30,13 @@ __all__ = ["misfit_notes", "train", "trial_scores"]
 #: A trial is trained on this share, of at most so many rows.
 _TRAINED = 0.8
 _MOST_ROWS = 200_000
+#: Ways to write numbers and dates that need a word in the bounds, and that word.
+_WRITINGS = {
+    "comma": "a decimal comma: say decimal: ','",
+    "number": "a decimal point and commas for thousands: say decimal: '.'",
+    "day-first": "the day first: say format: '%d/%m/%Y'",
+    "date": "the month first: say format: '%m/%d/%Y'",
+}
 #: Bounds that fewer values than this keep are probably not those of the column.
 _FITTING = 0.5
 
@@ -129,6 +136,8 @@ def _scores(
         if name in constant_scores
     ]
     notes = usefulness_notes(scores)
+    if names and len(set(seen[usable].astype(str))) == 1:
+        notes = [f"every row has the class {str(constant)!r}: there is nothing to learn"]
     if len(order) < len(table):
         notes.append(f"the trial took {len(order)} of {len(table)} rows")
     return scores, notes
@@ -176,6 +185,23 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         return None
 
 
+def _misfit_cause(values: Values, bound: Range | Categories) -> str:
+    """Say why most values are outside their bounds."""
+    if isinstance(bound, Categories):
+        return "look at the list"
+    if not np.isnan(values.numbers).mean() > _FITTING:
+        return "look at the bounds"
+    codes, labels = values.coded()
+    shares = {}
+    for form, word in _WRITINGS.items():
+        fits = np.array([not np.isnan(read_value(label, form)[0]) for label in labels])
+        shares[word] = float(fits[codes].mean())
+    best = max(shares, key=lambda word: shares[word])
+    if shares[best] > _FITTING:
+        return f"they are written with {best} in the bounds"
+    return "the others are missing or texts; dates need their format in the bounds (format: …)"
+
+
 def misfit_notes(
     table: Records, target: str, released: PrivateModel, bounds: Bounds
 ) -> Sequence[str]:
@@ -183,14 +209,22 @@ def misfit_notes(
 
     For the owner of the rows, as the scores are.
     """
-    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
-    notes = []
+    empty = [
+        name
+        for name, values in table.columns.items()
+        if np.isnan(values.numbers).all() and not values.distinct
+    ]
+    notes = [f"without a value in any row: {', '.join(map(repr, empty))}"] if empty else []
+    used = (*released.columns, target, *empty)
+    left = [repr(name) for name in table.columns if name not in used]
     if left:
         notes.append(
             f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
             "A column with bounds is kept"
         )
     for name, bound in bounds.items():
+        if name in empty:
+            continue
         values = table.columns[name]
         if isinstance(bound, Categories):
             kept = float(np.mean(values.positions(bound.labels) >= 0))
@@ -199,10 +233,8 @@ def misfit_notes(
             kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
             what = "are numbers between its bounds"
         if kept < _FITTING and (name != target or isinstance(bound, Range)):
-            notes.append(
-                f"fewer than half of the values of {name!r} {what}: look at the bounds, and say "
-                "how the values are written if that is the reason (decimal, format)"
-            )
+            cause = _misfit_cause(values, bound)
+            notes.append(f"fewer than half of the values of {name!r} {what}: {cause}")
     if released.class_names:
         unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
         if unknown:
