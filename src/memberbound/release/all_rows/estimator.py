@@ -65,7 +65,8 @@ class MembershipPrivate(PrivateEstimator):
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
-            (Hist)GradientBoostingClassifier, or a name: ``"boosting"``; of a pipeline its last step.
+            (Hist)GradientBoostingClassifier, or a name as ``"boosting"``; of a pipeline its last
+            step.
         eta: the promise, in (0, ½).
         bounds: what is public about the columns (``x0``, ``x1``, … of an array) and the target
             (``y``, or the name of its series): a mapping, or a YAML or JSON file.
