@@ -622,7 +622,7 @@ def fit_target(
         raise TooFewRowsError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
-            f"At most {MOST_CLASSES} classes are named. Merge rare classes, give the classes in the "
+            f"At most {MOST_CLASSES} classes are named. Merge rare classes, give them in the "
             "bounds if they are public, or take the learner ridge or huber if they are numbers."
         )
     return TargetCode(name, labels, form=form)
