@@ -110,12 +110,10 @@ class Ledger:
         check_input(Path(path), "ledger")
         place = _place(path)
         content = read_document(place, "ledger", "JSON")
-        version = content.get("format") if isinstance(content, dict) else None
-        if version != _FORMAT:
-            name = str(_FORMAT).partition("/")[0]
-            other = isinstance(version, str) and version.startswith(f"{name}/")
-            what = f"which is {version[:40]}" if other else "which is no ledger"
-            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}, {what}.")
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            version = str(content.get("format")) if isinstance(content, dict) else ""
+            other = version[:40] if version.startswith(_FORMAT.partition("/")[0]) else "no ledger"
+            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}: {other}.")
         try:
             limit = content["limit"]
             entries = tuple(_checked_entry(entry) for entry in content["releases"])
