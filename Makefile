@@ -89,7 +89,7 @@ constraints: $(STAMP) ## resolve constraints.txt anew
 	@mkdir -p build
 	@grep '^#' constraints.txt > build/constraints.txt
 	@$(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate pyproject.toml \
-		--extra web --extra skops --extra dask --extra accounting --extra mlflow \
+		--extra web --extra skops --extra dask --extra mlflow \
 		-o build/resolved.txt
 	@cat build/constraints.txt build/resolved.txt > constraints.txt
 

@@ -16,7 +16,6 @@ from memberbound.dp import (
     guarantee_from_epsilon_delta,
     guarantee_from_gaussian_mechanism,
     guarantee_from_gdp,
-    guarantee_from_laplace_mechanism,
 )
 from memberbound.errors import InputError
 from oracle import finite, mechanisms
@@ -135,7 +134,8 @@ def test_replace_one_stays_and_sharper_curves_win():
     sharper = DpGuarantee(GaussianCurve(1.0), "add-remove", "x", sharper=GaussianCurve(1.5))
     assert sharper.replaced().curve == GaussianCurve(1.5)
     assert guarantee_from_gdp(0.7, "add-remove").replaced().curve == GaussianCurve(1.4)
-    twice = guarantee_from_laplace_mechanism(1.0, 0.7, "add-remove").replaced().curve
+    laplace = DpGuarantee(LaplaceCurve(0.7), "add-remove", "Laplace mechanism")
+    twice = laplace.replaced().curve
     assert isinstance(twice, LaplaceCurve)
     assert twice.reach == pytest.approx(1.4, rel=1e-14)
 
@@ -152,21 +152,9 @@ def test_gaussian_mechanism_is_never_below_the_exact_shift(sigma, sensitivity, r
     assert F(curve.delta(0.5)) >= bracket(gaussian_hockey_stick(exact * (1 - 1e-15), 0.5))[0]
 
 
-def test_laplace_mechanism_is_never_below_the_exact_reach():
-    rng = Random(10)
-    for _ in range(50):
-        scale, shift = rng.uniform(0.01, 9), rng.uniform(0.01, 9)
-        curve = guarantee_from_laplace_mechanism(scale, shift).curve
-        assert isinstance(curve, LaplaceCurve)
-        assert F(curve.reach) >= F(shift) / F(scale)
-        assert curve.reach == pytest.approx(shift / scale, rel=1e-14)
-
-
 def test_quotients_that_underflow_stay_positive():
     assert guarantee_from_gaussian_mechanism(1e300, 1e-300).curve.advantage > 0
-    assert guarantee_from_laplace_mechanism(1e300, 1e-300).curve.advantage > 0
     assert guarantee_from_gaussian_mechanism(1.0, 0.0).curve.advantage == 0
-    assert guarantee_from_laplace_mechanism(1.0, 0.0).curve.advantage == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (700.0, 0.0), (1e5, 1e-9), (3.0, 1.0)])
@@ -202,7 +190,6 @@ def test_unusable_statements_are_refused():
         lambda: guarantee_from_gaussian_mechanism(1.0, 1.0, 0),
         lambda: guarantee_from_gaussian_mechanism(1.0, 1.0, 1.5),
         lambda: guarantee_from_gaussian_mechanism(1e-300, 1e300),
-        lambda: guarantee_from_laplace_mechanism(0.0),
         lambda: guarantee_from_dp_sgd(DpSgd(1.0, 1.0, 1), "sideways"),
     ):
         with pytest.raises(InputError):

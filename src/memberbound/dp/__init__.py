@@ -9,13 +9,9 @@ from memberbound.dp.conversions import (
     guarantee_from_epsilon_delta,
     guarantee_from_gaussian_mechanism,
     guarantee_from_gdp,
-    guarantee_from_laplace_mechanism,
-    guarantee_from_rdp,
-    guarantee_from_zcdp,
     leak_from_pure_dp,
 )
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory, dp_sgd_from_history
-from memberbound.dp.loss_lattice import guarantee_from_pld
 from memberbound.dp.targets import (
     AdvantageTarget,
     EtaTarget,
@@ -44,9 +40,5 @@ __all__ = [
     "guarantee_from_epsilon_delta",
     "guarantee_from_gaussian_mechanism",
     "guarantee_from_gdp",
-    "guarantee_from_laplace_mechanism",
-    "guarantee_from_pld",
-    "guarantee_from_rdp",
-    "guarantee_from_zcdp",
     "leak_from_pure_dp",
 ]

@@ -1,4 +1,4 @@
-"""DP statements as trade-off curves: (ε, δ), GDP, Rényi DP, and what pure DP leaks (X11)."""
+"""DP statements as trade-off curves: (ε, δ), GDP, DP-SGD, and what pure DP leaks (X11)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memberbound.curve import GaussianCurve, LaplaceCurve, TradeoffCurve, polygon_from_lines
+from memberbound.curve import GaussianCurve, TradeoffCurve, polygon_from_lines
 from memberbound.curve.base import price_exponent
 from memberbound.errors import (
     InputError,
@@ -20,7 +18,7 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.games import ADJACENCIES, Adjacency
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, up
+from memberbound.numerics.rounding import SMALLEST, up
 
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
@@ -31,9 +29,6 @@ __all__ = [
     "guarantee_from_epsilon_delta",
     "guarantee_from_gaussian_mechanism",
     "guarantee_from_gdp",
-    "guarantee_from_laplace_mechanism",
-    "guarantee_from_rdp",
-    "guarantee_from_zcdp",
     "leak_from_pure_dp",
 ]
 
@@ -117,18 +112,6 @@ def guarantee_from_gaussian_mechanism(
     return DpGuarantee(GaussianCurve(mu), adjacency, "Gaussian mechanism")
 
 
-def guarantee_from_laplace_mechanism(
-    scale: float, sensitivity: float = 1.0, adjacency: Adjacency = "replace-one"
-) -> DpGuarantee:
-    """Return the exact curve of Laplace(b) noise on a statistic of ℓ₁-sensitivity s.
-
-    Below the (s/b, 0)-DP curve strictly between its ends.  In more than one dimension the
-    one-dimensional pair with the whole ℓ₁ shift dominates.
-    """
-    reach = _ratio_up(nonnegative("sensitivity", sensitivity), positive("scale", scale))
-    return DpGuarantee(LaplaceCurve(reach), adjacency, "Laplace mechanism")
-
-
 def _ratio_up(shift: float, scale: float) -> float:
     """Quotient from above, three roundings in; positive whenever the shift is."""
     return up(max(shift / scale, SMALLEST), 4) if shift > 0 else 0.0
@@ -168,74 +151,3 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     # Divided by e^ε throughout: (1 - √g·e^{-ε/2})²/(1 - e^{-ε}).
     root = -math.expm1(0.5 * (log_g - eps))
     return min(1.0, up(max(SMALLEST, root * (root / -math.expm1(-eps))), 64))
-
-
-# ── Curves from Rényi differential privacy and zero-concentrated DP ───────────────────────────────
-#
-# A Rényi bound D_α ≤ τ in both directions gives a δ for every ε (Canonne, Kamath and Steinke 2020,
-# Prop. 12)
-#
-#     δ(ε) = e^{(α-1)(τ-ε)}/(α-1) · (1 - 1/α)^α,
-#
-# valid for every order α > 1, so the smallest over the orders is valid.  At ε = 0 the Kullback–
-# Leibler divergence, which no D_α with α ≥ 1 falls below, bounds the total variation by Pinsker's
-# √(KL/2) and by Bretagnolle–Huber's √(1 - e^{-KL}).
-
-#: Values as large as this prove nothing that double precision could tell from nothing.
-_USELESS = 1e9
-#: Smallest ln δ that is claimed: beyond it the exponential would lose digits.
-_SMALLEST_LOG = -690.0
-_ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.geomspace(2.05, 1e5, 400)])
-
-
-def guarantee_from_rdp(
-    orders: Sequence[float], values: Sequence[float], adjacency: Adjacency = "replace-one"
-) -> DpGuarantee:
-    """Return a curve for a mechanism whose Rényi divergence of order α is at most τ(α).
-
-    Guarantee: at or above the curve of every such mechanism.
-    Numerics: not the best possible curve; the loss is largest near ε = 0.
-    """
-    alpha = np.asarray(orders, dtype=np.float64)
-    tau = np.asarray(values, dtype=np.float64)
-    if alpha.ndim != 1 or alpha.size == 0 or alpha.shape != tau.shape:
-        raise InputError("orders and values must be lists of the same length, at least one each.")
-    if not np.all(alpha > 1) or not np.all(np.isfinite(alpha)):
-        raise InputError(f"orders must be finite and greater than 1, got {orders!r}.")
-    if not np.all(tau >= 0):
-        raise InputError(f"values must be at least 0, got {values!r}.")
-    keep = tau < _USELESS
-    if not keep.any():
-        return DpGuarantee(polygon_from_lines([0.0], [1.0], [0.0], [1.0]), adjacency, "Rényi DP")
-    alpha, tau = alpha[keep], tau[keep]
-    eps = _epsilon_grid(alpha, tau)
-    delta = _delta(alpha, tau, eps)
-    kl = float(tau.min())
-    total_variation = min(math.sqrt(kl) * math.sqrt(0.5), math.sqrt(-math.expm1(-kl)))
-    delta[0] = min(delta[0], up(total_variation, 8))
-    return DpGuarantee(polygon_from_lines(eps, delta, eps, delta), adjacency, "Rényi DP")
-
-
-def guarantee_from_zcdp(rho: float, adjacency: Adjacency = "replace-one") -> DpGuarantee:
-    """Return a curve for ρ-zero-concentrated DP: D_α ≤ ρα for every α > 1."""
-    level = nonnegative("rho", rho)
-    guarantee = guarantee_from_rdp(_ORDERS.tolist(), (level * _ORDERS).tolist(), adjacency)
-    return DpGuarantee(guarantee.curve, adjacency, "zCDP")
-
-
-def _delta(alpha: FloatArray, tau: FloatArray, eps: FloatArray) -> FloatArray:
-    """Smallest δ over the orders, from above."""
-    a, t = alpha[:, None], tau[:, None]
-    # ln(1 - 1/α) as it stands loses digits near α = 1, the difference of logarithms far from it.
-    shrink = a * np.where(a < 2, np.log(a - 1) - np.log(a), np.log1p(-1 / a))
-    log_delta = (a - 1) * (t - eps[None, :]) - np.log(a - 1) + shrink
-    # The exponent is a sum of terms of these sizes, each rounded a few times.
-    slack = 16 * UNIT * (4 + np.abs(np.log(a - 1)) - shrink + a * (t + eps[None, :] + 1))
-    best = np.clip((log_delta + slack).min(axis=0), _SMALLEST_LOG, 0.0)
-    return np.asarray(np.exp(best), dtype=np.float64)
-
-
-def _epsilon_grid(alpha: FloatArray, tau: FloatArray) -> FloatArray:
-    """ε from 0 to where the best order proves δ < 1e-290."""
-    reach = float((tau + 670.0 / (alpha - 1)).min())
-    return np.concatenate([[0.0], np.geomspace(max(reach * 1e-5, 1e-12), max(reach, 1e-9), 900)])
