@@ -1,11 +1,10 @@
 """What does η for every record cost a small network, beside the linear model (X12, X22)?
 
-    python benchmarks/networks.py [--dataset adult mnist] [--eta 0.05 0.1] [--data DIR]
+    python benchmarks/networks.py [--eta 0.05 0.1] [--data DIR]
 
-A two-layer perceptron on Adult's raw file, ranges and categories paid for, and a small
-convolutional network on MNIST's images, both with default settings; and the gradient's logistic
-regression of the same rows.  One draw of the noise each; accuracy and AUC on the test
-files, and seconds.
+A two-layer perceptron on Adult's raw file, ranges and categories paid for, with default settings,
+and the gradient's logistic regression of the same rows.  One draw of the noise each; accuracy and
+AUC on the test files, and seconds.
 """
 
 from __future__ import annotations
@@ -24,20 +23,12 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from memberbound.release.all_rows.models import PrivateModel, fit_private
-from memberbound.release.all_rows.networks import fit_network, fit_network_on_arrays
+from memberbound.release.all_rows.networks import fit_network
 from memberbound.release.randomness import InsecureSource
 
 
 def perceptron(inputs: int, outputs: int) -> Any:
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs))
-
-
-def convolutional() -> Any:
-    return nn.Sequential(
-        *(nn.Conv2d(1, 16, 8, 2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1)),
-        *(nn.Conv2d(16, 32, 4, 2), nn.Tanh(), nn.MaxPool2d(2, 1)),
-        *(nn.Flatten(), nn.Linear(512, 32), nn.Tanh(), nn.Linear(32, 10)),
-    )
 
 
 def report(name: str, eta: float, make: Callable[[], PrivateModel], rows: Any, truth: Any) -> None:
@@ -68,39 +59,13 @@ def adult(folder: Path, eta: float) -> None:
         report(name, eta, make, test, truth)
 
 
-def mnist(folder: Path, eta: float) -> None:
-    with np.load(folder / "mnist.npz") as stored:
-        images = {k: stored[k][:, None] / 255.0 for k in ("x_train", "x_test")}
-        digits, truth = stored["y_train"], stored["y_test"].astype(str)
-    noise = InsecureSource(0)
-    report(
-        "MNIST, convolutional",
-        eta,
-        lambda: fit_network_on_arrays(
-            images["x_train"], digits, convolutional, eta=eta, classes=range(10), source=noise
-        ),
-        images["x_test"],
-        truth,
-    )
-    target, split, bounds = READERS["mnist-49"](folder)
-    train, test = split(0)
-    report(
-        "MNIST at 49 pixels, logistic",
-        eta,
-        lambda: fit_private(train, target, eta=eta, bounds=bounds, source=noise),
-        test,
-        truth,
-    )
-
-
 def main() -> None:
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--dataset", nargs="+", default=["adult", "mnist"])
     parser.add_argument("--eta", nargs="+", type=float, default=[0.05, 0.1])
     parser.add_argument("--data", type=Path, default=shared, help="folder of the data files")
     asked = parser.parse_args()
-    if not (asked.data / "mnist.npz").is_file():
+    if not (asked.data / "adult_train.csv.gz").is_file():
         print(f"no data in {asked.data}: give --data")
         return
     torch.set_num_threads(1)
@@ -108,8 +73,7 @@ def main() -> None:
     print("| data and model | promise | accuracy | AUC | seconds (of a processor) |")
     print("|---|---|---|---|---|", flush=True)
     for eta in asked.eta:
-        for name in asked.dataset:
-            {"adult": adult, "mnist": mnist}[name](asked.data, eta)
+        adult(asked.data, eta)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from memberbound.quantities import Certificate
 from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features, path_sensitivity
 from memberbound.release.all_rows.models import PrivateModel, prepare
-from memberbound.release.budget import Budget, NoisySums, Part, release_slack
+from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.least_noise import Rows
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -39,7 +39,6 @@ from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from torch import Tensor
     from torch.nn import Module
 
@@ -47,10 +46,8 @@ __all__ = [
     "NetworkBudget",
     "NetworkModel",
     "PrivateNetwork",
-    "PublicArray",
     "Training",
     "fit_network",
-    "fit_network_on_arrays",
 ]
 
 
@@ -169,43 +166,11 @@ def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
     return (DpSgd(down(2.0 / up(mu, 16 + len(parts)), 4), 1.0, 1),)
 
 
-@dataclass(frozen=True)
-class PublicArray:
-    """Rows that are arrays of one public shape, with entries in a public range (images)."""
-
-    shape: tuple[int, ...]
-    low: float = 0.0
-    high: float = 1.0
-    #: What encoders of tables have; nothing is found by name here.
-    columns: tuple[str, ...] = ()
-    length: float = 1.0
-
-    @property
-    def width(self) -> int:
-        """Number of entries of a row."""
-        return math.prod(self.shape)
-
-    def transform(self, rows: ArrayLike) -> FloatArray:
-        """Return the rows with every entry cut off at the range; what is no number is its low end.
-
-        Edge cases: rows of another shape are refused.
-        """
-        given = np.asarray(rows, dtype=np.float64)
-        if given.shape[1:] != self.shape:
-            raise InputError(f"rows must have shape {self.shape!r}, got {given.shape[1:]!r}.")
-        return np.clip(np.nan_to_num(given, nan=self.low), self.low, self.high)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"shape": list(self.shape), "low": self.low, "high": self.high}
-
-
 def _module(
-    factory: Callable[..., Module], shape: tuple[int, ...], outputs: int, *, probe: bool = True
+    factory: Callable[..., Module], inputs: int, outputs: int, *, probe: bool = True
 ) -> Module:
     """Return a new module, whose weights do not depend on the data, after checking what it is."""
     torch = _torch()
-    inputs = math.prod(shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module = factory(inputs, outputs) if takes_sizes(factory) else factory()
@@ -222,21 +187,21 @@ def _module(
     if not any(p.requires_grad for p in module.parameters()):
         raise InputError("learner must make a module with parameters to train, got none.")
     if probe:
-        _probe(module, shape, outputs)
+        _probe(module, inputs, outputs)
     made: Module = module
     return made
 
 
-def _probe(module: Module, shape: tuple[int, ...], outputs: int) -> None:
+def _probe(module: Module, inputs: int, outputs: int) -> None:
     """Refuse a module of another shape, or whose answer to a row depends on the other rows."""
     torch = _torch()
-    rows = torch.linspace(-1, 1, 3 * math.prod(shape)).reshape(3, *shape)
+    rows = torch.linspace(-1, 1, 3 * inputs).reshape(3, inputs)
     try:
         with torch.no_grad():
             module.eval()
             answers, alone = module(rows), module(rows[:1])
     except RuntimeError as problem:
-        raise InputError(f"learner must take rows of shape {shape!r}: {problem}.") from None
+        raise InputError(f"learner must take rows of {inputs} numbers: {problem}.") from None
     finally:
         module.train()
     if tuple(answers.shape) != (3, outputs):
@@ -263,9 +228,7 @@ def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, place: int) -> Tens
     return gradient
 
 
-def _gradient_pairs(
-    wrapped: Any, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _gradient_pairs(wrapped: Any, inputs: int, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
 
     The row stands alone, at several places of a block, beside other rows of several sizes, and
@@ -275,15 +238,15 @@ def _gradient_pairs(
     torch = _torch()
     dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]
     generator = torch.Generator().manual_seed(0)
-    low, high = span
+    low, high = _PROBE_SPAN
 
     def drawn(count: int) -> Tensor:
-        draws: Tensor = low + (high - low) * torch.rand(count, *shape, generator=generator)
+        draws: Tensor = low + (high - low) * torch.rand(count, inputs, generator=generator)
         return draws
 
     row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
-    zeros, ends = torch.zeros(_BLOCK, *shape), torch.full((_BLOCK, *shape), high)
-    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * far, zeros]
+    zeros, ends = torch.zeros(_BLOCK, inputs), torch.full((_BLOCK, inputs), high)
+    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * _PROBE_FAR, zeros]
 
     def gradient(others: Tensor, place: int) -> Tensor:
         rows, goals = others.clone(), torch.randn(_BLOCK, outputs, generator=generator)
@@ -302,13 +265,11 @@ def _gradient_pairs(
         yield first, gradient(others, 0)
 
 
-def _probe_training(
-    module: Module, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
-) -> None:
+def _probe_training(module: Module, inputs: int, outputs: int) -> None:
     """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
 
     Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
-    too. The rows of the probe are public, with entries drawn from ``span``, or ``far`` times that.
+    too. The rows of the probe are public: small entries, and some that are a thousand times larger.
     """
     torch = _torch()
     copied = copy.deepcopy(module).train()
@@ -317,7 +278,7 @@ def _probe_training(
         warnings.filterwarnings("ignore", message="Full backward hook")
         try:
             wrapped = _torch("opacus.grad_sample").GradSampleModule(copied, loss_reduction="sum")
-            pairs = list(_gradient_pairs(wrapped, shape, outputs, span, far))
+            pairs = list(_gradient_pairs(wrapped, inputs, outputs))
         except (RuntimeError, ValueError, IndexError) as problem:
             raise InputError(
                 f"learner must be a network that trains on any number of rows: {problem}"
@@ -415,13 +376,11 @@ def _sample(rows: int, rate: float, source: RandomSource) -> NDArray[np.int64]:
     return np.flatnonzero(source.words(rows) < np.uint64(math.floor(rate * 2.0**64)))
 
 
-def _tensor(
-    features: Features, places: Rows | slice, unit: float, shape: tuple[int, ...]
-) -> Tensor:
+def _tensor(features: Features, places: Rows | slice, unit: float) -> Tensor:
     """Return rows as the network takes them: numbers of about unit size."""
     rows = features[places]
     dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-    made: Tensor = _torch().from_numpy((dense * unit).astype(np.float32).reshape(-1, *shape))
+    made: Tensor = _torch().from_numpy((dense * unit).astype(np.float32))
     return made
 
 
@@ -432,7 +391,6 @@ def train_network(
     weights: ArrayLike,
     training: Training,
     *,
-    shape: tuple[int, ...],
     classes: bool,
     scale: float | None,
     source: RandomSource,
@@ -472,8 +430,8 @@ def train_network(
             blocks = [sample[a : a + _BLOCK] for a in range(0, max(1, len(sample)), _BLOCK)]
             for number, places in enumerate(blocks):
                 missing = _BLOCK - len(places)
-                taken = _tensor(features, places, unit, shape)
-                taken = torch.cat([taken, torch.zeros(missing, *shape)])
+                taken = _tensor(features, places, unit)
+                taken = torch.cat([taken, torch.zeros(missing, taken.shape[1])])
                 goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
                 optimizer.kept = torch.from_numpy(np.pad(usable[places], (0, missing)))
                 answers = wrapped(taken)
@@ -506,7 +464,6 @@ class NetworkModel:
     loss: str
     training: Training
     scale: float
-    shape: tuple[int, ...]
     unit: float
     #: What makes the module; it is not stored.
     factory: Callable[..., Module]
@@ -530,7 +487,7 @@ class NetworkModel:
         rows, parts = int(features.shape[0]), []
         with torch.no_grad():
             for start in range(0, rows, 4 * _BLOCK):
-                part = _tensor(features, slice(start, start + 4 * _BLOCK), self.unit, self.shape)
+                part = _tensor(features, slice(start, start + 4 * _BLOCK), self.unit)
                 parts.append(self.module(part).double().numpy())
         return np.concatenate(parts)
 
@@ -539,7 +496,6 @@ class NetworkModel:
 class PrivateNetwork(PrivateModel):
     """A released network with its encoder, target and budget: all that may be stored."""
 
-    encoder: Encoder | PublicArray  # type: ignore[assignment]
     model: NetworkModel  # type: ignore[assignment]
     budget: NetworkBudget
 
@@ -555,14 +511,6 @@ class PrivateNetwork(PrivateModel):
         }
         noise = GaussianNoise(self.model.scale, self.model.released_size)
         return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
-
-    def encoded(
-        self, table: DataFrame, database_table: str | None = None
-    ) -> tuple[Features, tuple[str, ...]]:
-        """Return the features of raw rows (a table, or an array), and what to say about them."""
-        if isinstance(self.encoder, PublicArray):
-            return self.encoder.transform(table), ()
-        return super().encoded(table, database_table)
 
     def tensors(self) -> dict[str, NDArray[np.generic]]:
         """Return the module's tensors by name."""
@@ -585,18 +533,10 @@ class PrivateNetwork(PrivateModel):
         """
         torch = _torch()
         try:
-            stored = fields["encoder"]
-            encoder = (
-                PublicArray(
-                    tuple(map(int, stored["shape"])), float(stored["low"]), float(stored["high"])
-                )
-                if "shape" in stored
-                else Encoder.from_dict(stored)
-            )
+            encoder = Encoder.from_dict(fields["encoder"])
             target = TargetCode.from_dict(fields["target"])
             training = Training(**fields["training"])
-            shape = _shape(encoder)
-            module = _module(factory, shape, len(target.classes) or 1)
+            module = _module(factory, encoder.width, len(target.classes) or 1)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
             steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
             model = NetworkModel(
@@ -604,7 +544,6 @@ class PrivateNetwork(PrivateModel):
                 _loss_name(target),
                 training,
                 float(fields["scale"]),
-                shape,
                 encoder.length,
                 factory,
             )
@@ -625,16 +564,12 @@ class PrivateNetwork(PrivateModel):
             ) from None
 
 
-def _shape(encoder: Encoder | PublicArray) -> tuple[int, ...]:
-    return encoder.shape if isinstance(encoder, PublicArray) else (encoder.width,)
-
-
 def _loss_name(target: TargetCode) -> str:
     return "softmax" if target.classes else "ridge"
 
 
 def _released(
-    encoder: Encoder | PublicArray,
+    encoder: Encoder,
     target: TargetCode,
     data: tuple[Features, NDArray[np.generic], FloatArray],
     paid: Budget,
@@ -646,17 +581,14 @@ def _released(
     source: RandomSource,
     name: str,
 ) -> PrivateNetwork:
-    shape, outputs, rows = _shape(encoder), len(target.classes) or 1, int(data[0].shape[0])
-    module = _module(factory, shape, outputs)
+    outputs, rows = len(target.classes) or 1, int(data[0].shape[0])
+    module = _module(factory, encoder.width, outputs)
     if _weights(module) * training.steps > allowed:
         raise InputError(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{_weights(module)} weights."
         )
-    if isinstance(encoder, PublicArray):
-        _probe_training(module, shape, outputs, (encoder.low, encoder.high), 1.0)
-    else:
-        _probe_training(module, shape, outputs, _PROBE_SPAN, _PROBE_FAR)
+    _probe_training(module, encoder.width, outputs)
     budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
     reach = step_reach(training.clip, rows)
     scale = up(budget.training.noise_multiplier * reach, 2)
@@ -664,15 +596,12 @@ def _released(
         module,
         *data,
         training,
-        shape=shape,
         classes=bool(target.classes),
         scale=scale,
         source=source,
         unit=encoder.length,
     )
-    model = NetworkModel(
-        trained, _loss_name(target), training, scale, shape, encoder.length, factory
-    )
+    model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
     return PrivateNetwork(
         encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
     )
@@ -711,7 +640,7 @@ def fit_network(
 
     def draws(width: int, _columns: int, outputs: int) -> int:
         nonlocal most
-        most = _weights(_module(factory, (width,), outputs, probe=False)) * how.steps
+        most = _weights(_module(factory, width, outputs, probe=False)) * how.steps
         return most
 
     classifier = not isinstance(public.get(target), Range)
@@ -727,52 +656,6 @@ def fit_network(
         training=how,
         eta=eta,
         allowed=most,
-        source=drawn,
-        name=name,
-    )
-
-
-def fit_network_on_arrays(
-    rows: ArrayLike,
-    target: ArrayLike,
-    factory: Callable[..., Module],
-    *,
-    eta: float,
-    classes: Sequence[object],
-    value_range: tuple[float, float] = (0.0, 1.0),
-    training: Training | None = None,
-    source: RandomSource | None = None,
-    name: str = "network",
-) -> PrivateNetwork:
-    """Train a network on arrays (images) whose shape, range and classes are public.
-
-    ``rows`` has a record per entry of its first axis; entries are cut off at ``value_range``.
-    ``factory()`` (or ``factory(inputs, outputs)``) makes a module for rows of this shape.
-
-    Guarantee, Theorem, Assumes: as :func:`fit_network`.
-    Edge cases: records of other classes have no influence.
-    """
-    # A list has no type of its own, and numpy would choose one from all values.
-    given = rows if isinstance(rows, np.ndarray) else np.asarray(rows, dtype=np.float64)
-    goal = Values.of(target)
-    if given.ndim < 2 or len(given) != len(goal) or len(given) < 2:
-        raise InputError("rows must hold at least two arrays, one for each target.")
-    how = Training.default(rows=len(given)) if training is None else training
-    drawn = SecureSource() if source is None else source
-    encoder = PublicArray(tuple(given.shape[1:]), float(value_range[0]), float(value_range[1]))
-    public = read_bounds({"target": {"categories": list(classes)}})
-    code = TargetCode("target", getattr(public["target"], "labels", ()))
-    allowed = _weights(_module(factory, encoder.shape, len(code.classes))) * how.steps
-    budget = Budget.for_eta(eta, slack=release_slack(allowed), source=drawn)
-    return _released(
-        encoder,
-        code,
-        (encoder.transform(given).astype(np.float32), *code.read(goal)),
-        budget,
-        factory=factory,
-        training=how,
-        eta=eta,
-        allowed=allowed,
         source=drawn,
         name=name,
     )
