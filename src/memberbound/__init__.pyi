@@ -28,6 +28,7 @@ from memberbound.release.all_rows.estimator import MembershipPrivate as Membersh
 from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
 from memberbound.release.ledger_file import Ledger as Ledger
 from memberbound.release.saving import load as load
+from memberbound.release.saving import save as save
 from memberbound.report.comparing import Comparison as Comparison
 from memberbound.report.comparing import compare as compare
 from memberbound.report.exporting import Export as Export

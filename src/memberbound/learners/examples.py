@@ -38,6 +38,7 @@ __all__ = [
     "examples_of",
     "known_values",
     "learner_from_name",
+    "named_rows",
     "network_factory",
     "parsed_numbers",
     "raw_records",
@@ -403,6 +404,26 @@ def _class_values(population: Population, target: str, codes: Labels) -> Labels:
 _LISTED = 5
 
 
+def named_rows(source: object) -> dict[str, list[object]] | None:
+    """Return columns of rows that carry their names: a mapping, a series, a list of mappings."""
+    if hasattr(source, "to_dict") and not hasattr(source, "columns"):  # a row of pandas
+        source = source.to_dict()
+    if isinstance(source, Mapping):
+        several = [isinstance(value, list | tuple | np.ndarray) for value in source.values()]
+        if any(several) and not all(several):
+            raise InputError("a mapping must hold one value per column, or a list per column.")
+        columns = {
+            str(name): list(value) if any(several) else [value] for name, value in source.items()
+        }
+        if len({len(values) for values in columns.values()}) != 1:
+            raise InputError("a mapping must hold columns of equal length, and at least one.")
+        return columns
+    if isinstance(source, list) and source and all(isinstance(row, Mapping) for row in source):
+        names = dict.fromkeys(name for row in source for name in row)
+        return {str(name): [row.get(name) for row in source] for name in names}
+    return None
+
+
 def raw_rows(
     source: object,
     columns: tuple[str, ...] | int,
@@ -415,10 +436,13 @@ def raw_rows(
     ``columns`` is their number where they have no names.  ``ignore`` is the target's column, which
     may be there.
 
-    Edge cases: an array without names is taken in the columns' order when it has as many.
+    Edge cases: an array without names is taken in the columns' order when it has as many.  A
+    mapping of names to values is one row.
     """
     import pandas as pd
 
+    named = named_rows(source)
+    source = source if named is None else pd.DataFrame(named)
     width = columns if isinstance(columns, int) else len(columns)
     if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == width:
         names = [f"x{i}" for i in range(width)] if isinstance(columns, int) else list(columns)
@@ -444,16 +468,34 @@ def raw_records(
     *,
     ignore: str | None = None,
     database_table: str | None = None,
+    strict: bool = False,
 ) -> tuple[Records, tuple[str, ...]]:
-    """Return these columns of a table as the model of secret rows reads them, and notices."""
-    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
+    """Return these columns of a table as the model of secret rows reads them, and notices.
+
+    A column that the table does not have is one of missing values, unless it is ``strict``; it must
+    have at least one.
+    """
+    named = named_rows(source)
+    if isinstance(source, np.ndarray) and source.shape in ((len(columns),), (1, len(columns))):
+        named = dict(zip(columns, source.reshape(-1, 1).tolist(), strict=True))
+    elif isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
         # An array without names is taken in the columns' order.
-        pairs = zip(columns, source.T, strict=True)
-        parts = {name: Values.of(part, forms.get(name, "any")) for name, part in pairs}
-        records = Records(parts, len(source), "the array")
-    else:
+        named = dict(zip(columns, source.T, strict=True))
+    if named is None:
         records = read_records(source, forms, database_table=database_table)
-    notices = _checked_rows(columns, list(records.columns), records.rows, records.name, ignore)
+    else:
+        parts = {n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named}
+        parts |= dict.fromkeys(named.keys() - parts.keys(), Values(np.zeros(0)))
+        records = Records(parts, len(next(iter(named.values()))), "the table")
+    names = list(records.columns)
+    present = tuple(name for name in columns if name in names)
+    needed = columns if strict or not present else present
+    notices = _checked_rows(needed, names, records.rows, records.name, ignore)
+    absent = [name for name in columns if name not in present]
+    if absent:
+        notices += (f"missing columns count as missing values: {_listed(absent)}",)
+        gap = Values(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
+        records = replace(records, columns={**records.columns, **dict.fromkeys(absent, gap)})
     return records.chosen(columns), notices
 
 
@@ -485,13 +527,15 @@ def encoded_rows(
     *,
     ignore: str | None = None,
     database_table: str | None = None,
+    strict: bool = False,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Return the features of further rows, encoded as the population's were, and notices.
 
     Missing numbers count as the population's mean, missing categories as a category; a category
     that the population never had counts as a rare one, or as none where there were no rare ones.
 
-    Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused.
+    Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused,
+    with ``strict`` new categories too.
     """
     frame, notices, name = raw_rows(source, columns, ignore=ignore, database_table=database_table)
     notes = list(notices)
@@ -516,10 +560,13 @@ def encoded_rows(
         if new.any():
             names = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
             shown = _listed(["a missing value" if n == MISSING else repr(n) for n in names])
-            notes.append(
+            note = (
                 f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
-                f"never had ({shown}): it counts as a rare category"
+                f"never had ({shown})"
             )
+            if strict:
+                raise InputError(f"{note}. Without strict it counts as a rare category.")
+            notes.append(f"{note}: it counts as a rare category")
     rows = np.asarray(encoder.transform(frame), dtype=np.float64)
     return np.ascontiguousarray(rows), tuple(notes)
 

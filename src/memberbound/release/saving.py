@@ -8,7 +8,7 @@ import importlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,7 @@ from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
 from memberbound.release.all_rows.synthetic import SyntheticRows
 from memberbound.release.calibration import Calibration, Release
+from memberbound.release.onnx_file import onnx_bytes, stored_text
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -65,7 +66,7 @@ _VECTOR = "values"
 #: Where a certificate holds the one before it.
 _REPLACES = "replaces"
 #: Files that a model of all rows can go to.
-LINEAR_ENDINGS = (".skops", ".json")
+LINEAR_ENDINGS = (".skops", ".json", ".onnx")
 #: … and a network: its numbers, never its code.
 NETWORK_ENDINGS = (".safetensors",)
 #: What a certificate calls a model of all rows, and where skops keeps a text.
@@ -111,12 +112,15 @@ def save(
     path: str | Path,
     *,
     force: bool = False,
+    categories: Mapping[str, Iterable[object]] | None = None,
 ) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
     A model that was released, or a fitted estimator of one, goes to ``*.skops``
-    (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a network to
-    ``*.safetensors``.  Each file is written whole or not at all.
+    (extra ``skops``), one of all rows also to ``*.json`` or, for other runtimes, to ``*.onnx``
+    (extra ``onnx``); a :class:`Release` or a network to ``*.safetensors``.  Each file is written
+    whole or not at all.  An ONNX file is compared with the model before it is written; it knows the
+    categories of the bounds, and of other columns those that ``categories`` lists by column.
     The certificate gets its name first: wherever this is stopped, no release is without its own,
     neither the new one nor one that it replaces.
     """
@@ -135,7 +139,7 @@ def save(
     elif isinstance(released, PrivateModel):
         kind = _ALL_ROWS[released.learner == "boosting"]
         about = _described(kind, released.calibration_, {"secure_source": released.secure})
-        fill = _numbers(released, target.suffix)
+        fill = _numbers(released, target.suffix, categories)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
         more = {"names": list(released.names), "secure_source": released.secure}
@@ -245,11 +249,16 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
     return about, lambda draft: writer.dump(whole, draft)
 
 
-def _numbers(released: PrivateModel, ending: str) -> Fill:
-    """Return what writes a model of all rows as JSON, in a skops file as one text.
+def _numbers(
+    released: PrivateModel, ending: str, categories: Mapping[str, Iterable[object]] | None
+) -> Fill:
+    """Return what writes a model of all rows as JSON, in a skops file as one text, or as ONNX.
 
     Always the same bytes.
     """
+    if ending.lower() == ".onnx":
+        exported = onnx_bytes(released, categories)
+        return lambda draft: draft.write_bytes(exported)
     text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
     if ending.lower() == ".json":
         return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
@@ -265,7 +274,9 @@ def _numbers(released: PrivateModel, ending: str) -> Fill:
 
 
 def _loaded_numbers(target: Path) -> PrivateModel:
-    if zipfile.is_zipfile(target):
+    if target.suffix.lower() == ".onnx":
+        text = stored_text(target.read_bytes())
+    elif zipfile.is_zipfile(target):
         text = _skops().load(target, trusted=[])
     else:
         text = target.read_text(encoding="utf-8")

@@ -117,22 +117,27 @@ def predict(
     table: Table,
     *,
     learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
+    strict: bool = False,
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,
 ) -> Prediction:
     """Apply a model released by ``protect`` or ``protect-half`` to raw rows.
 
-    Columns are found by name, whatever their order; further ones are ignored with a notice.
+    Columns are found by name, whatever their order; further ones are ignored with a notice.  A
+    category that the model does not know counts as a rare one, text instead of a number and a
+    column that is missing as missing values; how many there are is said.  Applying the model again
+    releases nothing more.
 
-    Edge cases: a missing column, no row, and text in a column of numbers are refused.  A missing
-    number counts as the mean of the table that the model was trained on, a category that this table
-    never had as a rare one; both are said.  Applying the model again releases nothing more.
+    Edge cases: no row, and none of the model's columns, are refused; a model of ``protect-half``
+    refuses text instead of numbers and a missing column, too.
 
     Args:
         model: a file that ``protect`` or ``protect-half`` wrote, or the model itself.
         learner: for a network: the ``package.module:factory`` it was trained with.
-        table: the rows: a file, a pandas, polars or pyarrow table, or an array.
+        table: the rows: a file, a pandas, polars or pyarrow table, an array, or a dictionary of one
+            row.
+        strict: refuse unknown categories, text instead of numbers and missing columns.
         out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
             that give probabilities, ``probability_<class>``.
         force: overwrite ``out``.
@@ -140,6 +145,7 @@ def predict(
 
     Command line:
         memberbound predict model.skops new.csv --out answers.csv
+        memberbound predict model.skops new.csv --strict --json
         memberbound predict network.safetensors new.csv --learner nets:two_layers
 
     Examples:
@@ -165,7 +171,7 @@ def predict(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
-    rows, notices = taker.encoded(table, database_table)
+    rows, notices = taker.encoded(table, database_table, strict=strict)
     probabilities = taker.probabilities(rows)
     result = Prediction(
         taker.answered(rows),

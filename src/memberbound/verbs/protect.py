@@ -31,6 +31,7 @@ from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces
 from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
+from memberbound.release.onnx_file import check_onnx
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
@@ -95,8 +96,9 @@ def protect(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
-        out: file for the model; its certificate is written beside it. Both may be published; the
-            scores and notes printed with them are for the owner of the rows.
+        out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
+            certificate is written beside it. Both may be published; the scores and notes printed
+            with them are for the owner of the rows.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
         progress: called with (done, total).
@@ -104,6 +106,7 @@ def protect(
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
         memberbound protect patients.csv --target ill --bounds bounds.yaml --learner boosting
+        memberbound protect patients.csv --target ill --bounds bounds.yaml --out model.onnx
         memberbound protect patients.csv --target ill --learner nets:two_layers
 
     Examples:
@@ -141,6 +144,9 @@ def protect(
         database_table=database_table,
     )
     public = {name: bound for name, bound in public.items() if name in table.columns}
+    if out is not None and Path(out).suffix.lower() == ".onnx":
+        features = (name for name in table.columns if name not in (*public, target))
+        check_onnx({name: table.types.get(name) for name in features})
 
     # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)

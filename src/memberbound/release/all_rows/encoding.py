@@ -276,6 +276,8 @@ def octave_ends(cell: int) -> tuple[float, float]:
 _FARTHEST = 3.0
 #: Mean square of an encoded number; an indicator has 1.
 _NUMBER_SQUARE = 0.25
+#: Rows whose values are quoted where the model does not know them.
+_LISTED = 5
 NOTHING_FOUND = (
     "the table must have a column that rises above the noise, got none. "
     "Give bounds for its columns."
@@ -358,6 +360,28 @@ class ColumnCode:
             table[list(self.cells)] = np.arange(len(self.cells))
             places = table[cells_of(values)]
         return np.where(places < 0, self.indicators - 1, places) if self.other else places
+
+    def unseen(self, read: Mapping[str, Values]) -> list[str]:
+        """Say how many values this column has no number and no category for."""
+        if not self.width:
+            return []
+        values = read[self.name]
+        known = values.positions([""]) == 0
+        if self.labels:
+            known |= values.positions(self.labels) >= 0
+        else:
+            known |= np.isin(cells_of(values), self.cells)
+        if self.scaling is not None:
+            known |= ~np.isnan(values.numbers)
+        places = np.flatnonzero(~known)
+        if not places.size:
+            return []
+        names = dict.fromkeys(values.label(int(row)) for row in places[:_LISTED])
+        shown = ", ".join(map(repr, names)) + (", …" if places.size > _LISTED else "")
+        rows = f"{places.size} row{'' if places.size == 1 else 's'}"
+        if self.scaling is not None:
+            return [f"{self.name!r} holds text instead of a number in {rows} ({shown})"]
+        return [f"{self.name!r} holds in {rows} a category that the model does not know ({shown})"]
 
 
 @dataclass(frozen=True)

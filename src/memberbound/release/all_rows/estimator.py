@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from memberbound.errors import InputError, whole_number
+from memberbound.learners import named_rows
 from memberbound.learners.trained import available_if
 from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.models import (
@@ -167,6 +168,11 @@ class MembershipPrivate(PrivateEstimator):
         return read_records(X, forms_of(bounds))
 
     def _read(self, X: ArrayLike) -> Records:
+        named = named_rows(X)
+        if named is not None and hasattr(self, "feature_names_in_"):
+            import pandas as pd
+
+            X = pd.DataFrame(named).reindex(columns=self.feature_names_in_)
         return self._records(X, read_bounds(self.bounds), reset=False)
 
     @available_if(released_can("predict"))

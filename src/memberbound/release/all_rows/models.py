@@ -169,6 +169,20 @@ class PrivateModel:
         return self.target.classes
 
     @property
+    def classes_(self) -> Labels:
+        """The names of the classes as an array, in the order of the probabilities."""
+        if not self.target.classes:
+            raise AttributeError("a regression has no classes.")
+        return np.array(self.target.classes, dtype=object)
+
+    def __repr__(self) -> str:
+        what = f"{len(self.target.classes)} classes" if self.target.classes else "a number"
+        return (
+            f"{type(self).__name__}({self.learner!r}, target={self.target.name!r} ({what}), "
+            f"columns={len(self.columns)}, rows={self.rows}, eta={self.eta!r})"
+        )
+
+    @property
     def tuned(self) -> bool:
         """Whether a part of the budget went to trials."""
         return any(part.name == "a trial" for part in self.budget.parts)
@@ -202,16 +216,26 @@ class PrivateModel:
         return Calibration(noise, self.certificate_, self.eta, method, 1, details)
 
     def encoded(
-        self, table: object, database_table: str | None = None
+        self, table: object, database_table: str | None = None, *, strict: bool | None = None
     ) -> tuple[Features, tuple[str, ...]]:
-        """Return the features of raw rows, and what has to be said about them."""
+        """Return the features of raw rows, and what has to be said about them.
+
+        With ``strict`` True what the model has never seen is refused, with False it is said, with
+        None it is not looked for.
+        """
         records, notices = raw_records(
             table,
             self.columns,
             self.encoder.forms,
             ignore=self.target.name,
             database_table=database_table,
+            strict=bool(strict),
         )
+        if strict is not None:
+            notes = [n for c in self.encoder.columns for n in c.unseen(records.columns)]
+            if strict and notes:
+                raise InputError(f"{notes[0]}. Without strict such values count as missing.")
+            notices = (*notices, *notes)
         return self.model.features(self.encoder, records.columns), notices
 
     def answered(self, rows: Features) -> Labels:

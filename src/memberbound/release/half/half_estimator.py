@@ -532,9 +532,12 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.class_values)
 
     def encoded(
-        self, table: object, database_table: str | None = None
+        self, table: object, database_table: str | None = None, *, strict: bool | None = None
     ) -> tuple[Any, tuple[str, ...]]:
-        """Return the features of raw rows, and what has to be said about them."""
+        """Return the features of raw rows, and what has to be said about them.
+
+        ``strict`` refuses categories that the model has never seen.
+        """
         if self.encoder is not None:
             return encoded_rows(
                 self.encoder,
@@ -542,6 +545,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
                 table,
                 ignore=self.target,
                 database_table=database_table,
+                strict=bool(strict),
             )
         wanted = self.model.n_features_in_ if self.columns is None else tuple(self.columns)
         frame, notices, name = raw_rows(table, wanted, database_table=database_table)

@@ -1,0 +1,229 @@
+"""A model of all rows in use: rows of every shape, what it has never seen, other runtimes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from commands import answered
+from memberbound import (
+    InputError,
+    MemberboundError,
+    MembershipPrivate,
+    load,
+    predict,
+    protect,
+    save,
+)
+from memberbound.release import onnx_file
+from memberbound.release.all_rows.models import fit_private
+from memberbound.release.randomness import InsecureSource
+
+ROWS = 1200
+TOWNS = ["Paris", "Rome", "Köln"]
+PUBLIC = {"age": [0, 100], "town": TOWNS, "paid": [0, 5000], "ill": ["no", "yes"]}
+
+
+def people(rows=ROWS, seed=0):
+    draws = np.random.default_rng(seed)
+    age, town = draws.integers(0, 100, rows), draws.choice(TOWNS, rows)
+    ill = np.where(age + 40 * (town == "Rome") + draws.normal(0, 15, rows) > 65, "yes", "no")
+    paid = (age * 40 + draws.normal(0, 100, rows)).round(2)
+    return pd.DataFrame({"age": age, "town": town, "paid": paid, "ill": ill})
+
+
+def trained(learner="logistic", bounds=PUBLIC, target="ill", table=None):
+    table = people() if table is None else table
+    source = InsecureSource(1)
+    return fit_private(table, target, eta=0.3, learner=learner, bounds=bounds, source=source)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained()
+
+
+# ── Rows of every shape ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_row_is_a_dictionary_a_series_or_an_array(model):
+    table = people(3, seed=5)[["age", "town", "paid"]]
+    expected = model.predict_proba(table)
+    rows = table.to_dict("records")
+    shapes = [rows, table.to_dict("list"), table.to_numpy(dtype=object)]
+    for shape in shapes:
+        assert model.predict_proba(shape) == pytest.approx(expected, rel=1e-12)
+    for one in (rows[0], table.iloc[0], table.iloc[0].to_numpy(dtype=object)):
+        assert model.predict_proba(one) == pytest.approx(expected[:1], rel=1e-12)
+    turned = {name: rows[0][name] for name in ("paid", "town", "age")}
+    assert model.predict_proba(turned) == pytest.approx(expected[:1], rel=1e-12)
+    assert predict(model, rows[0]).rows == 1
+    for bad in ({"age": [1, 2], "town": "Rome"}, {"age": [1, 2], "town": ["Rome"]}, {}):
+        with pytest.raises(InputError, match="mapping must hold"):
+            model.predict(bad)
+
+
+def test_the_estimator_takes_dictionaries():
+    table = people()
+    X, y = table.drop(columns="ill"), table["ill"]
+    model = MembershipPrivate(LogisticRegression(), eta=0.3, bounds=PUBLIC, insecure_seed=1)
+    model.fit(X, y)
+    row = X.iloc[0].to_dict()
+    assert model.predict(row)[0] == model.predict(X.iloc[:1])[0]
+    assert model.predict(X.iloc[0])[0] == model.predict(X.iloc[:1])[0]
+
+
+def test_what_a_model_says_of_itself(model, tmp_path):
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert len(repr(model)) < 120
+    assert not hasattr(trained("ridge", target="paid"), "classes_")
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert repr(again) == repr(model)
+
+
+# ── What it has never seen ────────────────────────────────────────────────────────────────────────
+
+
+ODD = pd.DataFrame(
+    {"age": ["30", "old", None, "41"], "town": ["Oslo", "Rome", None, "Bonn"], "paid": [1, 2, 3, 4]}
+)
+
+
+def test_what_the_model_does_not_know_is_counted(model):
+    said = predict(model, ODD).warnings
+    assert said == (
+        "'age' holds text instead of a number in 1 row ('old')",
+        "'town' holds in 2 rows a category that the model does not know ('Oslo', 'Bonn')",
+    )
+    assert predict(model, people(20, seed=1)).warnings == ()
+    said = predict(model, ODD[["paid"]]).warnings
+    assert said == ("missing columns count as missing values: age, town",)
+    with pytest.raises(InputError, match="must have every column"):
+        predict(model, pd.DataFrame({"other": [1]}))
+
+
+def test_without_bounds_too():
+    model = trained(bounds={"ill": ["no", "yes"]}, table=people(6000))
+    said = predict(model, ODD).warnings
+    assert [note.split(" holds ")[0] for note in said] == ["'age'", "'town'"]
+    assert "2 rows" in said[1]
+
+
+@pytest.mark.parametrize("column", ["age", "town"])
+def test_strict_refuses_it(model, column):
+    plain = people(4, seed=2)
+    assert predict(model, plain, strict=True).rows == 4
+    # Missing values are not new ones.
+    assert predict(model, plain.assign(age=np.nan, town=None), strict=True).rows == 4
+    with pytest.raises(InputError, match=column):
+        predict(model, plain.assign(**{column: ODD[column]}), strict=True)
+    with pytest.raises(InputError, match=column):
+        predict(model, plain.drop(columns=column), strict=True)
+
+
+def test_strict_on_the_command_line(model, tmp_path):
+    save(model, tmp_path / "model.json")
+    ODD.to_csv(tmp_path / "new.csv", index=False)
+    arguments = ["predict", tmp_path / "model.json", tmp_path / "new.csv"]
+    code, text, _ = answered(*arguments, "--json")
+    assert (code, len(json.loads(text)["warnings"])) == (0, 2)
+    code, text, error = answered(*arguments, "--strict")
+    assert (code, text) == (2, "")
+    assert "'age'" in error
+
+
+# ── ONNX ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def in_onnxruntime(path, table):
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(path))
+    feeds = {}
+    for column in session.get_inputs():
+        values = table[column.name]
+        if column.type == "tensor(string)":
+            values = values.fillna("").astype(object)
+        else:
+            values = pd.to_numeric(values, errors="coerce").astype(float)
+        feeds[column.name] = values.to_numpy().reshape(-1, 1)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, feeds), strict=True))
+
+
+def odd_people():
+    """Rows inside and outside the ranges, of every size, with gaps and unknown towns."""
+    table = people(400, seed=9).astype({"age": float})
+    table.loc[:30, "age"] = np.nan
+    table.loc[20:60, "paid"] = [1e9, -1e9, 0.0, -0.5, np.inf, -np.inf, *np.geomspace(1e-8, 1e8, 35)]
+    table.loc[50:80, "town"] = "Oslo"
+    table.loc[70:90, "town"] = None
+    return table
+
+
+THREE = {**PUBLIC, "ill": ["no", "yes", "perhaps"]}
+#: Heavy tails, zeros and a column of two values, all learnt with noise.
+OPEN = {"ill": ["no", "yes"]}
+
+
+@pytest.mark.parametrize("learner", ["logistic", "svm", "boosting", "ridge"])
+@pytest.mark.parametrize("bounds", [PUBLIC, THREE, OPEN], ids=["bounds", "three", "open"])
+def test_onnxruntime_answers_as_the_model(learner, bounds, tmp_path):
+    pytest.importorskip("onnx")
+    table = people(6000)
+    draws = np.random.default_rng(1)
+    if bounds is THREE:
+        table.loc[::5, "ill"] = "perhaps"
+    if bounds is OPEN:
+        table["paid"] = np.where(draws.random(6000) < 0.4, 0, draws.lognormal(3, 4, 6000)).round(6)
+        bounds = {**OPEN, "paid": [0, 1e5]} if learner == "ridge" else OPEN
+    target = "paid" if learner == "ridge" else "ill"
+    model = trained(learner, bounds, target, table)
+    save(model, tmp_path / "model.onnx", categories={"town": TOWNS, "ill": THREE["ill"]})
+    asked = odd_people()
+    answers = in_onnxruntime(tmp_path / "model.onnx", asked)
+    truth = model.predict(asked)
+    if learner == "ridge":
+        assert answers["prediction"][:, 0] == pytest.approx(truth, rel=1e-9)
+    else:
+        assert answers["prediction"].tolist() == truth.tolist()
+        beside = model.predict_proba(asked) if learner != "svm" else model.decision_function(asked)
+        given = answers["scores" if learner == "svm" else "probabilities"]
+        assert given.reshape(beside.shape) == pytest.approx(beside, rel=1e-9, abs=1e-9)
+    again = load(tmp_path / "model.onnx")
+    assert (again.predict(asked) == truth).all()
+
+
+def test_an_onnx_file_that_differs_is_not_written(model, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(onnx_file, "_intercepts", lambda model: model.model.intercepts[None] + 1e-6)
+    with pytest.raises(MemberboundError, match="does not answer as the model"):
+        save(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_without_bounds_need_their_categories(tmp_path):
+    pytest.importorskip("onnx")
+    bounds = {name: bound for name, bound in PUBLIC.items() if name != "town"}
+    with pytest.raises(InputError, match="got none for 'town'"):
+        protect(people(), target="ill", bounds=bounds, eta=0.3, out=tmp_path / "model.onnx")
+    model = trained(bounds=OPEN, table=people(6000))
+    with pytest.raises(InputError, match="categories must list the values of 'town'"):
+        save(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_protect_writes_onnx_that_predict_reads(tmp_path):
+    pytest.importorskip("onnx")
+    people(3000).to_csv(tmp_path / "people.csv", index=False)
+    out = tmp_path / "model.onnx"
+    protect(tmp_path / "people.csv", target="ill", bounds=PUBLIC, eta=0.3, out=out)
+    code, text, error = answered("predict", out, tmp_path / "people.csv", "--json")
+    assert code == 0, error
+    by_name = [row["prediction"] for row in json.loads(text)["predictions"]]
+    assert by_name == in_onnxruntime(out, people(3000))["prediction"].tolist()
+    out.write_bytes(out.read_bytes()[:-40])
+    with pytest.raises(InputError, match="SHA-256"):
+        load(out)
