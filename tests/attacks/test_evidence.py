@@ -54,10 +54,10 @@ def test_reference_models_are_asked_about_copies_too(learner: str) -> None:
         learner=learner,
         shadows=4,
         images="8x8",
-        attacks=["lira-shrunk"],
+        attacks=["lira-offline"],
         workers=1,
     )
-    assert found.attacks["lira-shrunk"]["auc"]["estimate"] > 0.6
+    assert found.attacks["lira-offline"]["auc"]["estimate"] > 0.6
 
 
 def test_a_learner_on_pictures_is_audited_with_copies() -> None:
@@ -163,4 +163,5 @@ def test_logits_of_a_network_are_held_against_probabilities_of_references(monkey
         for given in (model, logits)
     ]
     assert found[0] > 0.6
-    assert abs(found[0] - found[1]) < 0.05
+    # Logits are not clipped as votes are; the same 40 and 80 records are measured.
+    assert abs(found[0] - found[1]) < 0.08

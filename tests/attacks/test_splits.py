@@ -11,7 +11,7 @@ from memberbound.attacks.comparability import one_law_test
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import audit_evidence
 from memberbound.attacks.records import recognised_members
-from memberbound.attacks.references import known_half, train_references
+from memberbound.attacks.references import known_for_references, known_half, train_references
 from memberbound.attacks.scores import permutation_p_value
 from memberbound.attacks.shadows import draw_half
 from memberbound.learners.trained import Answers, TrainedModel
@@ -66,12 +66,15 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
         halves.append(draw_half(2 * SIZE, seed, 0)[0])
 
     monkeypatch.setattr(references, "train_shadows", trained)
-    train_references(case, _Anything(), without=False, with_and_without=True)
+    monkeypatch.setattr(references, "FEWEST_RECORDS", SIZE)
+    train_references(case, _Anything())
     return halves[0]
 
 
-def places_of_shuffles(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    return case.generator(0, "shuffles of lira").permutation(2 * SIZE) < SIZE
+def places_of_known_part(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    known = known_for_references(case, 0)
+    # A half of the non-members; of the members three quarters are, so their half is another coin's.
+    return np.tile(known[SIZE:], 2)
 
 
 class _Anything:
@@ -83,7 +86,7 @@ SPLITS = [
     places_of_one_law,
     places_of_recognised,
     places_of_references,
-    places_of_shuffles,
+    places_of_known_part,
 ]
 Places = Callable[[Evidence, pytest.MonkeyPatch], np.ndarray]
 

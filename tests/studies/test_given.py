@@ -94,7 +94,7 @@ def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Pat
 
 def test_prices_are_held_against_the_given_model(quick, sides) -> None:
     inside, others = sides
-    found = study(inside, target="y", model=fitted(inside), nonmembers=others).report
+    found = study(inside, target="y", model=fitted(inside), nonmembers=others, quick=True).report
     nothing = next(r for r in found.remedies if r.id == "nothing")
     assert found.given is not None
     assert nothing.score_before_estimate == found.given.score_nonmembers_estimate
@@ -103,7 +103,7 @@ def test_prices_are_held_against_the_given_model(quick, sides) -> None:
 
 def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
     inside, others = sides
-    found = study(inside, target="y", model=fitted(inside, 1), nonmembers=others)
+    found = study(inside, target="y", model=fitted(inside, 1), nonmembers=others, quick=True)
     assert found.report.verdict.level == "unproved"
     assert not found.exceeds(0.55)
 
@@ -111,7 +111,7 @@ def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
 def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> None:
     inside, others = sides
     moved = others.assign(b=others["b"] + 4)
-    found = study(inside, target="y", model=fitted(inside), nonmembers=moved)
+    found = study(inside, target="y", model=fitted(inside), nonmembers=moved, quick=True)
     report = found.report
     assert report.given is not None
     assert not report.given.comparable
@@ -163,7 +163,7 @@ def test_a_model_of_numbers(quick) -> None:
     table["y"] = table["a"] + rng.normal(size=200)
     inside, others = table[:100], table[100:].reset_index(drop=True)
     model = Ridge().fit(inside[list("abc")], inside["y"])
-    report = study(inside, target="y", model=model, nonmembers=others).report
+    report = study(inside, target="y", model=model, nonmembers=others, quick=True).report
     assert report.given is not None
     assert report.given.score_name == "R²"
     right = model.score(others[list("abc")], others["y"])

@@ -40,15 +40,14 @@ On = TypeVar("On")
 #: What an attack has to see of the model: a label, its probabilities (or a regression's number), or
 #: the model itself.
 AccessLevel = Literal["labels", "values", "probabilities", "parameters"]
-#: What an attack cannot do without: of the model's answers, of other models (trained without the
-#: record, or some with it and some without), or the truth about other records.
+#: What an attack cannot do without: of the model's answers, reference models of known records, or
+#: the truth about other records.
 Need = Literal[
     "classes",
     "graded answers",
     "probabilities",
     "gradient",
-    "models without",
-    "models with",
+    "references",
     "truth",
 ]
 _MISSING: dict[Need, str] = {
@@ -56,8 +55,8 @@ _MISSING: dict[Need, str] = {
     "graded answers": "the model gives labels only",
     "probabilities": "there are no probabilities",
     "gradient": "there is no gradient in closed form; logistic, linear, ridge and mlp have one",
-    "models without": "no learner is named, so there are no reference models",
-    "models with": "no learner is named, so there are no reference models",
+    "references": "there are no reference models (they need a model that can be trained again or a "
+    "named learner, and no quick)",
     "truth": "nobody's membership is known",
 }
 
@@ -81,12 +80,7 @@ class OnModel:
     @property
     def learns(self) -> bool:
         """Whether the rule depends on known records, so that it is measured on the others."""
-        return "models without" in self.needs or "truth" in self.needs
-
-    @property
-    def proved(self) -> bool:
-        """Whether an interval of ours covers it: not where models are trained on all records."""
-        return "models with" not in self.needs
+        return "references" in self.needs or "truth" in self.needs
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class Attack:
 _CLIP = {"clip": "half the smallest step of the shadows' probabilities, if they count votes"}
 _RANKED: dict[str, float | str] = {"gamma": GAMMA, "population": "all other records"}
 _ANSWERS: tuple[Need, ...] = ("graded answers", "probabilities")
-_WITHOUT: tuple[Need, ...] = ("graded answers", "models without")
+_REFERENCES: tuple[Need, ...] = ("graded answers", "references")
 
 
 def _lira(variance: str, shown: str | None = None) -> OnLearner:
@@ -114,12 +108,6 @@ def _lira(variance: str, shown: str | None = None) -> OnLearner:
 def _lira_offline(variance: str) -> OnLearner:
     score = partial(shadow_scores.lira_offline, variance=variance)
     return OnLearner(score, {"mode": "offline", "variance": variance, **_CLIP})
-
-
-def _with_and_without(score: Callable[[Targets], FloatArray]) -> OnModel:
-    """The same attack on one model, with reference models on halves of all records as shadows."""
-    needs: tuple[Need, ...] = ("graded answers", "models with")
-    return OnModel(lambda target: score(target.against_both())[0], needs)
 
 
 _ALL = (
@@ -162,13 +150,13 @@ _ALL = (
         "calibrated-loss",
         "the loss is lower than in models without the record",
         on_learner=OnLearner(shadow_scores.calibrated_loss),
-        on_model=OnModel(model_scores.above_references, _WITHOUT),
+        on_model=OnModel(model_scores.above_references, _REFERENCES),
     ),
     Attack(
         "lira",
         "likelihood ratio of the logit, with the record against without",
         on_learner=_lira("shrunk", "shrunk to the pooled one by 4 models"),
-        on_model=_with_and_without(partial(shadow_scores.lira, variance="shrunk")),
+        on_model=OnModel(model_scores.likelihood_ratio, _REFERENCES),
     ),
     Attack(
         "lira-record",
@@ -184,7 +172,7 @@ _ALL = (
         "lira-offline",
         "the logit is above that of models without the record, in standard deviations",
         on_learner=_lira_offline("record"),
-        on_model=OnModel(partial(model_scores.above_references, spread="own"), _WITHOUT),
+        on_model=OnModel(partial(model_scores.above_references, spread="own"), _REFERENCES),
     ),
     Attack(
         "lira-offline-pooled",
@@ -192,15 +180,10 @@ _ALL = (
         on_learner=_lira_offline("pooled"),
     ),
     Attack(
-        "lira-shrunk",
-        "the same with variances shrunk to the pooled one, for few models",
-        on_model=OnModel(partial(model_scores.above_references, spread="shrunk"), _WITHOUT),
-    ),
-    Attack(
         "rmia",
         "the record is likelier than others, relative to models with and without it",
         on_learner=OnLearner(shadow_scores.rmia, {"mode": "online", **_RANKED}),
-        on_model=_with_and_without(shadow_scores.rmia),
+        on_model=OnModel(model_scores.relative_likelihood, _REFERENCES),
     ),
     Attack(
         "rmia-offline",
@@ -208,7 +191,6 @@ _ALL = (
         on_learner=OnLearner(
             shadow_scores.rmia_offline, {"mode": "offline", **_RANKED, "a": OFFLINE_A}
         ),
-        on_model=OnModel(model_scores.relative_likelihood, _WITHOUT),
     ),
     Attack(
         "quantile",
@@ -227,7 +209,7 @@ _ALL = (
             {"gamma": GAMMA, "variance": "shrunk and pooled", **_CLIP},
             ("graded answers",),
         ),
-        on_model=OnModel(model_scores.classifier_of_known_half, ("graded answers", "truth")),
+        on_model=OnModel(model_scores.classifier_of_known_records, ("graded answers", "truth")),
     ),
     Attack(
         "learned",

@@ -2,8 +2,8 @@
 
 Two kinds of attack.  Some read one answer of the model and no other record: loss, confidence,
 entropy, modified entropy, and whether the label is right.  Others learn first: from the truth about
-a random half of the records, or from reference models trained on that half.  Such an attack is
-measured on the other half only, which its rule has never seen, so the intervals of
+a random part of the records, or from reference models trained on that part.  Such an attack is
+measured on the other records only, which its rule has never seen, so the intervals of
 proofs/audit-intervals.md hold as they stand (claims 1 to 4 want the rule fixed before the records
 are drawn; proofs/given-models.md claim 1).
 """
@@ -30,14 +30,19 @@ from memberbound.attacks.evidence import Evidence, Records, ScoreTable
 from memberbound.attacks.model_scores import Target
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
 from memberbound.attacks.records import Groups, Recognised, audit_groups, recognised_members
-from memberbound.attacks.references import References, known_half, train_references
+from memberbound.attacks.references import (
+    MODELS,
+    References,
+    can_be_rebuilt,
+    known_half,
+    train_references,
+)
 from memberbound.attacks.scores import (
     ScoreAudit,
     Scores,
     audit_scores,
     interval_fields,
     interval_text,
-    permutation_p_value,
     without_ends,
 )
 from memberbound.attacks.shadows import Progress
@@ -65,7 +70,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SCORES",
     "ModelAudit",
-    "PointAudit",
     "PrivacyScore",
     "Training",
     "attack_intervals",
@@ -81,6 +85,14 @@ __all__ = [
 FEWEST = 20
 #: The attack of a table of scores.
 SCORES = "scores"
+#: Why an audit is weaker than a real attacker's.
+NEEDS_LEARNER = (
+    "Stronger attacks need --learner: this model cannot be trained again from what is given, so no "
+    "reference models were trained"
+)
+WITHOUT_REFERENCES = (
+    "Reference attacks, the strongest ones, were left out: nothing was trained to compare with"
+)
 #: What an attacker sees, in order of access, in words.
 _ACCESS: dict[AccessLevel, str] = {
     "labels": "an API that returns labels only",
@@ -96,28 +108,11 @@ AttackScores = Mapping[str, tuple[FloatArray, BoolArray]]
 
 
 @dataclass(frozen=True, eq=False)
-class PointAudit:
-    """What an attack reached that no interval of ours covers: estimates and a p-value.
-
-    ``p_value`` is that of "the model is independent of who is a member", by shuffling membership.
-    """
-
-    audit: ScoreAudit
-    p_value: float
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the contract's fields; without an interval its ends are missing."""
-        fields = without_ends(self.audit.to_dict())
-        return fields | {"confidence": None, "no_leak_p_value": self.p_value}
-
-
-@dataclass(frozen=True, eq=False)
 class ModelAudit:
     """What was measured of one given model; see :func:`audit_records`.
 
     Attributes:
         attacks: intervals per attack.
-        estimates: attacks without an interval.
         best_advantage: the advantage of the attack with the highest floor, at an error shared among
             all attacks, so that choosing it is paid for.
         by_access: the same for an attacker who sees labels only, probabilities, or the model.
@@ -146,10 +141,7 @@ class ModelAudit:
         "Each interval of an attack holds with the stated confidence on its own; those of "
         "best_advantage and by_access hold for all attacks at once.",
         "Attacks that learn (combined) or use reference models are told who is a member in a "
-        "random half of the records, and are measured on the other half.",
-        "lira and rmia compare models with and without each record, trained on halves of all "
-        "records; they are estimates without an interval, and their p-value is about no leak at "
-        "all.",
+        "random part of the records, and are measured on the others.",
     )
 
     attacks: dict[str, ScoreAudit]
@@ -159,7 +151,6 @@ class ModelAudit:
     confidence: float
     seconds: float
     by_access: dict[AccessLevel, AuditBound] = field(default_factory=dict)
-    estimates: dict[str, PointAudit] = field(default_factory=dict)
     evidence: Evidence | None = field(default=None, repr=False)
     references: References | None = None
     recognised: Recognised | None = None
@@ -201,8 +192,7 @@ class ModelAudit:
 
     def attack_fields(self) -> dict[str, dict[str, Any]]:
         """Return the contract's fields per attack; estimates alone where nothing is comparable."""
-        measured: dict[str, ScoreAudit | PointAudit] = {**self.attacks, **self.estimates}
-        fields = {name: audit.to_dict() for name, audit in measured.items()}
+        fields: dict[str, dict[str, Any]] = {n: a.to_dict() for n, a in self.attacks.items()}
         if self.evidence is not None:
             for name, values in fields.items():
                 values["access"] = access_of(name, self.evidence.task)
@@ -255,12 +245,6 @@ class ModelAudit:
                 if bound.lower > 0:
                     shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
                 lines.append(f"  {_ACCESS[level]}: {shown}")
-        for name, point in self.estimates.items():
-            gap = decimals(point.audit.advantage.estimate, "estimate", 3)
-            lines.append(
-                f"  {name} (models with and without the record): advantage ≈ {gap}, no interval; "
-                f"no leak: p = {significant(point.p_value, 'upper', 2)}"
-            )
         if self.comparable and self.recognised is not None:
             lines += ["", self.recognised.summary()]
         if self.comparable and self.groups is not None:
@@ -298,14 +282,48 @@ def group_lines(groups: Groups) -> list[str]:
 
 @dataclass(frozen=True)
 class Training:
-    """How reference models are trained."""
+    """How reference models are trained; without a learner as the given model was, if it can be."""
 
-    learner: str | Learner
-    models: int = 64
-    workers: int = -1
-    cache: str | None = None
+    learner: str | Learner | None = None
+    models: int = MODELS
+    seconds: float = 60.0
+    workers: int | None = None
     progress: Progress | None = None
     images: Shape | None = None
+
+    def references(self, evidence: Evidence, seed: int) -> tuple[References | None, str]:
+        """Return reference models, or None and why there are none; a named learner is insisted on.
+
+        Edge cases: without a learner, a model that cannot be trained again (or not in this time) is
+        audited without reference models, and the note says what would bring them.
+        """
+        learner = self.learner
+        if learner is None:
+            if not can_be_rebuilt(evidence):
+                return None, NEEDS_LEARNER
+            learner = "same"
+        try:
+            trained = train_references(
+                evidence,
+                learner,
+                models=self.models,
+                seconds=self.seconds,
+                seed=seed,
+                n_jobs=self.workers,
+                images=self.images,
+                progress=self.progress,
+            )
+        except InputError as problem:
+            if self.learner is not None:
+                raise
+            return None, f"Reference attacks, the strongest ones, did not run: {problem}"
+        if trained.models + len(trained.run.failures) < self.models:
+            return trained, (
+                f"{trained.models} of {self.models} reference models were trained in "
+                f"{significant(self.seconds, 'given')} seconds; more seconds make the attacks "
+                "stronger"
+            )
+        return trained, ""
 
 
 def audit_records(
@@ -337,24 +355,14 @@ def audit_records(
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
     attacks = None if attacks is None else tuple(attacks)
-    references = None
-    if training is not None:
-        wanted = [a for n, a in attacks_on_models().items() if attacks is None or n in attacks]
-        references = train_references(
-            evidence,
-            training.learner,
-            without=any(attack.learns for attack in wanted),
-            with_and_without=any(not attack.proved for attack in wanted),
-            models=training.models,
-            seed=seed,
-            n_jobs=training.workers,
-            cache=training.cache,
-            images=training.images,
-            progress=training.progress,
-        )
+    references, note = None, WITHOUT_REFERENCES
+    if training is not None and _compares(attacks):
+        references, note = training.references(evidence, seed)
     audit = audit_evidence(
         evidence, attacks=attacks, references=references, confidence=confidence, fpr=fpr, seed=seed
     )
+    if note and attacks is None:
+        audit = replace(audit, warnings=(note, *audit.warnings))
     if evidence.rows is not None:
         law = one_law_test(evidence, confidence=confidence, seed=seed)
     losses, member = evidence.signals.loss[0], evidence.member
@@ -367,6 +375,12 @@ def audit_records(
         warnings=audit.warnings + (no_columns if duplicates is None else duplicates.notes),
     )
     return _with_records(audit, records.numbers, records.groups, by, seed)
+
+
+def _compares(attacks: Iterable[str] | None) -> bool:
+    """Tell whether any of these attacks may use reference models."""
+    listed = attacks_on_models()
+    return attacks is None or any(name in listed and listed[name].learns for name in attacks)
 
 
 def _with_records(
@@ -419,23 +433,9 @@ def audit_evidence(
         if count < FEWEST:
             raise InputError(f"{kind} must be at least {FEWEST} records, got {count}.")
     scores, notes = attack_scores(evidence, attacks=attacks, references=references, seed=seed)
-    listed = attacks_on_models()
-    proved = {name: score for name, score in scores.items() if listed[name].proved}
-    if not proved:
-        raise InputError(
-            "attacks must include one whose interval is proved, got "
-            f"{', '.join(scores)} alone, which compare models with and without a record."
-        )
-    audits, shared, too_few = attack_intervals(proved, member, sure, rates, seed)
-    estimates = {}
-    for name, (score, _) in scores.items():
-        if name not in proved:
-            pair = Scores.of(score, member)
-            audit = audit_scores(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
-            rng = evidence.generator(seed, f"shuffles of {name}")
-            estimates[name] = PointAudit(audit, permutation_p_value(score, member, rng))
+    audits, shared, too_few = attack_intervals(scores, member, sure, rates, seed)
     order = list(_ACCESS)
-    levels = {name: access_of(name, evidence.task) for name in proved}
+    levels = {name: access_of(name, evidence.task) for name in scores}
     by_access = {}
     for level in sorted(set(levels.values()), key=order.index):
         within = [
@@ -452,7 +452,6 @@ def audit_evidence(
         sure,
         time.perf_counter() - start,
         by_access,
-        estimates,
         evidence,
         references,
         warnings=(*evidence.notes, *notes, *too_few),
@@ -478,8 +477,7 @@ def attack_scores(
         if np.isnan(score).any():
             raise InputError(f"scores of {name} must be numbers for every record, got NaN.")
         scores[name] = score, ~known if attack.learns else np.ones(len(known), dtype=np.bool_)
-    runs = () if references is None else references.runs
-    return scores, tuple(dict.fromkeys(w for run in runs for w in run.warnings))
+    return scores, () if references is None else references.run.warnings
 
 
 def audit_score_table(

@@ -1,8 +1,8 @@
 """Scores of the records of one given model.  Every score is oriented: higher means "member".
 
-Some scores read one answer of the model and no other record.  Others compare it with reference
-models, or learn from the truth about a random half of the records; these may be measured on the
-other half only.
+Some scores read one answer of the model and no other record.  Others learn from known records, or
+compare the model with reference models trained on known records; these are measured on the other
+records only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.references import References
-from memberbound.attacks.shadow_scores import OFFLINE_A, Targets, clip_of, clipped_logit
+from memberbound.attacks.shadow_scores import Targets, clip_of, clipped_logit
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, gradient_norms
 from memberbound.errors import InputError
@@ -24,11 +24,13 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.numerics.threads import one_thread
 
 __all__ = [
+    "Comparison",
     "Spread",
     "Target",
     "above_references",
     "balancing_weights",
-    "classifier_of_known_half",
+    "classifier_of_known_records",
+    "likelihood_ratio",
     "low_entropy",
     "low_modified_entropy",
     "relative_likelihood",
@@ -36,7 +38,9 @@ __all__ = [
     "short_gradient",
 ]
 
-Spread = Literal["one", "own", "shrunk"]
+Spread = Literal["one", "own"]
+#: Pairs (model, record) that the classifier learns from; more change nothing for so few features.
+_MOST_PAIRS = 40_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +58,11 @@ class Target:
 
     def has(self, need: str) -> bool:
         """Tell whether an attack's need is met."""
-        refs = self.references
         match need:
             case "gradient":
                 return self.gradient is not None
-            case "models without":
-                return refs is not None and refs.without is not None
-            case "models with":
-                return refs is not None and refs.with_and_without is not None
+            case "references":
+                return self.references is not None
         return need == "truth"
 
     @cached_property
@@ -94,44 +95,111 @@ class Target:
         total = p.sum(axis=1, keepdims=True)
         return np.asarray(p / np.where(total > 0, total, 1.0))
 
-    @property
-    def references_without(self) -> ShadowRun:
-        """Reference models that no evaluated record is in."""
-        assert self.references is not None
-        assert self.references.without is not None
-        return self.references.without
-
-    def against(self, run: ShadowRun) -> Targets:
-        """Return this model as the one target of reference models."""
+    @cached_property
+    def comparison(self) -> Comparison:
+        """This model beside reference models without the record, which no measured one is in."""
+        run = self.trained
         shadows = _in_kind_of(self.signals, run.signals)
-        return Targets(self.signals, shadows, run.membership, run.examples, leave_one_out=False)
-
-    def against_both(self) -> Targets:
-        """Return this model against reference models with and without each record."""
-        assert self.references is not None
-        assert self.references.with_and_without is not None
-        return self.against(self.references.with_and_without)
+        targets = Targets(self.signals, shadows, run.membership, run.examples, leave_one_out=False)
+        return Comparison.of(targets, clip_of(_records(shadows, self.practised)), self.practised)
 
     @cached_property
-    def without_record(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Value, mean, own and shrunk spread of the statistic in models without the record.
+    def practice(self) -> Comparison:
+        """Every reference model beside the others, on known non-members: there all is known."""
+        run = self.trained
+        shadows = _records(_in_kind_of(self.signals, run.signals), self.practised)
+        inside = run.membership[:, self.practised]
+        targets = Targets.each_by_the_others(shadows, inside, run.examples)
+        return Comparison.of(targets, clip_of(shadows))
 
-        What is pooled comes from the known records alone: the rule must not look at the others.
-        """
-        targets, known = self.against(self.references_without), self.known
-        shadows = targets.shadows
-        if self.signals.regression:
-            floor = 1e-6 * float(shadows.loss[:, known].mean()) + 1e-300
-            value, others = (-np.log(s.loss + floor) for s in (self.signals, shadows))
+    @property
+    def practised(self) -> BoolArray:
+        """The known non-members: some reference models are trained on one, others are not."""
+        return self.known & ~self.evidence.member
+
+    @property
+    def trained(self) -> ShadowRun:
+        """The reference models."""
+        assert self.references is not None
+        return self.references.run
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Target models beside reference models, each a (targets, records) array.
+
+    Attributes:
+        value: the statistic, higher for a record that the target fits better.
+        mean: its mean over reference models without the record.
+        spread: its standard deviation over these, shrunk to that of all records.
+        confidence: of the target, and ``usual`` its mean over models without the record.
+        inside: mean of the statistic, and ``usual_inside`` of the confidence, over models with it.
+        counted: whether there are models without the record, and ``both`` also some with it.
+    """
+
+    value: FloatArray
+    mean: FloatArray
+    spread: FloatArray
+    confidence: FloatArray
+    usual: FloatArray
+    inside: FloatArray
+    usual_inside: FloatArray
+    counted: BoolArray
+    both: BoolArray
+
+    @classmethod
+    def of(cls, targets: Targets, clip: float, pooled: BoolArray | None = None) -> Comparison:
+        """Compare targets with shadows; what is pooled comes from the records ``pooled`` alone."""
+        signals, shadows = targets.signals, targets.shadows
+        columns = slice(None) if pooled is None else pooled
+        if signals.regression:
+            scale = float(shadows.loss[:, columns].mean()) + 1e-300
+            value, others = (-np.log(s.loss + 1e-6 * scale) for s in (signals, shadows))
+            confidence, usual = (np.exp(-s.loss / (2 * scale)) for s in (signals, shadows))
         else:
-            seen = Signals(shadows.logit[:, known], shadows.correct[:, known], shadows.kind)
-            clip = clip_of(seen)
-            value, others = clipped_logit(self.signals, clip), clipped_logit(shadows, clip)
-        _, outs = targets.moments(others)
-        own, shrunk = (
-            np.sqrt(outs.variance(kind, among=known))[0] for kind in ("record", "shrunk")
+            value, others = (clipped_logit(s, clip) for s in (signals, shadows))
+            confidence, usual = signals.confidence, shadows.confidence
+        ins, outs = targets.moments(others)
+        sure_in, sure_out = targets.moments(usual)
+        shape = value.shape
+        return cls(
+            value,
+            np.broadcast_to(outs.mean, shape),
+            np.broadcast_to(np.sqrt(outs.variance("shrunk", among=pooled)), shape),
+            confidence,
+            np.broadcast_to(sure_out.mean, shape),
+            np.broadcast_to(ins.mean, shape),
+            np.broadcast_to(sure_in.mean, shape),
+            np.broadcast_to(outs.count > 0, shape),
+            np.broadcast_to((outs.count > 0) & (ins.count > 0), shape),
         )
-        return value[0], outs.mean[0], own, shrunk
+
+    @property
+    def features(self) -> FloatArray:
+        """What the classifier sees, (targets, records, features)."""
+        z = (self.value - self.mean) / self.spread
+        gap, size = self.value - self.mean, np.log(self.spread)
+        ratio = np.log(np.maximum(self.confidence, 1e-6) / ((self.usual + 1) / 2))
+        return np.stack(
+            [
+                np.arcsinh(z),
+                gap,
+                self.value,
+                self.mean,
+                size,
+                z * size,
+                gap * self.spread,
+                ratio,
+                self.confidence - self.usual,
+                np.clip(z, -4, 4) * self.spread,
+            ],
+            axis=-1,
+        )
+
+
+def _records(signals: Signals, columns: BoolArray) -> Signals:
+    """Return the signals of some of the records."""
+    return Signals(signals.logit[:, columns], signals.correct[:, columns], signals.kind)
 
 
 def _in_kind_of(target: Signals, shadow: Signals) -> Signals:
@@ -179,48 +247,79 @@ def short_gradient(target: Target) -> FloatArray:
 def above_references(target: Target, spread: Spread = "one") -> FloatArray:
     """Return how far the statistic is above its mean in models without the record.
 
-    In units of the statistic, of the record's own standard deviation over these models, or of
-    that shrunk to the pooled one.
+    In units of the statistic, or of the record's own spread over these models.
     """
-    value, mean, own, shrunk = target.without_record
-    unit = {"one": np.ones_like(own), "own": own, "shrunk": shrunk}[spread]
-    return np.asarray((value - mean) / unit)
+    seen = target.comparison
+    unit = seen.spread if spread == "own" else np.ones_like(seen.spread)
+    return np.asarray(((seen.value - seen.mean) / unit)[0])
+
+
+def likelihood_ratio(target: Target) -> FloatArray:
+    """Return ln of the likelihood ratio of two normal laws: with the record against without.
+
+    Nobody trains models with the measured records.  What a record gains by being in is regressed on
+    the mean and spread in models without it, over known non-members, which are in some models.
+    """
+    seen, learned = target.comparison, target.practice
+    both = learned.both
+    gain = (learned.inside - learned.mean)[both]
+    weights, *_ = np.linalg.lstsq(_conditions(learned)[both], gain, rcond=None)
+    shift = np.maximum(_conditions(seen)[0] @ weights, 0.0)
+    above = (seen.value - seen.mean)[0]
+    return np.asarray(shift * (above - shift / 2) / np.square(seen.spread[0]))
+
+
+def _conditions(seen: Comparison) -> FloatArray:
+    spread, mean = seen.spread, seen.mean
+    unsure = np.exp(-np.abs(mean)) / (1 + np.exp(-np.abs(mean)))
+    columns = (np.ones_like(mean), spread, np.square(spread), mean, np.abs(mean), unsure)
+    return np.stack(columns, axis=-1)
 
 
 def relative_likelihood(target: Target) -> FloatArray:
-    """Return ln of P(x|θ)/P(x); the share of records below it, RMIA's score, has its order."""
-    run = target.references_without
-    shadows, outside = _in_kind_of(target.signals, run.signals), ~run.membership
+    """Return ln of P(x|θ)/P(x); the share of records below it, RMIA's score, has its order.
 
-    def confidence(signals: Signals) -> FloatArray:
-        if not signals.regression:
-            return signals.confidence
-        scale = np.maximum(signals.loss[:, target.known].mean(axis=1, keepdims=True), 1e-300)
-        return np.asarray(np.exp(-signals.loss / (2 * scale)))
-
-    mean = (confidence(shadows) * outside).sum(axis=0) / np.maximum(outside.sum(axis=0), 1)
-    prior = ((1 + OFFLINE_A) * mean + (1 - OFFLINE_A)) / 2
-    return np.asarray(np.log(np.maximum(confidence(target.signals)[0], 1e-6) / prior))
+    P(x) is the mean over models with and without x.  Those with it are taken to say a·P_out + 1-a,
+    with a from known non-members (RMIA's offline form, with its a learned).
+    """
+    seen, learned = target.comparison, target.practice
+    both = learned.both
+    doubt, gain = (1 - learned.usual)[both], (learned.usual_inside - learned.usual)[both]
+    share = float(np.clip((gain @ doubt) / max(float(doubt @ doubt), 1e-300), 0.0, 1.0))
+    prior = seen.usual + share * (1 - seen.usual) / 2
+    return np.asarray(np.log(np.maximum(seen.confidence, 1e-6) / np.maximum(prior, 1e-6))[0])
 
 
-def classifier_of_known_half(target: Target) -> FloatArray:
-    """Return the log-odds of membership from classifiers trained on the known half."""
+def classifier_of_known_records(target: Target) -> FloatArray:
+    """Return the log-odds of membership from classifiers trained on known records.
+
+    With reference models: on whether a known non-member is in each of them.  Without: on whether a
+    known record is a member of the given model.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    table = _features(target)
-    member = target.evidence.member[target.known]
+    if target.references is None:
+        table = _features(target)
+        rows, member = table[target.known], target.evidence.member[target.known]
+    else:
+        counted = target.practice.counted
+        table = target.comparison.features[0]
+        rows = target.practice.features[counted]
+        member = target.trained.membership[:, target.practised][counted]
+        step = max(1, len(rows) // _MOST_PAIRS)
+        rows, member = rows[::step], member[::step]
     weight = balancing_weights(member)
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    linear.fit(table[target.known], member, logisticregression__sample_weight=weight)
+    linear.fit(rows, member, logisticregression__sample_weight=weight)
     boosted = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, learning_rate=0.1, min_samples_leaf=30, random_state=0
     )
     # On a busy machine several threads are slower than one for so small a fit.
     with one_thread():
-        boosted.fit(table[target.known], member, sample_weight=weight)
+        boosted.fit(rows, member, sample_weight=weight)
         score = linear.decision_function(table) + boosted.decision_function(table)
     return np.asarray(score, dtype=np.float64)
 
@@ -250,9 +349,4 @@ def _features(target: Target) -> FloatArray:
             columns += list((truth[:, None] == np.arange(p.shape[1])).T)
     if signals.regression:
         columns.append(truth)
-    if target.has("models without"):
-        value, mean, own, shrunk = target.without_record
-        z = (value - mean) / shrunk
-        columns += [np.arcsinh(z), np.arcsinh((value - mean) / own), mean, np.log(shrunk)]
-        columns += [relative_likelihood(target), z * np.abs(np.tanh(z)), value - mean]
     return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from memberbound.attacks.evidence import Evidence, framed
-from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
+from memberbound.attacks.shadows import KnownRows, Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError
 from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner
 from memberbound.learners.trained import available_if
@@ -20,7 +20,20 @@ from memberbound.numerics.rounding import FloatArray
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["References", "RowsOf", "known_half", "train_references"]
+__all__ = [
+    "References",
+    "RowsOf",
+    "can_be_rebuilt",
+    "known_for_references",
+    "known_half",
+    "train_references",
+]
+
+
+#: Reference models that are trained where the time allows it.
+MODELS = 32
+#: Fewer members or non-members than this leave fewer than 20 of either to measure on.
+FEWEST_RECORDS = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,37 +42,49 @@ class References:
 
     Attributes:
         known: the records whose membership the attacker knows.
-        without: models trained on three quarters of the known records each.
-        with_and_without: models trained on random halves of *all* records.
+        run: models trained on all known members, and on known non-members in the place of the
+            members that are not known.
     """
 
     known: BoolArray
-    without: ShadowRun | None = None
-    with_and_without: ShadowRun | None = None
-
-    @property
-    def runs(self) -> tuple[ShadowRun, ...]:
-        """What was trained."""
-        return tuple(run for run in (self.without, self.with_and_without) if run is not None)
+    run: ShadowRun
 
     @property
     def models(self) -> int:
         """Number of models."""
-        return sum(run.signals.models for run in self.runs)
+        return self.run.signals.models
 
     @property
     def seconds(self) -> float:
         """Seconds of the fits, predictions included."""
-        return float(sum(run.timings.sum() for run in self.runs))
+        return float(self.run.timings.sum())
 
 
 def known_half(evidence: Evidence, seed: int) -> BoolArray:
     """Return a uniform half of the members and of the others, whatever the order of the rows."""
-    member, rng = evidence.member, evidence.generator(seed, "known half")
+    sizes = [int(side.sum()) // 2 for side in (evidence.member, ~evidence.member)]
+    return _drawn_part(evidence, seed, "known half", *sizes)
+
+
+def known_for_references(evidence: Evidence, seed: int) -> BoolArray:
+    """Return the records that reference models may be trained on.
+
+    A half of the non-members, and all but a quarter of the members (fewer where the known
+    non-members are too few to stand in for them).
+    """
+    members, others = int(evidence.member.sum()), int((~evidence.member).sum())
+    return _drawn_part(
+        evidence, seed, "known part", members - min(members, others) // 4, others // 2
+    )
+
+
+def _drawn_part(
+    evidence: Evidence, seed: int, purpose: str, members: int, others: int
+) -> BoolArray:
+    member, rng = evidence.member, evidence.generator(seed, purpose)
     known = np.zeros(len(member), dtype=np.bool_)
-    for side in (member, ~member):
-        places = rng.permutation(np.flatnonzero(side))
-        known[places[: len(places) // 2]] = True
+    for side, size in ((member, members), (~member, others)):
+        known[rng.permutation(np.flatnonzero(side))[:size]] = True
     return known
 
 
@@ -67,31 +92,40 @@ def train_references(
     evidence: Evidence,
     learner: str | Learner,
     *,
-    models: int = 32,
+    models: int = MODELS,
+    seconds: float | None = None,
     seed: int = 0,
-    n_jobs: int = -1,
-    cache: str | None = None,
+    n_jobs: int | None = None,
     images: Shape | None = None,
     progress: Progress | None = None,
-    without: bool = True,
-    with_and_without: bool = False,
 ) -> References:
-    """Train reference models on records of both kinds.
+    """Train models as the given one may have been trained, without the records that are measured.
 
-    ``without`` trains ``models`` of them on parts of a random half of the records, for attacks
-    whose intervals hold on the other half; ``with_and_without`` trains as many on random halves of
-    all records, for attacks that compare models with and without a record.
+    Each is trained on all known members; known non-members, drawn anew for each, stand in for the
+    members that are not known.  So the models differ from each other as the given one would from
+    them if a measured record were no member, and known non-members are in some of them and not in
+    others, from which attacks learn what a record gains by being in.
 
     ``learner`` is ``"same"`` (the given model's own kind) or an unfitted estimator, both trained on
     the rows as the model gets them; or a short name or ``package.module:factory``, trained on
     encoded columns.
+
+    Theorem: proofs/given-models.md claims 1 and 4.
+    Edge cases: fewer than 80 members or non-members are refused, and so is a time in which fewer
+    than four models are trained.
     """
     from memberbound.learners import learner_from_name
 
     if evidence.rows is None:
         raise InputError("learner must be left out for a table of predictions: there are no rows.")
-    whole_number("shadows", models, at_least=2)
-    known = known_half(evidence, seed)
+    member = evidence.member
+    few = min(int(member.sum()), int((~member).sum()))
+    if few < FEWEST_RECORDS:
+        raise InputError(
+            f"members and non-members must be at least {FEWEST_RECORDS} each for reference models, "
+            f"got {few}."
+        )
+    known = known_for_references(evidence, seed)
     # The training sets are drawn from the content too: the order of the rows must not matter.
     start = int(evidence.generator(seed, "reference models").integers(2**63))
     if learner == "same":
@@ -108,22 +142,18 @@ def train_references(
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     truth = np.asarray(evidence.truth)
     examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
-
-    def train(among: BoolArray | None) -> ShadowRun:
-        return train_shadows(
-            examples,
-            estimator,
-            models=models,
-            seed=start,
-            n_jobs=n_jobs,
-            cache=cache,
-            among=among,
-            progress=progress,
-        )
-
-    return References(
-        known, train(known) if without else None, train(None) if with_and_without else None
+    rows = KnownRows(known & member, known & ~member, int((member & ~known).sum()))
+    run = train_shadows(
+        examples,
+        estimator,
+        models=models,
+        seed=start,
+        n_jobs=n_jobs,
+        known=rows,
+        seconds=seconds,
+        progress=progress,
     )
+    return References(known, run)
 
 
 class RowsOf(BaseEstimator):  # type: ignore[misc]
@@ -173,13 +203,22 @@ class RowsOf(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model_.decision_function(self._taken(X)), dtype=np.float64)
 
 
+def can_be_rebuilt(evidence: Evidence) -> bool:
+    """Tell whether the given model can be trained again: it is an estimator that clones."""
+    try:
+        _unfitted_copy(evidence)
+    except InputError:
+        return False
+    return evidence.rows is not None
+
+
 def _unfitted_copy(evidence: Evidence) -> Learner:
     from sklearn.base import clone
 
     model = None if evidence.model is None else evidence.model.model
     try:
         copy: Learner = clone(model)
-    except TypeError:
+    except (TypeError, RuntimeError):
         raise InputError(
             "learner must be named: 'same' trains the given model's own kind anew, which only a "
             f"scikit-learn estimator allows, got {type(model).__name__}."

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from memberbound.numerics.rounding import FloatArray
 
 __all__ = [
     "FailedFit",
+    "KnownRows",
     "ShadowFit",
     "ShadowRun",
     "attacked_records",
@@ -37,8 +38,11 @@ __all__ = [
 # the first ones, and a run that was killed goes on with the fits that are missing.
 
 Progress = Callable[[int, int], None]
+R = TypeVar("R")
 #: Smaller populations cannot be halved into something that a learner and an audit can use.
 SMALLEST_POPULATION = 20
+#: Fewer models than this, trained within a time limit, are no audit.
+FEWEST_IN_TIME = 4
 #: The word of entropy that draws the attacked records.
 _SAMPLED = 1
 #: Parameters by which a learner is given its coins; models must not share them.
@@ -112,13 +116,20 @@ class ShadowRun:
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
+class KnownRows(NamedTuple):
+    """Training sets that are no halves: all of ``always``, and ``drawn`` of the rows ``among``."""
+
+    always: BoolArray
+    among: BoolArray
+    drawn: int
+
+
 def draw_half(
-    rows: int, seed: int, model: int, among: BoolArray | None = None
+    rows: int, seed: int, model: int, known: KnownRows | None = None
 ) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
 
-    With ``among`` only these rows can be drawn, and three quarters of them are: such models attack
-    the other rows, which none of them has seen, so more than a half costs nothing.
+    With ``known`` the model is trained on these rows instead: such models attack the other rows.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -127,11 +138,11 @@ def draw_half(
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
-    if among is None:
+    if known is None:
         member[rng.permutation(rows)[: rows // 2]] = True
     else:
-        can = np.flatnonzero(among)
-        member[rng.permutation(can)[: max(1, 3 * can.size // 4)]] = True
+        member[rng.permutation(np.flatnonzero(known.among))[: known.drawn]] = True
+        member |= known.always
     return member, int(rng.integers(2**31 - 1))
 
 
@@ -157,12 +168,13 @@ def train_shadows(
     *,
     models: int = 64,
     seed: int = 0,
-    n_jobs: int = -1,
+    n_jobs: int | None = -1,
     backend: str = "processes",
     client: object = None,
     cache: str | os.PathLike[str] | None = None,
     records: int | None = None,
-    among: BoolArray | None = None,
+    known: KnownRows | None = None,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
@@ -174,13 +186,15 @@ def train_shadows(
             then all models share their coins, which no interval of an audit allows.
         models: number of models.
         seed: of halves and learners.
-        n_jobs: processes, as in joblib.
+        n_jobs: processes, as in joblib; None: all cores unless the fits take a moment only.
         backend: ``"processes"`` (joblib), ``"sequential"``, or ``"dask"``.
         client: a ``distributed.Client`` for dask; made when left out.
         cache: folder in which each finished fit is written at once; none by default.
         records: how many records are attacked at most: a uniform sample of a larger population,
             whose halves the models are trained on all the same.  All of them unless given.
-        among: the rows that may be trained on; all unless given (see :func:`draw_half`).
+        known: the rows that are trained on, where they are no halves (see :func:`draw_half`).
+        seconds: no fit is waited for after this time; of the first ones, in order and without a
+            gap, a power of two is kept, so that a little more or less time changes nothing.
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -200,7 +214,7 @@ def train_shadows(
     total = whole_number("models", models, at_least=2)
     whole_number("seed", seed, at_least=0)
     one_of("backend", backend, ("processes", "sequential", "dask"))
-    if n_jobs != -1:
+    if n_jobs not in (-1, None):
         whole_number("workers", n_jobs, remedy="-1 is all cores.")
     if examples.rows < SMALLEST_POPULATION:
         raise InputError(
@@ -215,7 +229,7 @@ def train_shadows(
     numbers, attacked_numbers = (
         replace(some, population=None, encoder=None) for some in (examples, attacked)
     )
-    work = _Training(numbers, learner, seed, attacked_numbers, among)
+    work = _Training(numbers, learner, seed, attacked_numbers, known)
     store: FitStore[ShadowFit | FailedFit] | None = None
     if cache is not None:
         store = FitStore.at(cache, work.fingerprint(), ShadowFit.arrays, ShadowFit.read)
@@ -226,16 +240,36 @@ def train_shadows(
     if progress is not None:
         progress(reused, total)
     workers = 1 if backend == "sequential" else n_jobs
+    end = time.monotonic() + (seconds or 0.0)
     with connected(client=client) if backend == "dask" else nullcontext() as cluster:
         for model, fit in refits(work, missing, workers=workers, cluster=cluster, store=store):
             fits[model] = fit
             if progress is not None:
                 progress(len(fits), total)
+            if seconds is not None and time.monotonic() > end and len(fits) < total:
+                fits = _first_fits(fits)
+                if len(fits) < FEWEST_IN_TIME:
+                    raise InputError(
+                        f"seconds must be enough for {FEWEST_IN_TIME} models, got {seconds!r}: "
+                        f"{len(fits)} were trained in that time."
+                    )
+                break
     run = _collected(work, attacked, sample, fits, reused=reused)
     if not damaged:
         return run
     note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
     return replace(run, warnings=(*run.warnings, note))
+
+
+def _first_fits(fits: dict[int, R]) -> dict[int, R]:
+    """Return the fits before the first missing one, as many as the largest power of two.
+
+    Examples:
+        >>> list(_first_fits({0: "a", 2: "c", 1: "b", 5: "f"}))
+        [0, 1]
+    """
+    gap = next(number for number in range(len(fits) + 1) if number not in fits)
+    return {model: fits[model] for model in range(1 << gap.bit_length() >> 1)}
 
 
 def _collected(
@@ -296,14 +330,14 @@ class _Training:
     learner: Learner
     seed: int
     attacked: Examples
-    among: BoolArray | None = None
+    known: KnownRows | None = None
 
     def half(self, model: int) -> tuple[BoolArray, int]:
-        return draw_half(self.examples.rows, self.seed, model, self.among)
+        return draw_half(self.examples.rows, self.seed, model, self.known)
 
     def fingerprint(self) -> str:
         """Return what names the run: data, learner, seeds, and the code of halves and signals."""
-        population, settings = self.examples, (self.seed, self.among)
+        population, settings = self.examples, (self.seed, self.known)
         numbers = (population.features, population.target, self.attacked.rows, population.task)
         return fingerprint(numbers, self.learner, settings, draw_half, signals_of)
 

@@ -380,8 +380,10 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         model=model.trained,
         target=question.target,
         columns=None if question.columns is None else list(question.columns),
+        quick=question.quick,
         confidence=question.confidence,
         seed=question.seed,
+        workers=None if context.workers < 1 else context.workers,
     )
     progress(1, 1)
     detail = answer.detail

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, cast
@@ -22,11 +21,14 @@ from memberbound.attacks.evidence import (
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.model_audit import SCORES, ModelAudit, Training, audit_records
 from memberbound.attacks.one_run import OneRun, audit_one_run
+from memberbound.attacks.references import MODELS
 from memberbound.attacks.scores import Scores
+from memberbound.attacks.shadows import FEWEST_IN_TIME
 from memberbound.declarations import (
     Column,
     DatabaseTable,
     Force,
+    Hidden,
     InputFile,
     LearnerName,
     Names,
@@ -35,11 +37,9 @@ from memberbound.declarations import (
     RecordsFile,
     Seed,
     Table,
-    Workers,
 )
-from memberbound.errors import InputError, fraction, whole_number
+from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners.augmented import Shape, picture_shape
-from memberbound.learners.refits import cache_folder
 from memberbound.quantities import confident
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -110,7 +110,8 @@ def audit(
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     by: Column | None = None,
     images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
-    shadows: Annotated[int, Option("whole", metavar="S", least=2, most=10000)] | None = None,
+    quick: bool = False,
+    seconds: Annotated[float, Option("number", metavar="S", least=1, most=3600)] | None = None,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
@@ -118,12 +119,9 @@ def audit(
     database_table: DatabaseTable | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
-    cache: Annotated[
-        str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
-    ]
-    | None = None,
-    workers: Workers | None = None,
     seed: Seed = 0,
+    shadows: Hidden = MODELS,
+    workers: Hidden | None = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
 ) -> Audit:
@@ -138,6 +136,8 @@ def audit(
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.  The
     floors of ``one_run`` hold with ``confidence`` for every mechanism with that ε at that δ.
+    Attacks that train reference models are measured on a quarter of the members and half of the
+    non-members, the others being known to them.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md.
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``, and are refused where it was asked
@@ -157,9 +157,9 @@ def audit(
             command ends with exit code 3 if the floor is above it.
         delta: the δ of that ε (default: 1e-5).
         target: column that the model predicts.
-        learner: what reference models are trained with, on these rows: ``same`` (the model's own
-            kind, for scikit-learn estimators), a short name, ``package.module:factory`` or an
-            estimator; without it none are trained.
+        learner: what reference models are trained with, on these rows: a short name,
+            ``package.module:factory`` or an estimator (default: ``same``, the model's own kind,
+            for scikit-learn estimators and those of LightGBM and XGBoost).
         trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
             wrote the file.
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
@@ -167,7 +167,8 @@ def audit(
         images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
             colours): the model is also queried with four copies shifted by a pixel, which can
             find more members.
-        shadows: number of reference models to train with ``learner`` (default: 64).
+        quick: leave out the attacks that train reference models, the strongest ones.
+        seconds: time to train reference models in (default: 60); the first is always finished.
         attacks: attacks to run (default: all that can run here).
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated (default: 0.1, 0.01
@@ -176,14 +177,14 @@ def audit(
         database_table: the table inside a DuckDB or SQLite file.
         records: write which members are recognised to this CSV file.
         force: overwrite ``records``.
-        cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
-            the command line's default: the user's cache folder).
-        workers: processes that train them; -1 uses all cores (default).
-        seed: for random halves and the learners.
+        seed: for random parts of the records and the learners.
+        shadows: reference models to train at most.
+        workers: processes that train them; -1 uses all cores (default, unless they are quick).
         progress: called with (done, total).
 
     Command line:
         memberbound audit train.csv --nonmembers test.csv --model model.skops --target income
+        memberbound audit train.csv --nonmembers test.csv --model model.skops --target y --quick
         memberbound audit train.csv --nonmembers test.csv --model n.pt --factory nets:cnn --target y
         memberbound audit --predictions answers.csv --by sex
         memberbound audit scores.csv --fail-above 0.6
@@ -200,9 +201,8 @@ def audit(
     out = records_file(records, members, force=force)
     shape = None if images is None else picture_shape(images)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
-    # True is the command line's default, not a folder that was named.
-    folder = None if isinstance(cache, bool) else cache
-    _check_idle("learner", learner, shadows=shadows, workers=workers, cache=folder)
+    if quick and (learner is not None or seconds is not None):
+        raise InputError("quick must be left out with learner and seconds: it trains nothing.")
     _check_idle("one_run", one_run, claimed_epsilon=claimed_epsilon, delta=delta)
     _check_idle(
         "model",
@@ -210,6 +210,8 @@ def audit(
         nonmembers=nonmembers,
         target=target,
         learner=learner,
+        quick=quick or None,
+        seconds=seconds,
         columns=columns,
         images=images,
         factory=factory,
@@ -251,14 +253,13 @@ def audit(
     if isinstance(evidence, ScoreTable) and attacks is not None and set(attacks) != {SCORES}:
         raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
     training = None
-    if learner is not None:
-        models = 64 if shadows is None else whole_number("shadows", shadows, at_least=2)
-        stored = cache_folder(cache)
+    if model is not None and not quick:
+        allowed = 60.0 if seconds is None else positive("seconds", seconds)
         training = Training(
             learner,
-            models,
-            -1 if workers is None else workers,
-            None if stored is None else str(stored),
+            whole_number("shadows", cast(int, shadows), at_least=FEWEST_IN_TIME),
+            allowed,
+            cast("int | None", workers),
             progress,
             shape,
         )

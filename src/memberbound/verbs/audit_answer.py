@@ -99,7 +99,7 @@ class AuditAnswer(Answer, Limited):
         estimate, lower = self.reached
         best = self.best
         if on == "estimate":
-            # Attacks without an interval count here too.
+            # The largest estimate, though another attack may have the highest floor.
             gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
             best = max(gaps, key=gaps.__getitem__)
             estimate = gaps[best]

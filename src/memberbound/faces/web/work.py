@@ -70,9 +70,9 @@ def performed(
             arguments[parameter.name] = table
         elif parameter.kind == "progress":
             arguments[parameter.name] = advance
-        elif parameter.name == "workers" and (name != "audit" or "learner" in options):
-            # An audit of a model trains others only where a learner is named.  One worker where a
-            # verb knows processes only: each would have the memory of a whole job.
+        elif parameter.name == "workers" and (name != "audit" or "model" in options):
+            # An audit trains only where there is a model.  One worker where a verb knows processes
+            # only: each would have the memory of a whole job.
             arguments["workers"] = workers if "backend" in verb.by_name else 1
     with parallel_config(backend="threading"), observed_queries(advance_query):
         answer = verb.function(**arguments)
