@@ -1,4 +1,4 @@
-"""How good a released model is: accuracy, balanced accuracy and AUC of classes, R² of numbers."""
+"""How good a released model is: accuracy, AUC and log loss of classes, R² of numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,25 @@ from memberbound.answers import INTERNAL, EstimateOf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
 
-__all__ = ["ModelScores", "Score", "answers_of", "scores_of", "usefulness_notes"]
+__all__ = [
+    "ModelScores",
+    "Score",
+    "answers_of",
+    "by_class",
+    "probability_scores",
+    "scores_of",
+    "usefulness_notes",
+]
 
 Labels = NDArray[Any]
 #: A model's scores by name; the first is the one that counts.
 ModelScores = dict[str, float]
 #: A score this far above a constant's says something.
 _NOTABLE = 0.05
+#: Scores of probabilities, of which less is better.
+_LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
+#: Rows are put into so many groups of equal size for the calibration error.
+_GROUPS = 10
 
 
 @dataclass(frozen=True)
@@ -51,11 +63,16 @@ def answers_of(model: Any, rows: Any, classes: Sequence[str]) -> tuple[Labels, F
     scores = np.asarray(rank(rows), dtype=np.float64)
     if scores.ndim == 1:
         scores = np.column_stack([-scores, scores])
-    ranking = np.full((len(answers), len(classes)), -np.inf)
+    return answers, by_class(model, scores, classes, -np.inf)
+
+
+def by_class(model: Any, values: FloatArray, classes: Sequence[str], absent: float) -> FloatArray:
+    """Return a model's values with a column for every class, also of those it does not know."""
+    ordered = np.full((len(values), len(classes)), absent)
     for place, name in enumerate(model.classes_):
         if str(name) in classes:
-            ranking[:, classes.index(str(name))] = scores[:, place]
-    return answers, ranking
+            ordered[:, classes.index(str(name))] = values[:, place]
+    return ordered
 
 
 def scores_of(
@@ -84,6 +101,34 @@ def scores_of(
     return scores | ({"AUC": float(np.mean(areas))} if areas else {})
 
 
+def probability_scores(
+    truth: Labels, probabilities: FloatArray, classes: Sequence[str]
+) -> ModelScores:
+    """Return the log loss of class probabilities, and how far they are off; less is better.
+
+    The calibration error is the mean distance between probability and share of the class in ten
+    groups of rows, by probability: of the second of two classes, else of the likeliest class.
+    Rows of other classes are left out.
+
+    Examples:
+        >>> truth = np.array(["no", "yes"] * 50)
+        >>> scores = probability_scores(truth, np.full((100, 2), [0.4, 0.6]), ("no", "yes"))
+        >>> {name: round(score, 3) for name, score in scores.items()}
+        {'log loss': 0.714, 'calibration error': 0.1}
+    """
+    places = {name: place for place, name in enumerate(classes)}
+    codes = np.array([places.get(name, -1) for name in truth.astype(str)])
+    codes, probabilities = codes[codes >= 0], probabilities[codes >= 0]
+    rows = np.arange(len(codes))
+    loss = -float(np.mean(np.log(np.maximum(probabilities[rows, codes], 1e-15))))
+    best = np.ones_like(codes) if len(classes) == 2 else probabilities.argmax(axis=1)
+    stated, right = probabilities[rows, best], codes == best
+    order = np.argsort(stated, kind="stable")
+    groups = [group for group in np.array_split(order, _GROUPS) if group.size]
+    off = [abs(float(stated[g].mean() - right[g].mean())) * g.size for g in groups]
+    return {_LOG_LOSS: loss, _CALIBRATION: sum(off) / len(codes)}
+
+
 def usefulness_notes(scores: Sequence[Score]) -> list[str]:
     """Say so where a release does no better than always giving the same answer."""
     constant = scores[0].constant_estimate if scores else None
@@ -93,6 +138,7 @@ def usefulness_notes(scores: Sequence[Score]) -> list[str]:
         score
         for score in scores
         if score.constant_estimate is not None
+        and score.name not in (_LOG_LOSS, _CALIBRATION)
         and score.released_estimate > score.constant_estimate + _NOTABLE
     ]
     if better:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,11 @@ class GradientModel:
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
         return np.asarray(features @ self.coefficients) + self.intercepts
+
+    def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
+        """Return the model whose scores are slope·score + offset."""
+        intercepts = slope * self.intercepts + offsets
+        return replace(self, coefficients=slope * self.coefficients, intercepts=intercepts)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""

@@ -48,6 +48,11 @@ from memberbound.release.all_rows.gradient import (
     most_draws,
 )
 from memberbound.release.all_rows.losses import Loss, loss_named
+from memberbound.release.all_rows.probabilities import (
+    PROBABILITY_SHARE,
+    probability_line,
+    probability_sums,
+)
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -373,7 +378,7 @@ def fit_private(
         most = most_draws(width, outputs)
         if boosted:
             most = most_boosting_draws(width, columns, outputs)
-        return (1 + (len(_PACES) if tune else 0)) * (1 + most)
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs)
 
     made = prepare(
         table,
@@ -400,8 +405,14 @@ def fit_private(
     # Free the raw table: training needs the encoded rows only.
     del made, table
     work = replace(work, boosted=encoder) if boosted else work
+    probable = name in ("logistic", "softmax")
+    counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if probable else None
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
+    if counts is not None:
+        scaled = "boosting" if boosted else name
+        line = probability_line(model, work.rows, work.read, work.weights, counts, kind=scaled)
+        model = model.moved(*line)
     return PrivateModel(
         encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases
     )

@@ -20,7 +20,14 @@ from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
 from memberbound.release.all_rows.networks import NetworkModel, fit_network
 from memberbound.release.budget import Budget
-from memberbound.release.model_quality import Score, answers_of, scores_of, usefulness_notes
+from memberbound.release.model_quality import (
+    Score,
+    answers_of,
+    by_class,
+    probability_scores,
+    scores_of,
+    usefulness_notes,
+)
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records
@@ -130,6 +137,15 @@ def _scores(
         truth, np.full(len(truth), constant), np.zeros((len(truth), len(names))), names
     )
     clean_scores = {} if clean is None else scores_of(truth, *answers_of(clean, rows, names), names)
+    probabilities = trial.probabilities(rows)
+    if probabilities is not None:
+        released_scores |= probability_scores(truth, probabilities, names)
+        counts = np.array([np.sum(seen[usable] == name) for name in names])
+        shares = np.tile(counts / counts.sum(), (len(truth), 1))
+        constant_scores |= probability_scores(truth, shares, names)
+        if hasattr(clean, "predict_proba"):
+            usual = by_class(clean, clean.predict_proba(rows), names, 0.0)
+            clean_scores |= probability_scores(truth, usual, names)
     scores = [
         Score(name, clean_scores.get(name), value, constant_scores[name])
         for name, value in released_scores.items()

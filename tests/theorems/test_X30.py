@@ -1,0 +1,142 @@
+"""X30: counts by score and class move by at most √(2K), and a line through them is calibrated.
+
+Truth: every pair of records from a grid of scores, classes and weights.  Broken twin: K histograms
+charged as one.  Statistical tests: fixed seeds, margins of more than five standard errors.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from memberbound.release.all_rows.probabilities import (
+    TYPICAL_SLOPES,
+    log_odds,
+    probability_line,
+    probability_sums,
+    score_counts,
+)
+from memberbound.release.budget import HISTOGRAM_MOVES, NoisySums, Part
+from memberbound.release.randomness import InsecureSource
+
+UNITS = 20
+
+
+class Scores:
+    """A released model whose rows are its scores."""
+
+    def scores(self, rows):
+        return rows
+
+
+def record_counts(record, units=UNITS):
+    scores, code, weight = record
+    return score_counts(log_odds(np.array([scores])), np.array([code]), [weight], units)
+
+
+def records(outputs):
+    values = (-50.0, 0.0, 0.4999, 50.0) if outputs > 1 else (-50.0, -1.3, 0.0, 0.4999, 2.0, 50.0)
+    scores = itertools.product(values, repeat=outputs)
+    codes = range(-1, max(2, outputs))
+    return itertools.product(scores, codes, (0.0, 1 / 3, 1.0))
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_no_record_moves_the_counts_further(outputs):
+    vectors = np.array([record_counts(r).ravel() for r in records(outputs)]) / 2.0**UNITS
+    assert (vectors >= 0).all()
+    assert vectors.shape[1] == probability_sums(outputs)
+    assert (vectors.sum(axis=1) <= outputs).all()
+    squares = np.square(vectors).sum(axis=1)
+    moved = np.sqrt((squares[:, None] + squares - 2 * vectors @ vectors.T).max())
+    assert moved <= math.sqrt(2 * outputs) * (1 + 1e-12)
+    # Tight, and more than one histogram may move.
+    assert moved == pytest.approx(math.sqrt(2 * outputs))
+    assert outputs == 1 or moved > 1.2 * HISTOGRAM_MOVES
+
+
+def test_weights_are_kept_to_a_unit_and_means_of_scores_to_two():
+    odds = np.random.default_rng(0).uniform(-3.9, 3.9, (50, 1))
+    counts = score_counts(odds, np.ones(50, dtype=int), np.full(50, 0.7), 30)[0]
+    assert abs(counts.sum() / 2.0**30 - 35) <= 50 / 2.0**30
+    mean = (counts.sum(axis=1) @ np.arange(-4, 5)) / 2.0**30
+    assert mean == pytest.approx(0.7 * odds.sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_the_noise_is_that_of_the_sensitivity(monkeypatch, outputs):
+    scales = []
+    honest = NoisySums.measure
+    monkeypatch.setattr(
+        NoisySums, "measure", lambda self, sums: (scales.append(self.scale), honest(self, sums))[1]
+    )
+    rows = np.zeros((500, outputs))
+    part = Part("counts", 0.1, InsecureSource(0))
+    probability_line(Scores(), rows, np.zeros(500, dtype=int), np.ones(500), part, kind="softmax")
+    assert scales[0] / 2.0**30 >= math.sqrt(2 * outputs) / 0.1
+    assert scales[0] / 2.0**30 == pytest.approx(math.sqrt(2 * outputs) / 0.1, rel=1e-9)
+
+
+def problem(rows, outputs, slope, seed=0):
+    """Draw true log-odds and classes; the model's scores are too large by 1/slope, and shifted."""
+    draws = np.random.default_rng(seed)
+    true = 1.5 * draws.normal(size=(rows, outputs))
+    if outputs == 1:
+        codes = (draws.random(rows) < special.expit(true[:, 0])).astype(int)
+        return (true - 0.6) / slope, codes, true
+    likely = special.softmax(true, axis=1)
+    codes = (draws.random((rows, 1)) > np.cumsum(likely, axis=1)).sum(axis=1)
+    return true / slope, codes, true
+
+
+def log_loss(scores, codes):
+    both = np.column_stack([np.zeros(len(scores)), scores]) if scores.shape[1] == 1 else scores
+    chosen = special.log_softmax(both, axis=1)[np.arange(len(codes)), codes]
+    return -float(chosen.mean())
+
+
+@pytest.mark.parametrize(("outputs", "kind"), [(1, "logistic"), (1, "boosting"), (4, "softmax")])
+@pytest.mark.parametrize("slope", [0.25, 1.0])
+def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
+    scores, codes, true = problem(30_000, outputs, slope)
+    part = Part("counts", 0.05, InsecureSource(1))
+    line = probability_line(Scores(), scores, codes, np.ones(len(codes)), part, kind=kind)
+    best, reached = log_loss(true, codes), log_loss(line[0] * scores + line[1], codes)
+    assert reached < best + 0.03
+    # Without it they are not, where their size is not the right one by chance.
+    assert slope == 1.0 or log_loss(scores, codes) > reached + 0.1
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
+    draws = np.random.default_rng(2)
+    scores = 3 * draws.normal(size=(20_000, outputs))
+    shares = [0.8, 0.2] if outputs == 1 else [0.7, 0.2, 0.1]
+    codes = draws.choice(len(shares), p=shares, size=20_000)
+    part = Part("counts", 0.05, InsecureSource(1))
+    line = probability_line(Scores(), scores, codes, np.ones(len(codes)), part, kind="logistic")
+    constant = -float(np.mean(np.log(np.array(shares)[codes])))
+    assert log_loss(line[0] * scores + line[1], codes) < constant + 0.01
+    assert log_loss(scores, codes) > constant + 0.3  # before
+
+
+def test_without_offsets_nothing_is_added_and_rows_of_no_weight_leave_no_trace():
+    scores, codes, _ = problem(5_000, 1, 0.5)
+    weights = (np.arange(5_000) % 2).astype(float)
+    lines = []
+    for other in (scores, np.where(weights[:, None] > 0, scores, 99.0)):
+        part = Part("counts", 0.2, InsecureSource(1))
+        how = {"kind": "logistic", "offsets": False}
+        lines.append(probability_line(Scores(), other, codes, weights, part, **how))
+    assert lines[0][0] == lines[1][0] > 0
+    assert lines[0][1].tolist() == [0.0]
+
+
+def test_noise_alone_leaves_a_flat_slope():
+    scores, codes, _ = problem(50, 1, 0.5)
+    part = Part("counts", 1e-4, InsecureSource(3))
+    slope, offsets = probability_line(Scores(), scores, codes, np.ones(50), part, kind="boosting")
+    assert 0.02 * TYPICAL_SLOPES["boosting"] <= slope < TYPICAL_SLOPES["boosting"]
+    assert abs(offsets[0]) < 1.5
