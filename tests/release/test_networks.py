@@ -220,8 +220,10 @@ def test_nothing_but_noisy_numbers_differs_between_neighbours():
         for t in (first, second)
     ]
     said = [m.to_dict() for m in made]
-    for each in said:  # the noisy mean of a column with a public range
+    for each in said:  # the noisy mean of a column with a public range, and the noisy line
         each["encoder"]["columns"][0]["scaling"].pop("centre")
+        each.pop("slope")
+        assert len(each.pop("offsets")) == 2
     assert said[0] == said[1]
     tensors = made[0].tensors()
     assert all(t.shape == made[1].tensors()[k].shape for k, t in tensors.items())

@@ -30,16 +30,12 @@ from memberbound.quantities import Certificate
 from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features, path_sensitivity
 from memberbound.release.all_rows.models import PrivateModel, prepare
-<<<<<<< HEAD
-from memberbound.release.budget import Budget, NoisySums, Part
-=======
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
     probability_line,
     probability_sums,
 )
-from memberbound.release.budget import Budget, NoisySums, Part, release_slack
->>>>>>> 1e05796 (Calibrated probabilities: a line through noisy counts of scores and classes, for models with probabilities)
+from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.least_noise import Rows
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -607,15 +603,8 @@ def _released(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{_weights(module)} weights."
         )
-<<<<<<< HEAD
     _probe_training(module, encoder.width, outputs)
-=======
-    if isinstance(encoder, PublicArray):
-        _probe_training(module, shape, outputs, (encoder.low, encoder.high), 1.0)
-    else:
-        _probe_training(module, shape, outputs, _PROBE_SPAN, _PROBE_FAR)
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if target.classes else None
->>>>>>> 1e05796 (Calibrated probabilities: a line through noisy counts of scores and classes, for models with probabilities)
     budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
     reach = step_reach(training.clip, rows)
     scale = up(budget.training.noise_multiplier * reach, 2)
@@ -628,15 +617,9 @@ def _released(
         source=source,
         unit=encoder.length,
     )
-<<<<<<< HEAD
     model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
-=======
-    model = NetworkModel(
-        trained, _loss_name(target), training, scale, shape, encoder.length, factory
-    )
     if counts is not None:
         model = model.moved(*probability_line(model, *data, counts, kind="network"))
->>>>>>> 1e05796 (Calibrated probabilities: a line through noisy counts of scores and classes, for models with probabilities)
     return PrivateNetwork(
         encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
     )
@@ -675,13 +658,8 @@ def fit_network(
 
     def draws(width: int, _columns: int, outputs: int) -> int:
         nonlocal most
-<<<<<<< HEAD
         most = _weights(_module(factory, width, outputs, probe=False)) * how.steps
-        return most
-=======
-        most = _weights(_module(factory, (width,), outputs, probe=False)) * how.steps
         return most + probability_sums(outputs)
->>>>>>> 1e05796 (Calibrated probabilities: a line through noisy counts of scores and classes, for models with probabilities)
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
@@ -699,53 +677,3 @@ def fit_network(
         source=drawn,
         name=name,
     )
-<<<<<<< HEAD
-=======
-
-
-def fit_network_on_arrays(
-    rows: ArrayLike,
-    target: ArrayLike,
-    factory: Callable[..., Module],
-    *,
-    eta: float,
-    classes: Sequence[object],
-    value_range: tuple[float, float] = (0.0, 1.0),
-    training: Training | None = None,
-    source: RandomSource | None = None,
-    name: str = "network",
-) -> PrivateNetwork:
-    """Train a network on arrays (images) whose shape, range and classes are public.
-
-    ``rows`` has a record per entry of its first axis; entries are cut off at ``value_range``.
-    ``factory()`` (or ``factory(inputs, outputs)``) makes a module for rows of this shape.
-
-    Guarantee, Theorem, Assumes: as :func:`fit_network`.
-    Edge cases: records of other classes have no influence.
-    """
-    # A list has no type of its own, and numpy would choose one from all values.
-    given = rows if isinstance(rows, np.ndarray) else np.asarray(rows, dtype=np.float64)
-    goal = Values.of(target)
-    if given.ndim < 2 or len(given) != len(goal) or len(given) < 2:
-        raise InputError("rows must hold at least two arrays, one for each target.")
-    how = Training.default(rows=len(given)) if training is None else training
-    drawn = SecureSource() if source is None else source
-    encoder = PublicArray(tuple(given.shape[1:]), float(value_range[0]), float(value_range[1]))
-    public = read_bounds({"target": {"categories": list(classes)}})
-    code = TargetCode("target", getattr(public["target"], "labels", ()))
-    allowed = _weights(_module(factory, encoder.shape, len(code.classes))) * how.steps
-    slack = release_slack(allowed + probability_sums(len(code.classes)))
-    budget = Budget.for_eta(eta, slack=slack, source=drawn)
-    return _released(
-        encoder,
-        code,
-        (encoder.transform(given).astype(np.float32), *code.read(goal)),
-        budget,
-        factory=factory,
-        training=how,
-        eta=eta,
-        allowed=allowed,
-        source=drawn,
-        name=name,
-    )
->>>>>>> 1e05796 (Calibrated probabilities: a line through noisy counts of scores and classes, for models with probabilities)
