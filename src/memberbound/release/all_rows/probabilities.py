@@ -63,7 +63,7 @@ def log_odds(scores: FloatArray) -> FloatArray:
     if scores.shape[1] == 1:
         return scores
     others = [special.logsumexp(np.delete(scores, k, 1), axis=1) for k in range(scores.shape[1])]
-    return scores - np.column_stack(others)
+    return np.asarray(scores - np.column_stack(others))
 
 
 def score_counts(
@@ -87,7 +87,7 @@ def score_counts(
     size = 2 * outputs * knots
     sums = np.bincount(cells.ravel(), lower.ravel(), size)
     sums += np.bincount(cells.ravel() + 2, upper.ravel(), size)
-    return sums.reshape(outputs, knots, 2)
+    return np.asarray(sums.reshape(outputs, knots, 2), dtype=np.float64)
 
 
 def probability_line(

@@ -18,7 +18,7 @@ from memberbound.learners import network_factory
 from memberbound.release.all_rows.encoding import Bounds, Categories, Range
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
-from memberbound.release.all_rows.networks import NetworkModel, fit_network
+from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
 from memberbound.release.budget import Budget
 from memberbound.release.model_quality import (
     Score,
@@ -178,7 +178,7 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
     from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
 
-    if isinstance(trial.model, NetworkModel):
+    if isinstance(trial, PrivateNetwork):
         return None
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
