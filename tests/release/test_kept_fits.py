@@ -145,10 +145,10 @@ def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
     people["y"] = np.where(people["a"] + rng.normal(size=60) > 0, "yes", "no")
     asked = Question("y", eta=0.2, shadows=8, record="average")
     data = StudyData.read(people, asked)
-    monkeypatch.setattr(steps, "_LARGE", 10)  # few pairs, as for a large table
+    monkeypatch.setattr(steps, "_REFITTED", 10)  # few pairs, as for a large table
     # The fits of the audit have tests of their own.
     monkeypatch.setattr(steps, "_audit", lambda *_: (None, None))
-    monkeypatch.setattr(steps, "score_of", lambda _: None)
+    monkeypatch.setattr(steps, "score_on_halves", lambda _: None)
     done, stop = [], [10**9]
     once = fitting.evaluated
 

@@ -21,7 +21,8 @@ from memberbound.report.model import Floor, Question, SandwichRow, Seen
 from memberbound.studies import steps, studying
 from memberbound.studies.question import StudyData
 from memberbound.studies.recommendation import remedies, verdict
-from memberbound.studies.steps import Finding, Score
+from memberbound.studies.rehearsal import Score, held_out_score, score_on_halves
+from memberbound.studies.steps import Finding
 from memberbound.studies.studying import study
 
 
@@ -100,7 +101,7 @@ def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:
         assert any(" of y " in s or " y into " in s for s in coarser.result["steps"])
         assert coarser.score is None
         findings = {"audit": audited(estimate=0.25, chance=0.2), "coarser": coarser}
-        (remedy,) = remedies(findings, context.question, "t.csv", {})
+        (remedy,) = remedies(findings, context.question, "t.csv")
         assert remedy.enough
         assert remedy.loss_estimate is None
         assert "accuracy" not in verdict(findings, [remedy], context.question, []).advice
@@ -114,7 +115,7 @@ def test_a_safe_table_stays_safe_under_a_useless_model(record) -> None:
     answer = memberbound.certify(pd.DataFrame(coarse))
     certified = Finding(answer.to_dict(), answer.sentence)
     findings = {"certify": certified, "audit": audited(estimate=0.5, chance=0.51)}
-    listed = remedies(findings, question, "t.csv", {})
+    listed = remedies(findings, question, "t.csv")
     assert [r.id for r in listed if r.recommended] == ["nothing"]
     safe = verdict(findings, listed, question, [])
     assert safe.level == "safe"
@@ -135,7 +136,7 @@ def protected(upper: float, blind: float, lower: float, estimate: float = 0.9):
 
 def test_the_command_makes_what_was_studied() -> None:
     asked = Question("y", confidence=0.99, columns=("age", "height, cm"), database_table="people")
-    (remedy,) = remedies(protected(0.05, 0.5, 0.5), asked, "my table.db", {})
+    (remedy,) = remedies(protected(0.05, 0.5, 0.5), asked, "my table.db")
     words = shlex.split(remedy.command)
     options = dict(zip(words[3::2], words[4::2], strict=True))
     assert words[:3] == ["memberbound", "protect-half", "my table.db"]
@@ -150,7 +151,7 @@ def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() ->
     for estimate, recommended in ((0.9, True), (0.5, False)):
         findings = protected(0.05, 0.5, 0.5, estimate)
         del findings["audit"]
-        (remedy,) = remedies(findings, asked, "t.csv", {})
+        (remedy,) = remedies(findings, asked, "t.csv")
         assert remedy.enough
         assert remedy.recommended is recommended
 
@@ -158,7 +159,7 @@ def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() ->
 def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
     asked = Question("y", eta=0.05)
     blind = 13 / 25
-    listed = remedies(protected(0.05, blind, blind), asked, "t.csv", {})
+    listed = remedies(protected(0.05, blind, blind), asked, "t.csv")
     assert listed[0].enough
     assert listed[0].accuracy_upper >= 0.57
     for lower, level in ((0.56, "unproved"), (0.58, "exposed")):
@@ -192,10 +193,60 @@ def test_r_squared_is_not_taken_of_equal_values(run) -> None:
         signals=signals,
         examples=replace(run.examples, target=target, task="regression"),
     )
-    found = steps.score_of(two)
+    found = score_on_halves(two)
     assert found.models == 1
     out = target[~run.membership[1]]
     assert found.estimate == pytest.approx(1 - 30 / np.square(out - out.mean()).sum())
+
+
+def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
+    examples = read_examples(noisy(), "y")
+    seen: list[tuple[int, ...]] = []
+
+    def remember(rows, seed):
+        """Right about the rows that it was trained on, wrong about all others."""
+        seen.append(tuple(rows))
+
+        def answer(others):
+            right = examples.target[others]
+            return np.where(np.isin(others, rows), right, 1 - right)
+
+        return answer
+
+    score = held_out_score(examples, remember, 3)
+    assert (score.estimate, score.models) == (0.0, 2)
+    first, seen[:] = list(seen), []
+
+    def fail_once(rows, seed):
+        seen.append(tuple(rows))
+        if seed == 3:
+            raise ValueError("not this split")
+        return lambda others: examples.target[others]
+
+    score = held_out_score(examples, fail_once, 3)
+    assert (score.estimate, score.models) == (1.0, 1)
+    assert seen == first
+    assert all(len(rows) == 48 for rows in seen)
+
+    def fail(rows, seed):
+        raise ValueError("never")
+
+    assert held_out_score(examples, fail, 3) is None
+
+
+@pytest.mark.parametrize(("other", "best"), [(0.812, "noise-every"), (0.83, "noise-average")])
+def test_of_remedies_that_score_alike_the_one_that_promises_most_is_recommended(
+    other, best
+) -> None:
+    """The papers' game promises less: it has to score clearly better to be recommended."""
+    half = protected(0.05, 0.5, 0.5, estimate=0.805)["protect-every"]
+    findings = {
+        "audit": audited(estimate=0.85),
+        "protect-every": replace(half, result=half.result | {"game": "neighbour"}),
+        "protect-average": replace(half, score=Score("accuracy", other, 8, 0.5)),
+    }
+    listed = remedies(findings, Question("y", record="average"), "t.csv")
+    assert [remedy.id for remedy in listed if remedy.recommended] == [best]
 
 
 def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
@@ -253,7 +304,7 @@ def test_new_rows_are_a_remedy_for_every_record():
     chance = max((ill == "yes").mean(), (ill == "no").mean())
     assert chance + 0.1 < finding.score.estimate < 1
     assert finding.score.chance == pytest.approx(chance)
-    (remedy,) = remedies({"synthetic": finding}, question, "people.csv", {})
+    (remedy,) = remedies({"synthetic": finding}, question, "people.csv")
     assert (remedy.id, remedy.game, remedy.protects) == ("synthetic", "neighbour", "every record")
     assert remedy.enough
     assert remedy.recommended

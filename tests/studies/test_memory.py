@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, refits
 from memberbound.report.model import Question
-from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData
+from memberbound.studies.rehearsal import PrivateRows
 from memberbound.tables.in_memory import read_records
 
 

@@ -67,6 +67,7 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     # So few rows cannot be made coarse enough, or drawn anew, which is a finding.
     assert states.pop("coarser") in ("done", "impossible")
     assert states.pop("synthetic") in ("done", "impossible")
+    assert states.pop("protect-other") == "impossible", "80 rows are too few to train on all"
     assert set(states.values()) == {"done"}
     html, plain = map(Path, done.files)
     assert json.loads(plain.read_text(encoding="utf-8")) == done.report.to_dict()
@@ -91,7 +92,8 @@ def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
     checked(found.report.to_dict())
     same = [row for row in done.report.sandwich if row.subject in ("model", "table")]
     assert list(found.report.sandwich) == same
-    assert found.report.steps[2].result == done.report.steps[5].result
+    steps = {step.id: step.result for step in done.report.steps}
+    assert found.report.steps[2].result == steps["population"]
     data = found.report.data
     assert data.left_out == ("who", "note")
     assert (data.roles["who"], data.roles["note"]) == ("identifier", "text")
@@ -150,7 +152,9 @@ def test_certified_roc_is_above_the_line_that_the_advantage_allows(done) -> None
 
 def test_summary_ends_with_the_report_and_the_verdict(done) -> None:
     lines = done.summary().splitlines()
-    assert lines[-2:] == [done.report.verdict.sentence, done.report.verdict.advice]
+    verdict, command = done.report.verdict, done.report.recommended.command
+    assert lines[-3:] == [verdict.sentence, verdict.advice, f"  {command}"]
+    assert verdict.advice.startswith("Replace it: ")
     assert f"wrote {done.files[0]}" in lines
 
 
@@ -232,7 +236,7 @@ def test_a_learner_without_a_description_is_studied_without_keeping_fits(tmp_pat
 def hurried():
     """A quick study of a table that is larger than what a quick study plays on."""
     with pytest.MonkeyPatch.context() as changed:
-        for name, size in (("_PLAYED", 60), ("_ATTACKED_QUICKLY", 40), ("_LARGE", 50)):
+        for name, size in (("_PLAYED", 60), ("_ATTACKED_QUICKLY", 40), ("_EXPLAINED", 60)):
             changed.setattr(steps_module, name, size)
         looked = ("certify", "audit", "protect-average", "population", "rows")
         plain = steps_module.STEPS
@@ -269,22 +273,50 @@ def test_a_large_table_takes_fewer_models_unless_told(only_steps) -> None:
         checked_question({"target": "y", "quick": "very"})
 
 
-def test_very_many_rows_give_the_average_record_what_protects_every_record(
+def test_many_values_give_the_average_record_what_protects_every_record(
     monkeypatch, only_steps
 ) -> None:
-    monkeypatch.setattr(steps_module, "_HUGE", 300)
+    monkeypatch.setattr(steps_module, "_REFITTED", 600)
     only_steps("protect-average", "protect-every")
     bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
     found = study(people(400), **FEW, bounds=bounds)
-    average, every = found.report.steps
+    every, average = found.report.steps
     assert average.result == every.result
     assert average.result["game"] == "neighbour"
     assert average.sentence.startswith(every.sentence)
     assert "what protects every record" in average.sentence
-    shown = {r.id: r for r in found.report.remedies}
-    assert shown["noise-average"].command.startswith("memberbound protect ")
-    assert "--record" not in shown["noise-average"].command
-    assert shown["noise-average"].protects == "average record"
+    (remedy,) = found.report.remedies
+    assert remedy.id == "noise-every", "one release is one remedy"
+    assert remedy.command.startswith("memberbound protect ")
+    assert "--record" not in remedy.command
+    for_the_average = study(people(400), **FEW, bounds=bounds, record="average").report
+    assert for_the_average.recommended.id == "noise-every"
+
+
+def test_halves_that_are_too_small_for_an_audit_decide_nothing(only_steps) -> None:
+    """All rows can be trained on, halves cannot: the release is rehearsed, and not attacked."""
+    only_steps("audit", "protect-every", "protect-average", "coarser")
+    found = study(people(700), **FEW, quick=True).report
+    step = found.steps[1]
+    assert (step.state, step.audit) == ("done", None)
+    assert (step.result["game"], step.result["rows_trained"]) == ("neighbour", 700)
+    assert "not attacked" in step.sentence
+    best = found.recommended
+    assert (best.id, best.game) == ("noise-every", "neighbour")
+    # Scored on rows that it was not trained on, and of use although four fifths are too few.
+    assert best.score_after_estimate > 0.75
+    rows = [row for row in found.sandwich if row.subject == "noise-every"]
+    assert {row.record: (row.floor, row.ceiling.upper) for row in rows} == {
+        "average": (None, 0.6),
+        "worst": (None, 0.6),
+    }
+
+
+def test_what_was_left_out_of_the_rehearsal_is_left_out_of_the_release(only_steps) -> None:
+    only_steps("audit", "protect-every")
+    named = people(700).assign(who=[f"p{i}" for i in range(700)])
+    (remedy,) = study(named, **FEW, quick=True).report.remedies
+    assert "--columns a,b " in remedy.command
 
 
 @pytest.mark.parametrize(
@@ -307,7 +339,7 @@ def test_only_too_few_rows_lead_to_the_papers_game(only_steps, bounds, state) ->
 
 def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
     steps = [label.rsplit(" (", 1)[1] for label, _, _ in told]
-    assert list(dict.fromkeys(steps)) == [f"step {i} of 9)" for i in range(1, 10)]
+    assert list(dict.fromkeys(steps)) == [f"step {i} of 10)" for i in range(1, 11)]
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert {total for _, _, total in told} == {1000 * sum(s.weight for s in steps_module.STEPS)}
 
@@ -367,7 +399,30 @@ def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure(only_steps) -
     remedy = {r["id"]: r for r in found.report.to_dict()["remedies"]}
     assert not remedy["noise-every"]["enough"]
     assert "Not possible here" in remedy["noise-every"]["sentence"]
+    assert not any("must" in r["sentence"] for r in remedy.values()), "a refusal in a sentence"
     assert not any(r["recommended"] and r["above_chance"] is False for r in remedy.values())
+
+
+def test_a_learner_without_a_private_form_is_replaced_by_one_that_has_one(only_steps) -> None:
+    only_steps("audit", "protect-every", "protect-other")
+    found = study(people(1500), **FEW | {"learner": "random-forest"}, quick=True).report
+    assert [s.state for s in found.steps] == ["done", "impossible", "done"]
+    best = found.recommended
+    assert (best.id, best.game, best.protects) == ("noise-other", "neighbour", "every record")
+    assert best.learner in ("logistic", "boosting")
+    assert f"--learner {best.learner} " in best.command
+    advice = found.verdict.advice
+    assert advice.startswith(f"Replace it: a {best.learner} model of all rows")
+    assert "60 % of the time" in advice
+    # Of the two that there are, the better one.
+    data = StudyData.read(people(1500), found.question)
+    context = steps_module.Context(found.question, data)
+    scores = {
+        name: context.score(data.examples, steps_module._private_rows(context, data, name).trained)
+        for name in ("logistic", "boosting")
+    }
+    assert best.score_after_estimate == max(score.estimate for score in scores.values())
+    assert scores[best.learner].estimate == best.score_after_estimate
 
 
 def test_a_coarse_large_table_needs_nothing(only_steps) -> None:

@@ -145,11 +145,13 @@ LABELS: dict[Subject, str] = {
 }
 Protected = Literal["average record", "every record"]
 StepId = Literal[
-    "given", "certify", "audit", "protect-average", "protect-every", "explain", "population",
-    "rows", "coarser", "synthetic",
+    "given", "certify", "audit", "protect-every", "protect-other", "protect-average", "explain",
+    "population", "rows", "coarser", "synthetic",
 ]  # fmt: skip
 State = Literal["done", "impossible", "failed", "stopped"]
-RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-average", "noise-every"]
+RemedyId = Literal[
+    "nothing", "rows", "coarser", "synthetic", "noise-average", "noise-every", "noise-other",
+]  # fmt: skip
 
 
 def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> None:
@@ -459,6 +461,8 @@ class Remedy:
     extra_rows: Count | None = None
     information_kept_estimate: Annotated[float, Rule(ge=0)] | None = None
     steps: tuple[str, ...] = ()
+    #: What is trained, where a model is released.
+    learner: str | None = None
     sentence: str = ""
     command: str | None = None
     recommended: bool = False

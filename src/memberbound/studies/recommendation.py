@@ -4,14 +4,16 @@ A remedy is *enough* if it is certified, about the record that was asked for, th
 than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N
 of records).  More rows are enough for the average record only: what is proved of single ones holds
 for values that already occur.  Recommended is nothing, if nothing is needed; else the change that
-is enough with the smallest loss of score.  A change after which the model is no better than one
-fixed answer is never recommended, and neither are rows that somebody has to collect first.
+is enough with the smallest loss of score, and of those that score alike the one that promises most.
+A change after which the model is no better than one fixed answer is never recommended, and neither
+are rows that somebody has to collect first.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +56,11 @@ _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
     "synthetic": ("synthetic", "A table of new rows"),
     "protect-average": ("noise-average", "Noise that protects the average record"),
     "protect-every": ("noise-every", "Noise that protects every record"),
+    "protect-other": ("noise-other", "Another learner with noise"),
 }
+_NOT_POSSIBLE = "Not possible here; the list of steps has the reason."
+#: Scores that differ by less than this are alike.
+_ALIKE = 0.01
 
 
 def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
@@ -82,18 +88,26 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def remedies(
-    findings: Findings, question: Question, source: str, refusals: Mapping[StepId, str]
+    findings: Findings,
+    question: Question,
+    source: str,
+    refused: Iterable[StepId] = (),
+    columns: tuple[str, ...] | None = None,
 ) -> list[Remedy]:
     """Return every remedy with what is certified, what it costs, and which one is recommended.
 
-    ``refusals`` has the reasons of the steps that found that their remedy cannot work.
+    ``refused`` are the steps that found that their remedy cannot work, ``columns`` those that a
+    release is made of, where they are not all.
     """
+    columns = question.columns or columns
     listed = []
     for step, (id, label) in _REMEDIES.items():
         blank = Remedy(id=id, label=label)
         if step not in findings:
             continue
         finding = findings[step]
+        if step == "protect-average" and finding.result["game"] == "neighbour":
+            continue  # the release that protects every record, once more
         if step == "certify":
             remedy = _nothing(blank, finding, question)
             score = score_as_it_is(findings)
@@ -102,14 +116,16 @@ def remedies(
         elif step == "coarser":
             remedy, score = _coarser(blank, finding, question, source), finding.score
         elif step == "synthetic":
-            remedy, score = _new_rows(blank, finding, question, source), finding.score
+            remedy = _new_rows(blank, finding, question, source, columns)
+            score = finding.score
         else:
-            remedy, score = _noise(blank, finding, question, source), finding.score
+            remedy = _noise(blank, finding, question, source, columns)
+            score = finding.score
         listed.append(_priced(remedy, score_as_it_is(findings), score))
-    for step, reason in refusals.items():
+    for step in refused:
         if step in _REMEDIES:
             id, label = _REMEDIES[step]
-            listed.append(Remedy(id=id, label=label, sentence=f"Not possible here: {reason}"))
+            listed.append(Remedy(id=id, label=label, sentence=_NOT_POSSIBLE))
     best = _cheapest(listed)
     return [replace(remedy, recommended=remedy is best) for remedy in listed]
 
@@ -127,8 +143,15 @@ def _cheapest(listed: list[Remedy]) -> Remedy | None:
         if remedy.id == "nothing":
             return remedy
     useful = [remedy for remedy in enough if remedy.above_chance is not False]
-    # A loss that could not be measured counts as the largest.
-    return min(useful, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
+    losses = [remedy.loss_estimate for remedy in useful if remedy.loss_estimate is not None]
+    least = min(losses, default=math.inf)
+
+    def rank(remedy: Remedy) -> tuple[bool, bool, float]:
+        # A loss that could not be measured counts as the largest.
+        loss = math.inf if remedy.loss_estimate is None else remedy.loss_estimate
+        return loss > least + _ALIKE, remedy.game != "neighbour", loss
+
+    return min(useful, key=rank, default=None)
 
 
 def _priced(remedy: Remedy, before: Score | None, after: Score | None) -> Remedy:
@@ -217,11 +240,11 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
     elif finding.score.models == 0:
         sentence += " No feature is left to learn from."
     every = question.record == "every"
-    if finding.refusal is not None:
-        sentence += f" It protects the average record only; for every record: {finding.refusal}"
+    if finding.average_only:
+        sentence += " It protects the average record only: nothing coarser protects every one."
     options = {
         "--security": significant(equivalent_security(question.eta), "given"),
-        "--record-leak": 2 * question.eta if every and finding.refusal is None else None,
+        "--record-leak": 2 * question.eta if every and not finding.average_only else None,
         "--target": question.target,
         "--confidence": question.confidence,
         "--seed": question.seed,
@@ -245,13 +268,19 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
     )
 
 
-def _new_rows(blank: Remedy, finding: Finding, question: Question, source: str) -> Remedy:
+def _new_rows(
+    blank: Remedy,
+    finding: Finding,
+    question: Question,
+    source: str,
+    columns: tuple[str, ...] | None,
+) -> Remedy:
     certificate = finding.result["certificate"]
     options = {
         "--target": question.target,
         "--eta": question.eta,
         "--bounds": question.bounds,
-        "--columns": question.columns,
+        "--columns": columns,
         "--table": question.database_table,
         "--unit": question.unit,
         "--out": "safe.parquet",
@@ -271,18 +300,25 @@ def _new_rows(blank: Remedy, finding: Finding, question: Question, source: str) 
     )
 
 
-def _noise(blank: Remedy, finding: Finding, question: Question, source: str) -> Remedy:
+def _noise(
+    blank: Remedy,
+    finding: Finding,
+    question: Question,
+    source: str,
+    columns: tuple[str, ...] | None,
+) -> Remedy:
     certificate = finding.result["certificate"]
-    record: Literal["average", "every"] = "every" if blank.id == "noise-every" else "average"
+    record: Literal["average", "every"] = "average" if blank.id == "noise-average" else "every"
+    learner = finding.learner or question.learner
     halves = finding.result["game"] == "subset"
     options = {
         "--target": question.target,
-        "--learner": question.learner,
+        "--learner": learner,
         "--eta": question.eta,
         "--record": record if halves else None,
         "--bounds": None if halves else question.bounds,
         "--confidence": question.confidence if halves else None,
-        "--columns": question.columns,
+        "--columns": columns,
         "--table": question.database_table,
         "--unit": question.unit,
         "--out": "model.skops",
@@ -291,6 +327,7 @@ def _noise(blank: Remedy, finding: Finding, question: Question, source: str) -> 
     promised = certificate["upper"] <= question.eta
     return replace(
         blank,
+        learner=learner,
         protects="every record" if record == "every" else "average record",
         game=finding.result["game"],
         enough=promised and (record == "every" or question.record == "average"),
@@ -381,6 +418,16 @@ def _nobody(chosen: Remedy, question: Question) -> str:
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
+#: What a remedy puts in the place of the model.
+_WHAT: dict[RemedyId, str] = {
+    "coarser": "the model trained on coarser columns",
+    "synthetic": "the model trained on a table of new rows",
+    "noise-average": "a {learner} model of all rows with noise",
+    "noise-every": "a {learner} model of all rows with noise",
+    "noise-other": "a {learner} model of all rows with noise",
+}
+
+
 def _advice(chosen: Remedy | None, question: Question) -> str:
     if chosen is None:
         every = question.record == "every"
@@ -392,12 +439,16 @@ def _advice(chosen: Remedy | None, question: Question) -> str:
         )
     if chosen.id == "nothing":
         return "Nothing needs to be changed."
-    name = f"{chosen.label[0].lower()}{chosen.label[1:]}"
-    advice = f"Recommended: {name}. Then {_nobody(chosen, question)}"
+    what = _WHAT[chosen.id].format(learner=chosen.learner)
+    if chosen.game == "subset":
+        what = what.replace("all rows", "a secret half of the rows")
+    cost = ""
     if chosen.loss_estimate is not None:
         before, after = chosen.score_before_estimate, chosen.score_after_estimate
-        advice += (
-            f"; {chosen.score_name} changes from about {decimals(before, 'estimate', 3)} to about "
-            f"{decimals(after, 'estimate', 3)}"
+        yours = "yours, about" if question.model is not None else "about"
+        usual = "" if question.model is not None else " as it is"
+        cost = (
+            f", {chosen.score_name} about {decimals(after, 'estimate', 3)} against {yours} "
+            f"{decimals(before, 'estimate', 3)}{usual}"
         )
-    return advice + "."
+    return f"Replace it: {what}{cost}. Then {_nobody(chosen, question)}."

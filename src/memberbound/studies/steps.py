@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.metrics import accuracy_score, r2_score
 
 from memberbound._version import __version__
 from memberbound.attacks.learner_audit import ShadowAudit
@@ -26,10 +27,12 @@ from memberbound.files import write_text
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certified import accuracy_from_leak
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.examples import Labels
 from memberbound.learners.refits import fingerprint as learner_fingerprint
-from memberbound.numerics.rounding import down, sum_up
+from memberbound.numerics.rounding import FloatArray, down, sum_up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.models import private_form
+from memberbound.release.all_rows.encoding import forms_of
+from memberbound.release.all_rows.models import checked_form, private_form
 from memberbound.release.half.fitting import kept_fits
 from memberbound.release.half.half_estimator import TableModel, released_learner
 from memberbound.report.model import (
@@ -58,11 +61,22 @@ from memberbound.report.model import (
     plain,
     typed_as,
 )
-from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyModel, equivalent_security
+from memberbound.studies.rehearsal import (
+    Predict,
+    PrivateRows,
+    Rows,
+    Score,
+    Train,
+    held_out_score,
+    score_beside_chance,
+    score_on_halves,
+    training_of,
+)
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
+from memberbound.tables.table import Table
 from memberbound.verbs.audit import audit
 from memberbound.verbs.audit_learner import LearnerAudit, audit_run, release_floor
 from memberbound.verbs.certify import certify
@@ -74,6 +88,9 @@ from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.protection import HalfProtection, Protection
 from memberbound.verbs.synthesize import Synthesis, synthesize
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 __all__ = [
     "GIVEN",
@@ -89,34 +106,33 @@ __all__ = [
 
 # Nothing is released here: models and noise come from the study's seed, for trial.
 
-#: Trials for the score of a model of all rows.
-_TRIALS = 8
 #: Between the seed of the audits' halves and that of the calibration's.
 _APART = 2**32
-#: Models for a score alone.
-_SCORED = 16
-#: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked;
-#: beyond ``_LARGE`` rows noise for the average record is calibrated as it is asked, on ``_PAIRS``
-#: pairs, and a score takes ``_FEWER`` models; beyond ``_HUGE`` the average record gets the release
-#: that protects every one.  A quick study plays the subset game on ``_PLAYED`` rows.
-_ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
-_LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
+#: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked, and
+#: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
+_ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
+_PLAYED, _EXPLAINED = 20_000, 2_000
+#: Noise for the average record is calibrated by refits where rows times encoded features are no
+#: more than this; beyond, what protects every record costs little and protects the average one too.
+_REFITTED = 60_000
+#: Pairs of a calibration in a hurry.
+_PAIRS = 64
 #: Points of the curve over ε.
-_SWEPT, _SWEPT_QUICKLY = 17, 9
+_SWEPT, _SWEPT_QUICKLY = 17, 7
+_SAME_RELEASE = (
+    "The average record gets what protects every record; noise for the average one alone, by "
+    "refits, is left out on a table of this size."
+)
+_TOO_FEW_ROWS = (
+    "The rows are too few to train on all of them within this limit, so this releases a model of a "
+    "secret half: it assumes that the table itself is public. Public bounds for the columns lower "
+    "the number of rows that is needed (memberbound bounds)."
+)
+_NOT_ATTACKED = "It was not attacked: halves of the table are too few rows to train on."
 Progress = Callable[[int, int], None]
 
 
 # ── What a step finds ─────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Score:
-    """Mean score of models on records outside their training sets, and that of one fixed answer."""
-
-    name: Literal["accuracy", "R²"]
-    estimate: float
-    models: int
-    chance: float
 
 
 @dataclass(frozen=True)
@@ -134,8 +150,10 @@ class Finding:
     given: GivenModel | None = None
     translation: Translation | None = None
     population: PopulationTranslation | None = None
-    #: Why coarser columns do not protect every record.
-    refusal: str | None = None
+    #: What was trained, where it need not be the study's own learner.
+    learner: str | None = None
+    #: Whether every record was asked for and the average one is what coarser columns protect.
+    average_only: bool = False
 
     @property
     def theorems(self) -> tuple[str, ...]:
@@ -169,28 +187,23 @@ class Context:
         return self.data.sampled(_PLAYED, question.seed) if question.quick else self.data
 
     @property
-    def huge(self) -> bool:
-        """Whether refitting for the average record would take longer than the rest of a study."""
-        return self.data.examples.rows > (_LARGE if self.question.quick else _HUGE)
-
-    @property
-    def large(self) -> bool:
-        """Whether the subset game has more than a few thousand records."""
-        return self.sample.examples.rows > _LARGE
+    def refitted(self) -> bool:
+        """Whether noise for the average record is calibrated by refits: many, on a small table."""
+        examples = self.data.examples
+        return not self.question.quick and examples.features.size <= _REFITTED
 
     @property
     def attacked(self) -> int:
         """How many records an audit attacks at most."""
         return _ATTACKED_QUICKLY if self.question.quick else _ATTACKED
 
-    def noting_sample(self, finding: Finding) -> Finding:
-        """Name the sample that a finding is about, where it is not all rows."""
-        rows, all_rows = self.sample.examples.rows, self.data.examples.rows
+    def noting_sample(self, finding: Finding, rows: int, what: str = "This step") -> Finding:
+        """Say how many rows a finding is about, where it is not all of them."""
+        all_rows = self.data.examples.rows
         if rows == all_rows:
             return finding
         note = (
-            f"This step of a quick study is about a uniform sample of {rows} of the {all_rows} "
-            "rows."
+            f"{what} of a quick study is about a uniform sample of {rows} of the {all_rows} rows."
         )
         result = {**finding.result, "assumptions": [*finding.result["assumptions"], note]}
         return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
@@ -208,6 +221,11 @@ class Context:
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
         return learner_from_name(self.question.learner, self.data.examples.task)
+
+    def score(self, examples: Examples, train: Train | None = None) -> Score | None:
+        """Return the score on rows that were not trained on, of the study's learner unless told."""
+        train = train or training_of(self.learner(), examples)
+        return held_out_score(examples, train, self.question.seed, quick=self.question.quick)
 
 
 # ── Ceilings, floors and estimates of a subject ───────────────────────────────────────────────────
@@ -241,29 +259,56 @@ def _attack_fields(
 ) -> dict[str, Any]:
     """Return rows, curves and exposure of a learner under attack, as fields of a finding."""
     detail, exposure, label = audited.detail, audited.records, LABELS[subject]
-    rows = [average_row(subject, detail), worst_row(subject, exposure, audited.release, confidence)]
+    rows = (average_row(subject, detail), worst_row(subject, exposure, audited.release, confidence))
     fpr, tpr = detail.curves[detail.best_curve]
     name = f"{label}: best attack tried ({detail.best_curve})"
     curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
     if certificate is not None:
-        # A promise about the average record says nothing about the worst one.
-        covered = 2 if subject == "noise-every" else 1
-        for place, row in enumerate(rows[:covered]):
-            most = min(1.0, sum_up(row.blind, certificate.value))
-            ceiling = Ceiling(
-                "certificate", most, certificate.confidence, tuple(certificate.theorems)
-            )
-            rows[place] = replace(row, ceiling=ceiling)
-        whom = "average record" if subject == "noise-average" else "every record"
-        name = f"{label}: no attack can be above ({whom})"
-        line = _advantage_line(read_ceiling(certificate).advantage)
-        curves.append(RocCurve(subject, "certificate", name, *line))
+        rows, line = _promised(subject, rows, certificate)
+        curves.append(line)
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
     histogram = Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
     records = typed_as(Records, exposure.to_dict(), "records")
     shown = Exposure(subject, label, histogram, records)
-    return {"rows": tuple(rows), "roc": tuple(curves), "exposure": shown}
+    return {"rows": rows, "roc": tuple(curves), "exposure": shown}
+
+
+def _promised(
+    subject: Learned, rows: tuple[SandwichRow, SandwichRow], certificate: Certificate
+) -> tuple[tuple[SandwichRow, SandwichRow], RocCurve]:
+    """Return the rows of the average and the worst record below a certificate, and its line."""
+    average, worst = (
+        replace(
+            row,
+            ceiling=Ceiling(
+                "certificate",
+                min(1.0, sum_up(row.blind, certificate.value)),
+                certificate.confidence,
+                tuple(certificate.theorems),
+            ),
+        )
+        for row in rows
+    )
+    # A promise about the average record says nothing about the worst one.
+    every = subject == "noise-every"
+    whom = "every record" if every else "average record"
+    name = f"{LABELS[subject]}: no attack can be above ({whom})"
+    line = _advantage_line(read_ceiling(certificate).advantage)
+    curve = RocCurve(subject, "certificate", name, *line)
+    return (average, worst if every else rows[1]), curve
+
+
+def _unattacked_fields(
+    subject: Learned, game: SubsetGame, certificate: Certificate
+) -> dict[str, Any]:
+    """Return what a certificate alone says of a subject, as fields of a finding."""
+    average, worst = (
+        SandwichRow(subject, LABELS[subject], record, "subset", game.blind, None, None, None)
+        for record in cast("tuple[Literal['average', 'worst'], ...]", ("average", "worst"))
+    )
+    rows, line = _promised(subject, (average, worst), certificate)
+    return {"rows": rows, "roc": (line,)}
 
 
 def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
@@ -325,38 +370,6 @@ def _advantage_line(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
 
 
-# ── Scores ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def score_of(run: ShadowRun) -> Score:
-    """Return the mean score of the models on records outside their halves; an estimate."""
-    target = run.examples.target
-    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
-    scores = [score for score in each if score is not None]
-    return _score(run.examples, float(np.mean(scores)), len(scores))
-
-
-def _score(examples: Examples, estimate: float, models: int) -> Score:
-    """Return a score beside that of one fixed answer: the commonest class, or the mean."""
-    if examples.task == "regression":
-        return Score("R²", estimate, models, 0.0)
-    chance = float(np.bincount(examples.target).max() / examples.rows)
-    return Score("accuracy", estimate, models, chance)
-
-
-def _score_on_all_rows(examples: Examples, learner: PrivateRows, seed: int) -> Score:
-    """Return the mean score of trials on four fifths: the release has all rows, not half."""
-    metric = r2_score if examples.task == "regression" else accuracy_score
-    rng, scores = np.random.default_rng(seed), []
-    trials = _FEWER if examples.rows > _LARGE else _TRIALS
-    for trial in range(trials):
-        inside, outside = np.split(rng.permutation(examples.rows), [4 * examples.rows // 5])
-        model = clone(learner).set_params(random_state=seed + trial)
-        model.fit(inside[:, None], examples.target[inside])
-        scores.append(metric(examples.target[outside], model.predict(outside[:, None])))
-    return _score(examples, float(np.mean(scores)), trials)
-
-
 # ── The steps ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -400,7 +413,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         rows = (SandwichRow("given", label, "average", "model", 0.5, None, estimate, floor),)
     if detail.comparable:
         roc = (_roc_of_given(detail),)
-    score = _score(context.data.examples, given.score_nonmembers_estimate, 1)
+    score = score_beside_chance(context.data.examples, given.score_nonmembers_estimate, 1)
     return Finding(answer.to_dict(), answer.sentence, rows=rows, roc=roc, score=score, given=given)
 
 
@@ -497,10 +510,10 @@ def audit_model(context: Context, progress: Progress) -> Finding:
     finding = Finding(
         audited.to_dict(),
         " ".join([audited.sentence, *failed]),
-        score=score_of(run),
+        score=context.score(context.data.examples),
         **_attack_fields("model", audited, context.question.confidence, None),
     )
-    return context.noting_sample(finding)
+    return context.noting_sample(finding, context.sample.examples.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,20 +523,32 @@ class ProtectedModel:
     answer: Protection | HalfProtection
     #: The answer's certificate, about the halves that the audit draws.
     certificate: Certificate
-    audited: LearnerAudit
-    score: Score
+    #: None where halves of the table cannot be trained on.
+    audited: LearnerAudit | None
+    score: Score | None
+    learner: str
 
     def finding(self, context: Context, subject: Learned, note: str = "") -> Finding:
         """Return what the model adds to the report as one of its subjects."""
+        certificate, game = self.certificate, self.certificate.game
+        confidence = context.question.confidence
+        if self.audited is not None:
+            fields = _attack_fields(subject, self.audited, confidence, certificate)
+            fields["audit"] = self.audited.to_dict()
+        else:
+            assert isinstance(game, SubsetGame)
+            fields = _unattacked_fields(subject, game, certificate)
+            note = f" {_NOT_ATTACKED}{note}"
         finding = Finding(
             self.answer.to_dict(),
             self.answer.sentence,
-            audit=self.audited.to_dict(),
             score=self.score,
-            **_attack_fields(subject, self.audited, context.question.confidence, self.certificate),
+            learner=self.learner,
+            **fields,
         )
-        finding = context.noting_sample(finding)
-        return replace(finding, sentence=finding.sentence + note)
+        finding = replace(finding, sentence=finding.sentence + note)
+        about = "This step" if isinstance(self.answer, HalfProtection) else "The audit"
+        return context.noting_sample(finding, context.sample.examples.rows, about)
 
 
 def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
@@ -536,40 +561,66 @@ def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
     return advance
 
 
+def _own_learner(context: Context) -> str:
+    """Return what ``protect`` is told to train the study's learner on all rows, or refuse."""
+    name = context.question.learner
+    if private_form(name):
+        return name
+    return private_form(context.learner()) or checked_form(name)
+
+
+def _release_of_all_rows(context: Context, learner: str) -> Protection:
+    """Make the release of all rows, as ``protect`` makes it."""
+    question, data = context.question, context.data
+    return protect(
+        data.table,
+        target=question.target,
+        columns=list(data.examples.columns),
+        learner=learner,
+        eta=question.eta,
+        bounds=data.bounds,
+        # For trial: what the study makes is thrown away, the real release draws its own.
+        insecure_seed=question.seed,
+    )
+
+
+def _private_rows(context: Context, data: StudyData, learner: str) -> PrivateRows:
+    """Return the private learner of a table's rows."""
+    examples, question = data.examples, context.question
+    classes = () if examples.class_values is None else map(label_of, examples.class_values)
+    table = read_records(data.table, forms_of(data.bounds))
+    return PrivateRows(
+        table.chosen([*examples.columns, question.target]),
+        question.target,
+        tuple(classes),
+        learner=learner,
+        eta=question.eta,
+        bounds=data.bounds,
+    )
+
+
 def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
     """Train on all rows for every record, and audit the same training on halves.
 
     The certificate speaks of every table, so it holds for the halves that the audit draws as well.
+    The audit informs: where halves are too few rows to train on, there is none.
     """
-    question, examples = context.question, context.data.examples
-    answer = protect(
-        context.data.table,
-        target=question.target,
-        columns=list(examples.columns),
-        learner=question.learner,
-        eta=question.eta,
-        bounds=context.data.bounds,
-        # For trial: what the study makes is thrown away, the real release draws its own.
-        insecure_seed=question.seed,
-    )
+    learner, rows = _own_learner(context), context.sample.examples.rows
+    answer = _release_of_all_rows(context, learner)
     progress(1, 10)
-    classes = () if examples.class_values is None else map(label_of, examples.class_values)
-    learner = PrivateRows(
-        read_records(context.sample.table),
-        question.target,
-        tuple(classes),
-        learner=question.learner,
-        eta=question.eta,
-        bounds=context.data.bounds,
-    )
-    # The learner gets rows by their numbers.
-    sample = context.sample.examples
-    numbered = replace(sample, features=np.arange(sample.rows, dtype=np.float64)[:, None])
-    game = SubsetGame(sample.rows, sample.rows // 2, "every")
+    private = _private_rows(context, context.data, learner)
+    score = context.score(context.data.examples, private.trained)
+    progress(4, 10)
+    game = SubsetGame(rows, rows // 2, "every")
     certificate = replace(answer.calibration.certificate, game=game)
-    audited, _ = _audit(context, numbered, learner, _part(progress, 1, 10, 10), certificate)
-    score = _score_on_all_rows(sample, learner, question.seed)
-    return ProtectedModel(answer, certificate, audited, score)
+    audited = None
+    with suppress(InputError):
+        private = _private_rows(context, context.sample, learner)
+        # The learner gets rows by their numbers.
+        numbers = np.arange(rows, dtype=np.float64)[:, None]
+        numbered = replace(context.sample.examples, features=numbers)
+        audited, _ = _audit(context, numbered, private, _part(progress, 4, 10, 10), certificate)
+    return ProtectedModel(answer, certificate, audited, score, learner)
 
 
 def _protect_half(
@@ -578,7 +629,7 @@ def _protect_half(
     """Release a random half in the papers' game, and audit the releases of other halves."""
     question, sample = context.question, context.sample
     # Many pairs and many settings only lessen the noise: not worth most of a study's time.
-    short = context.large or question.quick
+    short = not context.refitted
     with kept_fits(context.fits):
         answer = protect_half(
             sample.table,
@@ -602,30 +653,60 @@ def _protect_half(
     examples, certificate = sample.examples, answer.calibration.certificate
     learner = released_learner(answer.released.model, examples.features, examples.target)
     audited, run = _audit(context, examples, learner, _part(progress, 1, 2, 2), certificate)
-    return ProtectedModel(answer, certificate, audited, score_of(run))
+    return ProtectedModel(answer, certificate, audited, score_on_halves(run), question.learner)
 
 
 def protect_record(
     context: Context, progress: Progress, *, record: Literal["average", "every"]
 ) -> Finding:
-    """Protect the model with noise: on all rows where that is possible, else on a random half.
+    """Protect the study's learner with noise on all rows.
 
-    The papers' game takes the place of a release of all rows where the learner has no private form
-    or the table too few rows; any other refusal is the step's answer.
+    The papers' game takes the place of that where all rows are too few; on a small table, the
+    average record gets noise of its own there.  Any other refusal is the step's answer.
     """
     subject: Learned = "noise-every" if record == "every" else "noise-average"
-    question, note = context.question, ""
-    on_all_rows = record == "every" or context.huge or question.quick
-    if on_all_rows and private_form(question.learner):
+    note = ""
+    if record == "every" or not context.refitted:
         try:
             if not context.all_rows:
                 context.all_rows.append(_protect_all_rows(context, progress))
-            if record == "average":
-                note = " The average record gets what protects every record."
-            return context.all_rows[0].finding(context, subject, note)
-        except TooFewRowsError as problem:
-            note = f" (Training on all rows, which makes no row public: {problem})"
+            model = context.all_rows[0]
+            if record == "every":
+                return model.finding(context, subject)
+            return Finding(model.answer.to_dict(), f"{model.answer.sentence} {_SAME_RELEASE}")
+        except TooFewRowsError:
+            note = f" {_TOO_FEW_ROWS}"
     return _protect_half(context, record, progress).finding(context, subject, note)
+
+
+def protect_other_learner(context: Context, progress: Progress) -> Finding:
+    """Train the learners that work well with noise on all rows, and keep the one that scores best.
+
+    A learner without a private form (a forest) has no other remedy that is a model.
+    """
+    first = "ridge" if context.data.examples.task == "regression" else "logistic"
+    own = private_form(context.question.learner) or private_form(context.learner())
+    names = [name for name in (first, "boosting") if name != own]
+    best: Finding | None = None
+    refusal = InputError("there must be another learner with a private form.")
+    for place, name in enumerate(names):
+        try:
+            answer = _release_of_all_rows(context, name)
+        except InputError as problem:
+            refusal = problem
+            continue
+        train = _private_rows(context, context.data, name).trained
+        score = context.score(context.data.examples, train)
+        if best is None or _estimate_of(score) > _estimate_of(best.score):
+            best = Finding(answer.to_dict(), answer.sentence, score=score, learner=name)
+        progress(place + 1, len(names))
+    if best is None:
+        raise refusal
+    return best
+
+
+def _estimate_of(score: Score | None) -> float:
+    return -math.inf if score is None else score.estimate
 
 
 def explain_promise(context: Context, progress: Progress) -> Finding:
@@ -655,9 +736,10 @@ def explain_promise(context: Context, progress: Progress) -> Finding:
 
 def translate_population(context: Context, progress: Progress) -> Finding:
     """Say what the user's ε means for these records."""
-    question = context.question
+    question, data = context.question, context.data
+    sample = data.sampled(_EXPLAINED, question.seed).examples if question.quick else data.examples
     answer = population(
-        context.sample.examples.features,
+        sample.features,
         epsilon=question.epsilon,
         delta=question.delta,
         seed=question.seed,
@@ -679,7 +761,8 @@ def translate_population(context: Context, progress: Progress) -> Finding:
         pmp_epsilon_upper=result["pmp_epsilon_upper"],
         sweep=tuple(sweep),
     )
-    return context.noting_sample(Finding(result, answer.sentence, population=translated))
+    finding = Finding(result, answer.sentence, population=translated)
+    return context.noting_sample(finding, sample.rows)
 
 
 def plan_rows(context: Context, progress: Progress) -> Finding:
@@ -712,14 +795,14 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
             learners=False,
         )
 
-    refusal = None
+    average_only = False
     try:
         answer = hardened(2 * question.eta if question.record == "every" else None)
-    except InputError as problem:
+    except InputError:
         if question.record == "average":
             raise
         # The average record is the weaker wish; the report says that it is not what was asked.
-        refusal = str(problem)
+        average_only = True
         answer = hardened(None)
     result: Result = answer.to_dict()
     return Finding(
@@ -727,7 +810,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
         answer.sentence,
         rows=_table_rows("coarser-table", result["after"], tuple(answer.theorems)),
         score=_score_on_coarser(context, answer, progress),
-        refusal=refusal,
+        average_only=average_only,
     )
 
 
@@ -740,7 +823,7 @@ def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -
         return None
     if table.shape[1] == 1 or table[question.target].nunique() == 1:
         # Without a feature, or with one class left, a learner always gives the same answer.
-        fixed = _score(examples, 0.0, 0)
+        fixed = score_beside_chance(examples, 0.0, 0)
         return replace(fixed, estimate=fixed.chance)
     coarser = read_examples(
         context.data.table.with_frame(table),
@@ -749,56 +832,49 @@ def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -
         roles={question.target: examples.roles[question.target]},
         task=examples.task,
     )
-    run = train_shadows(
-        coarser,
-        context.learner(),
-        models=_SCORED if coarser.rows <= _LARGE else _FEWER,
-        seed=question.seed,
-        n_jobs=context.workers,
-        records=_ATTACKED,
-        progress=progress,
-    )
-    return score_of(run)
+    progress(1, 2)
+    return context.score(coarser)
 
 
 def draw_new_rows(context: Context, progress: Progress) -> Finding:
-    """Make a table of new rows that protects every record, and train the learner on it."""
+    """Make a table of new rows that protects every record, and train the learner on such rows."""
     question, data = context.question, context.data
-    answer = synthesize(
-        data.table,
-        target=question.target,
-        columns=list(data.examples.columns),
-        eta=question.eta,
-        bounds=data.bounds,
-        # For trial: what the study makes is thrown away, the real release draws its own.
-        insecure_seed=question.seed,
-    )
+
+    def drawn(frame: DataFrame | Table, seed: int) -> Synthesis:
+        return synthesize(
+            frame,
+            target=question.target,
+            columns=list(data.examples.columns),
+            eta=question.eta,
+            bounds=data.bounds,
+            # For trial: what the study makes is thrown away, the real release draws its own.
+            insecure_seed=seed,
+        )
+
+    def train(rows: Rows, seed: int) -> Predict:
+        new = drawn(data.frame.iloc[rows], seed).table
+        features, labels = _labelled(data.examples, new, new[question.target])
+        model = clone(context.learner()).fit(features, labels)
+        return lambda others: model.predict(data.examples.features[others])
+
+    answer = drawn(data.table, question.seed)
     progress(1, 2)
-    score = _score_on_new_rows(context, answer)
+    score = context.score(data.examples, train)
     progress(2, 2)
     return Finding(answer.to_dict(), answer.sentence, score=score)
 
 
-def _score_on_new_rows(context: Context, answer: Synthesis) -> Score | None:
-    """Return the score on the real rows of the learner trained on the new ones.
-
-    The new rows tell next to nothing about a single real one, so the real rows serve as fresh
-    ones.  None where the new rows do not suit the learner: one class, say.
-    """
-    examples, target = context.data.examples, answer.table[context.question.target]
-    features, _ = encoded_rows(examples.encoder, examples.columns, answer.table)
+def _labelled(examples: Examples, table: DataFrame, column: Series) -> tuple[FloatArray, Labels]:
+    """Return new rows as the learner takes them: encoded features, and their targets."""
+    features, _ = encoded_rows(examples.encoder, examples.columns, table)
+    target = Values.of(column)
     if examples.class_values is None:
-        wanted = Values.of(target).numbers
+        wanted = target.numbers
     else:
-        places = Values.of(target).positions([label_of(value) for value in examples.class_values])
+        places = target.positions([label_of(value) for value in examples.class_values])
         wanted = np.where(places >= 0, places, np.nan)
     usable = np.isfinite(wanted)
-    labels = wanted[usable].astype(examples.target.dtype)
-    if examples.class_values is not None and len(np.unique(labels)) < 2:
-        return None
-    model = clone(context.learner()).fit(features[usable], labels)
-    metric = r2_score if examples.task == "regression" else accuracy_score
-    return _score(examples, float(metric(examples.target, model.predict(examples.features))), 1)
+    return features[usable], wanted[usable].astype(examples.target.dtype)
 
 
 @dataclass(frozen=True)
@@ -823,8 +899,9 @@ GIVEN = Step("given", "Attack the given model", False, attack_given, 5)
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table),
     Step("audit", "Attack the model as it is", False, audit_model, 20),
-    Step("protect-average", "Protect the average record", True, _average, 35),
     Step("protect-every", "Protect every record", True, _every, 25),
+    Step("protect-other", "Protect with another learner", True, protect_other_learner, 10),
+    Step("protect-average", "Protect the average record", True, _average, 35),
     Step("explain", "Translate into differential privacy", False, explain_promise),
     Step("population", "What ε means for these records", True, translate_population, 5),
     Step("rows", "More rows", True, plan_rows),

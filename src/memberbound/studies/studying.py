@@ -171,6 +171,9 @@ class Study(Answer, Limited):
         lines += ["", *(f"wrote {name}" for name in self.files)]
         lines += ["", f"note: {OWNER_ONLY}"]
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
+        best = self.report.recommended
+        if best is not None and best.command is not None:
+            lines.append(f"  {best.command}")
         return "\n".join(lines)
 
 
@@ -497,11 +500,13 @@ class _Run:
         question, data = self.context.question, self.context.data
         findings = {s.id: s.finding for s in self.steps if s.finding is not None}
         failed = [s.title for s in self.steps if s.state in ("failed", "stopped")]
-        refusals = {s.id: str(s.error) for s in self.steps if s.state == "impossible"}
+        refused = [s.id for s in self.steps if s.state == "impossible"]
         # The embedded table comes with bounds; a command for a file like it has to name them.
         unnamed = data.bounds and question.bounds is None
         named = replace(question, bounds="bounds.yaml") if unnamed else question
-        listed = remedies(findings, named, self.source, refusals)
+        # What was left out of the rehearsal is left out of the release.
+        some = tuple(data.examples.columns) if data.population.selection.left_out else None
+        listed = remedies(findings, named, self.source, refused, some)
         parts = findings.values()
         choices = []
         if self.looked_at_target:

@@ -72,7 +72,7 @@ _MANY_COLUMNS = 64
 #: From so many columns on fourth moments are bounded through second ones.
 _MOST_PRODUCTS = 700
 #: Multiplications that the exact fourth moment may cost.
-_MOST_WORK = 2e11
+_MOST_WORK = 2e9
 _BLOCK = 1 << 21
 #: From so many terms on numpy adds them in another order than one by one.
 _SHORT = 8
