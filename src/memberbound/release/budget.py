@@ -307,12 +307,19 @@ class ReplaceOne:
 
 @dataclass(frozen=True)
 class CurveReadings:
-    """What is read off the curve of a budget for an answer."""
+    """What is read off the curve of a budget for an answer.
+
+    ``mu_upper`` sums the curve up as that of μ-GDP, and ``mu_regret_upper`` says what that hides:
+    moved by so much in both rates, the curve of μ-GDP is nowhere more private than the release's.
+    Both are None where the curve is not that of normal noise.
+    """
 
     delta: Given
     eta_upper: Upper
     security_lower: Lower
     replace_one: ReplaceOne
+    mu_upper: Upper | None = None
+    mu_regret_upper: Upper | None = None
 
 
 @lru_cache(maxsize=64)
@@ -321,4 +328,6 @@ def _readings(curve: SlackCurve) -> CurveReadings:
     rates = {repr(fpr): curve.tpr(fpr) for fpr in _READ_FPR}
     epsilon = curve.epsilon(_READ_DELTA)
     replaced = ReplaceOne(curve.advantage, curve.accuracy(), rates, epsilon)
-    return CurveReadings(_READ_DELTA, curve.eta, curve.security(), replaced)
+    base, slack = curve.base, curve.slack
+    mu, regret = (base.mu, slack) if isinstance(base, GaussianCurve) else (None, None)
+    return CurveReadings(_READ_DELTA, curve.eta, curve.security(), replaced, mu, regret)

@@ -107,6 +107,12 @@ def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> 
     return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
 
 
+def _drawn(released: PrivateModel | Release) -> dict[str, object]:
+    """Return where the noise came from, and whose rows count as one record."""
+    unit = None if released.budget is None else released.budget.unit
+    return {"secure_source": released.secure, "unit": unit}
+
+
 def save(
     released: TableModel | HalfPrivate | PrivateModel | Release | object,
     path: str | Path,
@@ -133,16 +139,16 @@ def save(
     if _is_estimator(released):
         about, fill = _estimator(released)
     elif isinstance(released, PrivateNetwork):
-        about = _described(_NETWORK, released.calibration_, {"secure_source": released.secure})
+        about = _described(_NETWORK, released.calibration_, _drawn(released))
         described = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
         fill = _tensors(released.tensors(), {_ABOUT: described})
     elif isinstance(released, PrivateModel):
         kind = _ALL_ROWS[released.learner == "boosting"]
-        about = _described(kind, released.calibration_, {"secure_source": released.secure})
+        about = _described(kind, released.calibration_, _drawn(released))
         fill = _numbers(released, target.suffix, categories)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
-        more = {"names": list(released.names), "secure_source": released.secure}
+        more = {"names": list(released.names)} | _drawn(released)
         about = _described("vector", released.calibration, more)
         fill = _tensors(tensors)
     elif isinstance(released, SyntheticRows):

@@ -1,54 +1,74 @@
-"""The verb ``export``: for everybody a model card or an MLflow run, for the owner all of a report.
+"""The verb ``export``: what a release or a study says, in the form that somebody else expects.
 
-Formats for everybody are made from a :class:`~memberbound.report.publication.Publication`, those
-for the owner of the rows from a :class:`~memberbound.report.model.Report`.
+What everybody may see is made from a :class:`~memberbound.report.publication.Publication`, what is
+for the owner of the rows from a :class:`~memberbound.report.model.Report`, and what is signed from
+a :class:`~memberbound.report.decision.Case`, which may hold both.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from memberbound.answers import INTERNAL, Answer, OmitEmpty, computed
-from memberbound.declarations import Force, Option, OutputFile
+from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, one_of
-from memberbound.files import check_output, write_text, written_whole
+from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
+from memberbound.report.decision import About, Case, dpia_annex, render_decision
+from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.model import Report, checked, read
+from memberbound.report.model_card import model_card
 from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Publication
 
-__all__ = ["ENDINGS", "FORMATS", "PUBLISHED", "Export", "checked_report", "export"]
+__all__ = ["FORMATS", "Export", "Format", "case_of", "checked_report", "export"]
 
-#: Format → endings of the file that it is written to; MLflow has a run instead.
-ENDINGS: dict[str, tuple[str, ...]] = {
-    "model-card": (".md", ".markdown"),
-    "mlflow": (),
-    "mlflow-owner": (),
-    "pdf": (".pdf",),
-    "decision": (".pdf",),
-}
-FORMATS = tuple(ENDINGS)
-#: Formats for everybody; the others are for the owner of the rows.
-PUBLISHED = ("model-card", "mlflow")
 _CERTIFICATE = ".certificate.json"
-#: Options that only some formats have a use for.
-_OPTIONS = {
-    "browser": ("pdf", "decision"),
-    "run_id": ("mlflow", "mlflow-owner"),
-    "experiment": ("mlflow", "mlflow-owner"),
-    "tracking_uri": ("mlflow", "mlflow-owner"),
-}
-_NAMES = {
-    "model-card": "model card section",
-    "mlflow": "MLflow run",
-    "mlflow-owner": "MLflow run for the owner",
-    "pdf": "PDF",
-    "decision": "decision, two pages to sign,",
+#: Whom a format is for: everybody, the owner of the rows, or whoever may see what it is made from.
+Audience = Literal["public", "owner", "source"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """What is exported: its name, whom it is for, the endings of its file and what makes it.
+
+    Without endings it goes to a run of MLflow, and without a maker it is printed by a browser.
+    """
+
+    name: str
+    audience: Audience
+    endings: tuple[str, ...] = ()
+    text: Callable[[Case], str] | None = None
+
+
+FORMATS = {
+    "model-card": Format(
+        "model card section",
+        "public",
+        (".md", ".markdown"),
+        lambda case: model_card(case.published, case.stated()),
+    ),
+    "mlflow": Format("MLflow run", "public"),
+    "mlflow-owner": Format("MLflow run for the owner", "owner"),
+    "pdf": Format("PDF", "owner", (".pdf",)),
+    "decision": Format("decision, two pages to sign,", "source", (".pdf", ".html")),
+    "dpia": Format("annex of an impact assessment", "source", (".md", ".markdown"), dpia_annex),
+    "dp-registry": Format(
+        "entry of a registry of deployments",
+        "public",
+        (".yaml", ".yml"),
+        lambda case: registry_entry(case.published, case.about),
+    ),
+    "cyclonedx": Format(
+        "CycloneDX document", "public", (".json",), lambda case: cyclonedx(case.published)
+    ),
+    "sacro": Format("record for an output checker", "source", (".json",), sacro_record),
+    "checklist": Format("checklist", "source", (".md", ".markdown"), checklist),
 }
 
 
@@ -101,119 +121,154 @@ class Export(Answer):
 
     def summary(self) -> str:
         """Return what was exported, and where to, as a short text."""
-        what = self.exported
+        what, name = self.exported, FORMATS[self.format].name
         if isinstance(what, Report):
-            lines = [f"{_NAMES[self.format]} of a {what.status} study: {what.verdict.sentence}"]
+            lines = [f"{name} of a {what.status} study: {what.verdict.sentence}"]
             lines.append(OWNER_ONLY)
         else:
             of = "the release" if what.released else "the settings of a study of"
             lines = [
-                f"{_NAMES[self.format]} about {of} {what.name}, for everybody: it holds nothing "
+                f"{name} about {of} {what.name}, for everybody: it holds nothing "
                 "that was computed from the rows and not paid for."
             ]
-        names = ("out", "pages", "run_id", "experiment_id", "tracking_uri", "metrics", "files")
-        for name in names:
-            value = getattr(self, name)
+        keys = ("out", "pages", "run_id", "experiment_id", "tracking_uri", "metrics", "files")
+        for key in keys:
+            value = getattr(self, key)
             if value is not None:
                 shown = ", ".join(value) if isinstance(value, list) else value
-                lines.append(f"{'file' if name == 'out' else name.replace('_', ' ')}: {shown}")
+                lines.append(f"{'file' if key == 'out' else key.replace('_', ' ')}: {shown}")
         return "\n".join(lines)
 
 
 def export(
     report: Annotated[object, Option("file", metavar="REPORT")],
     *,
-    format: Literal["model-card", "mlflow", "mlflow-owner", "pdf", "decision"],
+    format: Literal[
+        "model-card",
+        "decision",
+        "dpia",
+        "dp-registry",
+        "cyclonedx",
+        "sacro",
+        "checklist",
+        "pdf",
+        "mlflow",
+        "mlflow-owner",
+    ],
+    release: InputFile | None = None,
+    about: InputFile | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    browser: Annotated[str | os.PathLike[str], Option("file", metavar="PATH")] | None = None,
-    run_id: Annotated[str, Option("text", metavar="ID")] | None = None,
-    experiment: Annotated[str, Option("text", metavar="NAME")] | None = None,
-    tracking_uri: Annotated[str, Option("text", metavar="URI")] | None = None,
 ) -> Export:
-    """Export a model card or an MLflow run for everybody, or a whole report for its owner.
+    """Export what a release or a study says as a page to sign, a card, evidence or a run.
 
-    A model card and ``mlflow`` are for everybody: they hold what a release's certificate says, or
-    what the settings of a study promise, and nothing that was computed from the rows.  The other
-    formats hold the whole report, and are for the owner of the rows.
+    Formats for everybody hold what a release's certificate says, or what the settings of a study
+    promise, and nothing that was computed from the rows.  What is made from a study's report is for
+    the owner of the rows.
     Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
     and what is rounded for people is rounded so that it stays a bound.
     Edge cases: a partial report is exported and says that it is partial; a file is written whole or
-    not at all; an option of another format is refused.
+    not at all.
 
     Args:
-        report: the file ``report.json``, its dictionary, or what ``study`` returned; for everybody
-            also the certificate that ``protect`` wrote beside a release.
-        format: for everybody ``model-card`` or ``mlflow``; for the owner ``mlflow-owner``, ``pdf``
-            (the whole report) or ``decision`` (two pages to sign: verdict, chart, remedy, limit,
-            assumptions).
-        out: file to write (``.md``, ``.pdf``); not for MLflow.
+        report: the certificate that lies beside a released file, or a study: ``report.json``, its
+            dictionary, or what ``study`` returned.
+        format: to sign: ``decision`` (two pages) or ``dpia`` (annex of an impact assessment); for
+            everybody ``model-card``, ``mlflow``, ``dp-registry`` or ``cyclonedx``; for an output
+            checker ``sacro``; for an auditor ``checklist``; for the owner ``pdf`` (the whole
+            report) or ``mlflow-owner``.
+        release: the released file that the study led to, with its certificate beside it.
+        about: YAML file with what only you know: purpose, controller, who chose the limit, …
+        out: file to write; for MLflow a run (``runs:/ID``) or an experiment's name (default: the
+            active run, or a new one).
         force: overwrite ``out``.
-        browser: for ``pdf`` and ``decision``: path of Chromium, Chrome or Edge (default: found
-            automatically).
-        run_id: for MLflow: the run (default: the active run, or a new one).
-        experiment: for MLflow: experiment for the new run.
-        tracking_uri: for MLflow: server or store (default: as MLflow is configured).
 
     Command line:
-        memberbound export model.skops.certificate.json --format model-card --out MODEL_CARD.md
+        memberbound export model.json.certificate.json --format decision --out decision.pdf
+        memberbound export report.json --release model.json --format decision --out decision.pdf
+        memberbound export model.json.certificate.json --format model-card --out MODEL_CARD.md
         memberbound export report.json --format pdf --out report.pdf
-        memberbound export report.json --format decision --out decision.pdf
-        memberbound export report.json --format mlflow --experiment releases
     """
-    one_of("format", format, FORMATS)
-    options = {
-        "browser": browser,
-        "run_id": run_id,
-        "experiment": experiment,
-        "tracking_uri": tracking_uri,
-    }
-    for name, owners in _OPTIONS.items():
-        if options[name] is not None and format not in owners:
-            raise InputError(
-                f"{name} must be left out with format {format!r}, got {str(options[name])!r}. "
-                f"It is an option of format {owners[0]!r}."
-            )
-    if not ENDINGS[format]:
-        if out is not None:
-            raise InputError(
-                f"out must be left out with format {format!r}, got {str(out)!r}. The report goes "
-                "to a run; name it with run_id, or its experiment."
-            )
-        from memberbound.report.mlflow_log import log_entry, owner_entry, published_entry
-
-        place = {"run_id": run_id, "experiment": experiment, "tracking_uri": tracking_uri}
-        if format == "mlflow":
-            published = published_of(report)
-            return Export(format, published, **log_entry(published_entry(published), **place))
-        content = checked_report(report)
-        return Export(format, content, **log_entry(owner_entry(content), **place))
+    chosen = FORMATS[one_of("format", format, tuple(FORMATS))]
+    if not chosen.endings:
+        return _logged(format, report, release, about, out)
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
-    target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
-    if format == "model-card":
-        from memberbound.report.model_card import model_card
+    target = check_output(os.fspath(out), formats=chosen.endings, force=force)
+    browser = _browser() if target.suffix.lower() == ".pdf" else None
+    case = case_of(report, release, about)
+    exported = case.exported(chosen.audience)
+    if browser is None:
+        maker = render_decision if chosen.text is None else chosen.text
+        content, pages = maker(case).encode("utf-8"), None
+    else:
+        from memberbound.report.page import render
+        from memberbound.report.pdf import page_count, print_pdf
 
-        published = published_of(report)
-        write_text(model_card(published), target, force=force)
-        return Export(format, published, str(out))
-    from memberbound.report.pdf import find_browser, page_count, print_pdf
+        if format == "decision":
+            content = print_pdf(render_decision(case), browser=browser, least=2)
+            if page_count(content) > 2:
+                content = print_pdf(render_decision(case, small=True), browser=browser, least=2)
+        else:
+            page = render(case.studied, stated=case.stated())
+            content = print_pdf(page, browser=browser, least=2 if case.studied.complete else 1)
+        pages = page_count(content)
+    written_whole(target, lambda draft: draft.write_bytes(content), force)
+    return Export(format, exported, str(out), pages=pages)
 
-    program = find_browser(browser)
-    content = checked_report(report)
-    printed = print_pdf(content, decision=format == "decision", browser=program)
-    written_whole(target, lambda draft: draft.write_bytes(printed), force)
-    return Export(format, content, str(out), pages=page_count(printed))
+
+def _browser() -> str:
+    from memberbound.report.pdf import find_browser
+
+    return find_browser()
 
 
-def published_of(source: object) -> Publication:
-    """Return what may be published: of a release by its certificate, else of a study."""
-    if isinstance(source, (str, os.PathLike)) and str(source).endswith(_CERTIFICATE):
-        from memberbound.release.saving import verified
+def _logged(
+    format: str,
+    report: object,
+    release: object,
+    about: object,
+    out: str | os.PathLike[str] | None,
+) -> Export:
+    """Log to the run or the experiment that ``out`` names."""
+    from memberbound.report.mlflow_log import log_entry, owner_entry, published_entry
 
-        # The certificate of a file that was changed or exchanged is refused.
-        return Publication.of_release(verified(Path(str(source).removesuffix(_CERTIFICATE))))
-    return Publication.of_study(checked_report(source))
+    case = case_of(report, release, about)
+    exported = case.exported(FORMATS[format].audience)
+    if isinstance(exported, Publication):
+        entry = published_entry(exported, case.stated())
+    else:
+        entry = owner_entry(exported, case.stated())
+    return Export(format, exported, **log_entry(entry, None if out is None else os.fspath(out)))
+
+
+def case_of(report: object, release: object = None, about: object = None) -> Case:
+    """Return what is exported: a release by its certificate, a study, or a study and its release.
+
+    A certificate is refused where its file was changed or exchanged.
+    """
+    stated = About.read(about)  # type: ignore[arg-type]  # a path
+    if isinstance(report, (str, os.PathLike)) and str(report).endswith(_CERTIFICATE):
+        if release is not None:
+            raise InputError(
+                f"release must be left out with a certificate, got {str(release)!r}. The "
+                "certificate is that of its own file."
+            )
+        return Case.of(release=_certified(str(report).removesuffix(_CERTIFICATE)), about=stated)
+    study = checked_report(report)
+    if release is None:
+        return Case.of(report=study, about=stated)
+    if not isinstance(release, (str, os.PathLike)):
+        raise InputError(f"release must be a file, got {type(release).__name__}.")
+    if Path(f"{os.fspath(release)}{_CERTIFICATE}").is_file():
+        return Case.of(report=study, release=_certified(os.fspath(release)), about=stated)
+    return Case.of(report=study, about=stated, uncertified=release)
+
+
+def _certified(path: str) -> Publication:
+    from memberbound.release.saving import verified
+
+    return Publication.of_release(verified(Path(path)))
 
 
 def checked_report(report: object) -> Report:

@@ -42,6 +42,8 @@ _GROUPS = {"certificate": "certified", "estimate": "estimated", "audit": "measur
 _PARAMETER_LENGTH, _TAG_LENGTH = 500, 5000
 #: The password in an address.
 _SECRET = re.compile(r"//[^/\s]+@")
+#: What MLflow's own address of a run begins with.
+_RUN = "runs:/"
 #: Characters that the name of a metric cannot have.
 _ODD = re.compile(r"[^\w.\- /]")
 
@@ -58,7 +60,7 @@ class Entry:
     files: Mapping[str, Callable[[], str]]
 
 
-def published_entry(published: Publication) -> Entry:
+def published_entry(published: Publication, stated: Mapping[str, str] | None = None) -> Entry:
     """Return what everybody may see: promises, what was declared, and the model card."""
     metrics = {
         f"certified/{promise.game}/{promise.protects.replace(' ', '-')}/accuracy_upper": (
@@ -72,13 +74,13 @@ def published_entry(published: Publication) -> Entry:
         f"membership promise for {clean(published.name)}",
         "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
         _metrics(metrics),
-        _parameters({name: getattr(published, name) for name in names}),
+        _parameters({name: getattr(published, name) for name in names} | dict(stated or {})),
         _tags(tags, published),
-        {"MODEL_CARD.md": lambda: model_card(published)},
+        {"MODEL_CARD.md": lambda: model_card(published, stated)},
     )
 
 
-def owner_entry(report: Report) -> Entry:
+def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> Entry:
     """Return everything that a study found, which is for the owner of the rows only."""
     verdict, data = report.verdict, report.data
     metrics: dict[str, float] = {}
@@ -94,7 +96,7 @@ def owner_entry(report: Report) -> Entry:
     settings = plain(report.question)
     del settings["columns"]
     settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
-    settings["data_columns"] = len(data.columns)
+    settings |= {"data_columns": len(data.columns)} | dict(stated or {})
     tags = {name: str(getattr(report, name)) for name in ("version", "schema", "status")}
     tags |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
     return Entry(
@@ -147,27 +149,23 @@ def _cut(value: object, length: int) -> str:
 # ── Writing an entry ──────────────────────────────────────────────────────────────────────────────
 
 
-def log_entry(
-    entry: Entry,
-    *,
-    run_id: str | None = None,
-    experiment: str | None = None,
-    tracking_uri: str | None = None,
-) -> dict[str, Any]:
-    """Log an entry to a run: the one named, else the active one, else a new one.
+def log_entry(entry: Entry, place: str | None = None) -> dict[str, Any]:
+    """Log an entry to the run ``runs:/ID``, else the active one, else a new one.
 
-    The new run is in ``experiment``, or where MLflow's environment variables say.  A run that
-    already holds the parameters of another entry is refused before anything is logged.
+    Another ``place`` names the experiment of the new run; without one, and for the server, MLflow's
+    environment variables count.  A run that already holds the parameters of another entry is
+    refused before anything is logged.
     """
     if find_spec("mlflow") is None:
         raise InputError(
             "format 'mlflow' needs MLflow: install the extra mlflow, "
             "pip install 'memberbound[mlflow]'."
         )
-    if run_id is not None and experiment is not None:
-        raise InputError(
-            f"experiment must be left out with run_id, got {experiment!r}. A run is in one already."
-        )
+    run_id = experiment = None
+    if place is not None and place.startswith(_RUN):
+        run_id = place.removeprefix(_RUN).strip("/")
+    else:
+        experiment = place
     with _no_telemetry(), PrivateFolder() as folder:
         from mlflow.exceptions import MlflowException
 
@@ -177,28 +175,23 @@ def log_entry(
             files.append(folder / name)
             files[-1].write_text(text(), encoding="utf-8")
         try:
-            return _log(entry, files, run_id, experiment, tracking_uri)
+            return _log(entry, files, run_id, experiment)
         except MlflowException as problem:
             raise MemberboundError(f"MLflow refused the report: {_first(problem)}") from problem
 
 
 def _log(
-    entry: Entry,
-    files: list[Path],
-    run_id: str | None,
-    experiment: str | None,
-    tracking_uri: str | None,
+    entry: Entry, files: list[Path], run_id: str | None, experiment: str | None
 ) -> dict[str, Any]:
     import mlflow
 
-    place = mlflow.get_tracking_uri() if tracking_uri is None else tracking_uri
-    client = _client(place)
-    active = mlflow.active_run() if place == mlflow.get_tracking_uri() else None
+    place = mlflow.get_tracking_uri()
+    client, active = _client(place), mlflow.active_run()
     if run_id is None:
         run_id = os.environ.get("MLFLOW_RUN_ID") if active is None else active.info.run_id
     if run_id is not None and experiment is not None:
         raise InputError(
-            f"experiment must be left out while a run is active, got {experiment!r}. "
+            f"out must be left out while a run is active, got {experiment!r}. "
             "The report goes to that run."
         )
     if run_id is None:
@@ -251,8 +244,8 @@ def _client(place: str) -> MlflowClient:
             "install mlflow instead of mlflow-skinny for a database."
         )
         raise InputError(
-            f"tracking_uri must be a place that this MLflow can write to, got {_shown(place)!r}: "
-            f"{_first(problem)} {remedy}"
+            "MLFLOW_TRACKING_URI must be a place that this MLflow can write to, got "
+            f"{_shown(place)!r}: {_first(problem)} {remedy}"
         ) from problem
 
 
@@ -265,12 +258,12 @@ def _existing_run(client: MlflowClient, run_id: str, entry: Entry, place: str) -
     except MlflowException as problem:
         if problem.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
-        raise InputError(f"run_id must be a run at {_shown(place)}, got {run_id!r}.") from problem
+        raise InputError(f"out must be a run at {_shown(place)}, got {run_id!r}.") from problem
     for name, value in entry.parameters.items():
         logged = run.data.params.get(name, value)
         if logged != value:
             raise InputError(
-                f"run_id must be a run without another study's report, got {run_id!r}, "
+                f"out must be a run without another study's report, got {run_id!r}, "
                 f"where {name} is {logged!r} and not {value!r}."
             )
     return run
@@ -286,7 +279,7 @@ def _experiment_id(client: MlflowClient, name: str | None) -> str:
     if experiment is None:
         return str(client.create_experiment(name))
     if experiment.lifecycle_stage != "active":
-        raise InputError(f"experiment must not be deleted, got {name!r}. Restore it first.")
+        raise InputError(f"out must be no deleted experiment, got {name!r}. Restore it first.")
     return str(experiment.experiment_id)
 
 

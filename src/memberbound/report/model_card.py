@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from memberbound.quantities import confident, marked, points
 from memberbound.report import prose
@@ -96,12 +96,12 @@ _NOT_HERE = (
 )
 
 
-def model_card(published: Publication) -> str:
+def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
     """Return the section: YAML between two lines of dashes, then Markdown."""
     import yaml
 
     head = yaml.safe_dump(front_matter(published), sort_keys=False, allow_unicode=True, width=100)
-    return f"---\n{head}---\n\n" + "\n".join(_body(published)) + "\n"
+    return f"---\n{head}---\n\n" + "\n".join(_body(published, stated or {})) + "\n"
 
 
 def front_matter(published: Publication) -> Fields:
@@ -138,7 +138,7 @@ def _metric(promise: Promise) -> Fields:
     }
 
 
-def _body(published: Publication) -> list[str]:
+def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
     every = any(promise.protects == "every record" for promise in published.promises)
     whom = "any record's" if every else "the average record's"
     commands = " or ".join(
@@ -188,7 +188,7 @@ def _body(published: Publication) -> list[str]:
         "",
         *bullets(escaped(text) for text in published.assumptions),
         "",
-        *_origin(published),
+        *_origin(published, stated),
     ]
 
 
@@ -201,7 +201,7 @@ def _ceiling(promise: Promise) -> str:
     return f"{text}, by {names}" if names else text
 
 
-def _origin(published: Publication) -> list[str]:
+def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
     facts = [
         ("Released file" if published.released else "Table", published.name),
         ("Learner", published.learner),
@@ -209,6 +209,7 @@ def _origin(published: Publication) -> list[str]:
         ("Rows", published.rows),
         ("Columns beside the target", published.columns),
         ("memberbound", published.version),
+        *((name.partition(".")[2].replace("_", " "), text) for name, text in stated.items()),
     ]
     shown = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
     return ["### Where this comes from", "", *bullets(shown)]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeGuard, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeGuard, get_type_hints
 
 from memberbound.declarations import function_name
 from memberbound.numerics.rounding import sum_up
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Block",
     "block_of",
+    "decision_page",
     "render",
-    "render_decision",
     "sides_of",
     "text_of",
 ]
@@ -174,7 +174,9 @@ def block_of(
 _TEMPLATES = "templates"
 
 
-def render(report: Report, nonce: str | None = None) -> str:
+def render(
+    report: Report, nonce: str | None = None, *, stated: Mapping[str, str] | None = None
+) -> str:
     """Return the page of a report.
 
     The page has one script and one style, both inline, and a Content-Security-Policy of its own
@@ -184,6 +186,7 @@ def render(report: Report, nonce: str | None = None) -> str:
     Args:
         report: the content of ``report.json``.
         nonce: a random word of the server's policy.
+        stated: further settings to list: the released file, and what people said about it.
     """
     style, script = _file("report.css"), _file("report.js")
     page: str = (
@@ -204,7 +207,7 @@ def render(report: Report, nonce: str | None = None) -> str:
             unfinished=report.steps_in("failed", "stopped"),
             impossible=report.steps_in("impossible"),
             known={entry.id for entry in report.ledger},
-            settings=_settings(report),
+            settings=[*_settings(report), *(stated or {}).items()],
             recipe=_recipe(report),
             surprising=_surprising(report),
             promise=prose.promise(report.blind_in("subset"), report.question.eta),
@@ -214,21 +217,14 @@ def render(report: Report, nonce: str | None = None) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def render_decision(report: Report) -> str:
-    """Return the two sheets that a decision is signed on: verdict and chart; remedy and limit."""
-    style = _file("report.css")
+def decision_page(*, case: Any, small: bool = False, **content: object) -> str:
+    """Return the two sheets that :mod:`memberbound.report.decision` has the words for."""
+    style = _file("decision.css").replace("PAPER", case.about.paper)
+    style = style.replace("SIZE", "9.4pt" if small else "10.5pt")
     page: str = (
         _environment()
         .get_template("decision.html.j2")
-        .render(
-            report=report,
-            style=style,
-            policy=_policy(style, ""),
-            chart=charts.sandwich_chart(report, "worst"),
-            prose=prose,
-            headline=_headline(report),
-            unfinished=report.steps_in("failed", "stopped"),
-        )
+        .render(case=case, style=style, policy=_policy(style, ""), **content)
     )
     return page.encode("utf-8", "replace").decode("utf-8")
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import PrivateFolder
-from memberbound.report.model import Report
 
 __all__ = ["find_browser", "page_count", "print_pdf"]
 
@@ -62,11 +61,12 @@ _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 
 
 def find_browser(path: str | os.PathLike[str] | None = None) -> str:
-    """Return the browser to print with: the one named, or the first that is found."""
+    """Return the browser to print with: the one named, there or in CHROME_BIN, or the first."""
+    path = path or os.environ.get("CHROME_BIN")
     if path is not None:
         program = shutil.which(str(path))
         if program is None:
-            raise InputError(f"browser must be a program that can be run, got {str(path)!r}.")
+            raise InputError(f"CHROME_BIN must be a program that can be run, got {str(path)!r}.")
         return program
     places = (os.path.expandvars(place) for place in _PLACES)
     for candidate in (*_COMMANDS, *places):
@@ -74,36 +74,32 @@ def find_browser(path: str | os.PathLike[str] | None = None) -> str:
         if program is not None:
             return program
     raise InputError(
-        "format 'pdf' needs Chromium, Chrome or Edge, and none was found. Install one (on Debian: "
-        "apt-get install chromium), name it with --browser, or print report.html from any browser."
+        "a PDF needs Chromium, Chrome or Edge, and none was found. Install one (on Debian: apt-get "
+        "install chromium), name it in the variable CHROME_BIN, or print the page from any browser."
     )
 
 
 def print_pdf(
-    report: Report,
+    page: str,
     *,
-    decision: bool = False,
     browser: str | os.PathLike[str] | None = None,
+    least: int = 1,
     seconds: float = _SECONDS,
 ) -> bytes:
-    """Return the report's page as PDF; a complete report that fits one page is taken for a failure.
+    """Return a page as PDF; fewer sheets than it must have are taken for a failure.
 
     Args:
-        report: the report of a study.
-        decision: print the two sheets to sign instead of the whole report.
+        page: the HTML, which needs nothing else.
         browser: the program; searched for unless given.
+        least: number of sheets at least.
         seconds: time limit.
     """
     program = find_browser(browser)
-    from memberbound.report import page as pages
-
-    text = pages.render_decision(report) if decision else pages.render(report)
     with PrivateFolder() as folder:
-        page, target = folder / "report.html", folder / "report.pdf"
-        page.write_text(text, encoding="utf-8")
-        _run([program, *_flags(folder, target), page.as_uri()], folder, seconds)
+        source, target = folder / "report.html", folder / "report.pdf"
+        source.write_text(page, encoding="utf-8")
+        _run([program, *_flags(folder, target), source.as_uri()], folder, seconds)
         printed = target.read_bytes() if target.is_file() else b""
-    least = 2 if report.complete or decision else 1
     if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
         raise MemberboundError(
             f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame, SubsetGame
@@ -18,22 +18,24 @@ from memberbound.numerics.rounding import sum_up
 from memberbound.report import prose
 from memberbound.report.model import (
     Confidence,
+    Name,
     Protected,
     Report,
     Right,
+    Rule,
     Share,
     ShareName,
     typed_as,
 )
 
-__all__ = ["Promise", "Publication"]
+__all__ = ["Promise", "Publication", "ReleasedFile"]
 
 
 @dataclass(frozen=True)
 class Promise:
     """How often anybody is right about a record at most, in one game, by a certificate."""
 
-    game: Literal["neighbour", "subset"]
+    game: Literal["neighbour", "subset", "iid"]
     protects: Protected
     blind: Right
     accuracy_upper: Right
@@ -44,6 +46,25 @@ class Promise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReleasedFile:
+    """The file that is released, as the certificate beside it describes it."""
+
+    name: Name
+    sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+    kind: Name
+    method: Name
+    noise: Mapping[str, float | str]
+    #: The column whose values are persons, None where every row is one.
+    unit: str | None
+    #: Whether nobody knows the noise; a seed makes it known.
+    secure: bool
+    delta: Share | None
+    epsilon_upper: float | None
+    mu_upper: float | None
+    mu_regret_upper: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Publication:
     """What everybody may see, ``of_study`` or ``of_release``.
 
@@ -51,7 +72,6 @@ class Publication:
     """
 
     name: str
-    released: bool
     version: str
     rows: int | None
     columns: int | None
@@ -60,6 +80,12 @@ class Publication:
     eta: float
     promises: tuple[Promise, ...]
     assumptions: tuple[str, ...]
+    file: ReleasedFile | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether this is about a file, and not about the settings of a study."""
+        return self.file is not None
 
     @property
     def game(self) -> str:
@@ -108,7 +134,6 @@ class Publication:
         )
         return cls(
             name=data.name,
-            released=False,
             version=report.version,
             rows=data.rows,
             columns=len(columns),
@@ -142,9 +167,25 @@ class Publication:
                 "theorems": bound["theorems"],
                 "tpr_upper": curve.get("replace_one", {}).get("tpr_upper", {}),
             }
+            file = {
+                "name": certificate["file"],
+                "sha256": certificate["sha256"],
+                "kind": certificate["kind"],
+                "method": certificate["method"],
+                "noise": {
+                    name: value
+                    for name, value in certificate["noise"].items()  # type: ignore[attr-defined]
+                    if isinstance(value, (str, float, int))
+                },
+                "unit": certificate.get("unit"),
+                "secure": certificate["secure_source"],
+                "delta": curve.get("delta"),
+                "epsilon_upper": curve.get("replace_one", {}).get("epsilon_upper"),
+                "mu_upper": curve.get("mu_upper"),
+                "mu_regret_upper": curve.get("mu_regret_upper"),
+            }
             fields = {
                 "name": certificate["file"],
-                "released": True,
                 "version": certificate["version"],
                 "rows": certificate.get("rows_trained", certificate.get("size")),
                 "columns": None,
@@ -153,6 +194,7 @@ class Publication:
                 "eta": certificate["eta"],
                 "promises": [promise],
                 "assumptions": bound["assumptions"],
+                "file": file,
             }
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise InputError(

@@ -1,0 +1,320 @@
+"""What is signed: two pages about the released file, in plain words, and the annex of a DPIA."""
+
+import copy
+import hashlib
+import re
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from conftest import chromium_path
+from faces.web.pages_checks import violations
+from memberbound.errors import InputError
+from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
+from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.exporting import case_of, export
+from memberbound.report.model_card import model_card
+from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
+from memberbound.verbs.summarize import summarize
+from memberbound.verbs.synthesize import synthesize
+from report.sample import hostile, partial, regression, sample, typed
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "howto" / "for-the-data-protection-officer.md"
+BOUNDS = {"age": [18, 90], "ill": ["no", "yes"]}
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A model, a synthetic table, a number, and a model of a secret half, with certificates."""
+    folder = tmp_path_factory.mktemp("released")
+    draws = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": draws.integers(18, 90, 600)})
+    rows["ill"] = np.where(rows["age"] + draws.normal(0, 20, 600) > 50, "yes", "no")
+    rows["who"] = [f"p{place // 2}" for place in range(600)]
+    table = rows[["age", "ill"]]
+    secret = {"bounds": BOUNDS, "insecure_seed": 3}
+    protect(table, target="ill", bounds=BOUNDS, out=folder / "model.json")
+    protect(rows, target="ill", **secret, unit="who", out=folder / "persons.json")
+    synthesize(table, **secret, out=folder / "new.csv")
+    summarize(table, statistic="mean", columns=["age"], **secret, out=folder / "mean.safetensors")
+    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
+    protect_half(table, **options, out=folder / "half.safetensors")
+    return folder
+
+
+def of_release(folder, name, about=None):
+    return case_of(folder / f"{name}.certificate.json", about=about)
+
+
+def of_study(report, **more):
+    return Case.of(report=typed(report), **more)
+
+
+def nothing_recommended():
+    report = sample()
+    for remedy in report["remedies"]:
+        remedy["recommended"] = False
+    return report
+
+
+def coarser_recommended():
+    report = sample()
+    for remedy in report["remedies"]:
+        remedy["recommended"] = remedy["id"] == "coarser"
+    return report
+
+
+STUDIES = (sample, partial, regression, nothing_recommended, coarser_recommended)
+FILES = ("model.json", "persons.json", "new.csv", "mean.safetensors", "half.safetensors")
+
+
+def all_cases(folder):
+    for name in FILES:
+        yield of_release(folder, name)
+    for build in STUDIES:
+        yield of_study(build())
+    yield case_of(sample(), release=folder / "model.json")
+
+
+def visible(page):
+    """The sentences that a reader sees, without file names, digests and commands."""
+    body = re.sub(r"(?s)<style.*?</style>|<svg.*?</svg>|<pre.*?</pre>|<table.*?</table>", "", page)
+    body = re.sub(r'(?s)<p class="small">.*?</p>', "", body.partition("<body>")[2])
+    blocks = re.findall(r"(?s)<(?:p|li)\b[^>]*>(.*?)</(?:p|li)>", body)
+    plain = (" ".join(re.sub(r"<[^>]+>", "", block).split()) for block in blocks)
+    return [text if text.endswith((".", "?", ":")) else f"{text}." for text in plain if text]
+
+
+def reading_ease(text):
+    """Flesch's formula, syllables by groups of vowels: above 70 is easy, below 30 for graduates."""
+    words = re.findall(r"[A-Za-z’']+", text)
+    sentences = len(re.findall(r"[.?!:](?:\s|$)", text))
+    syllables = 0
+    for word in words:
+        groups = re.findall(r"[aeiouy]+", re.sub(r"(?:[^laeiouy]es|ed|[^l]e)$", "", word.lower()))
+        syllables += max(1, len(groups))
+    return 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / len(words)
+
+
+#: Words of the field; none of them is needed to sign.
+TERMS = re.compile(
+    r"(?i)\b(membership|non-member|attacker|certif\w+|theorem|differential|privacy budget|noise|"
+    r"parameter|confidence|calibrat\w+|epsilon|eta|game|ceiling|floor|shadow|estimat\w+|record|"
+    r"trade-off|false positive|subset|neighbour|training set|learner|audit)\b|[α-ωΑ-Ω]"
+)
+
+
+def test_everybody_can_read_the_pages(released):
+    for case in all_cases(released):
+        text = " ".join(visible(render_decision(case)))
+        assert reading_ease(text) >= 75, text
+        assert not TERMS.findall(text.replace("its noise can be worked out", "")), text
+    # What is exact is not for everybody: the figure tells the two apart.
+    exact = " ".join(of_release(released, "model.json").release.assumptions)
+    assert reading_ease(exact) < 65
+    assert TERMS.findall(exact)
+
+
+def test_nothing_ever_says_what_no_software_can(released, tmp_path):
+    texts = {"docs": PAGE.read_text(encoding="utf-8")}
+    for place, case in enumerate(all_cases(released)):
+        makers = [render_decision, dpia_annex]
+        if case.promise is not None:
+            makers.append(checklist)
+        if case.file is not None:
+            makers.append(sacro_record)
+        texts |= {f"{place} {maker.__name__}": maker(case) for maker in makers}
+        texts[f"{place} card"] = model_card(case.published)
+        if case.release is not None:
+            texts[f"{place} bom"] = cyclonedx(case.published)
+            if case.release.game == "neighbour":
+                texts[f"{place} registry"] = registry_entry(case.published, case.about)
+    assert len(texts) > 30
+    forbidden = re.compile(r"(?i)anonymous|anonymi[sz]ed|compliant|compliance")
+    assert [name for name, text in texts.items() if forbidden.search(text)] == []
+    assert forbidden.search("GDPR-compliant and anonymous")
+
+
+def test_the_pages_name_the_file_that_is_released(released):
+    for name in FILES:
+        digest = hashlib.sha256((released / name).read_bytes()).hexdigest()
+        for text in (
+            render_decision(of_release(released, name)),
+            dpia_annex(of_release(released, name)),
+            render_decision(case_of(sample(), release=released / name)),
+        ):
+            assert name in text
+            assert digest in text
+
+
+def test_a_file_that_was_exchanged_is_not_signed(released, tmp_path):
+    for name in ("model.json", "model.json.certificate.json"):
+        (tmp_path / name).write_bytes((released / name).read_bytes())
+    (tmp_path / "model.json").write_text("{}")
+    for arguments in (
+        (tmp_path / "model.json.certificate.json",),
+        (sample(), tmp_path / "model.json"),
+    ):
+        with pytest.raises(InputError, match="SHA-256"):
+            case_of(*arguments)
+
+
+@pytest.mark.parametrize("upper", [0.5, 0.5000001, 0.55, 0.55000001, 0.7661, 0.99999])
+def test_the_number_in_the_sentence_and_in_the_picture_is_a_bound(upper):
+    report = sample()
+    for remedy in report["remedies"]:
+        if remedy["recommended"]:
+            remedy["accuracy_upper"] = upper
+    case = of_study(report)
+    (right, blind) = map(int, re.findall(r"(\d+) times in 100", promised(case)[0]))
+    assert right >= 100 * Fraction(repr(upper)) > right - 1
+    assert blind <= 50
+    page = render_decision(case)
+    assert page.count('class="file"') == right - blind
+    assert page.count('class="wrong"') == 100 - right
+
+
+def test_what_must_not_be_signed_says_so(released):
+    assert "Do not sign" in render_decision(of_release(released, "persons.json"))
+    assert "Do not sign" not in render_decision(of_release(released, "model.json"))
+    assert "Draft" in render_decision(of_study(sample()))
+    assert "nothing to sign" in render_decision(of_study(nothing_recommended()))
+    assert "did not finish" in render_decision(of_study(partial()))
+    other = render_decision(case_of(sample(), release=released / "model.json"))
+    assert "made from 600 rows, and the study is about 569 rows" in other
+    same = sample()
+    same["data"]["rows"] = 600
+    assert "and the study is about" not in render_decision(
+        case_of(same, release=released / "model.json")
+    )
+
+
+def test_whom_it_protects_and_whose_limit_it_is(released, tmp_path):
+    assert "All rows with it are that person" in render_decision(
+        of_release(released, "persons.json")
+    )
+    assert "one row is one person" in render_decision(of_release(released, "model.json"))
+    chosen = sample()
+    chosen["run"]["chosen"] = ["eta"]
+    assert "Nobody has chosen it" in render_decision(of_study(sample()))
+    assert "Nobody has chosen it" not in render_decision(of_study(chosen))
+    average = copy.deepcopy(chosen)
+    for remedy in average["remedies"]:
+        remedy["recommended"] = False
+        if remedy["id"] == "noise-average":
+            remedy.update(recommended=True, enough=True)
+    text = render_decision(of_study(average))
+    assert "a person picked by chance" in text
+    assert "an unusual one may be much easier to find" in text
+
+
+def test_the_cost_is_that_of_the_study_or_what_people_say(released):
+    text = render_decision(of_study(sample()))
+    assert "94.69\N{NO-BREAK SPACE}%" in text
+    assert "for its owner only" in text
+    assert "explains about" in render_decision(of_study(regression()))
+    told = of_study(sample(), about=About(cost="Two beds."))
+    assert "Two beds." in render_decision(told)
+    # A certificate says nothing about it, and a list of numbers is not what was rehearsed.
+    for case in (
+        of_release(released, "model.json"),
+        case_of(sample(), release=released / "mean.safetensors"),
+    ):
+        assert "Nobody has measured it" in render_decision(case)
+
+
+def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
+    path = tmp_path / "coarse.csv"
+    path.write_text("a\n1\n")
+    text = render_decision(case_of(coarser_recommended(), release=path))
+    assert hashlib.sha256(b"a\n1\n").hexdigest() in text
+    assert "is the one that the study speaks of" in text
+    with pytest.raises(InputError, match="release must come with its certificate"):
+        case_of(sample(), release=path)
+
+
+def test_what_people_know_fills_the_pages(released, tmp_path):
+    (template,) = re.findall(r"(?s)```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"))
+    path = tmp_path / "about.yaml"
+    path.write_text(template, encoding="utf-8")
+    stated = yaml.safe_load(template)
+    # The page's example has every key that there is.
+    assert list(stated) == [field.name for field in fields(About)]
+    case = of_release(released, "model.json", path)
+    page, annex = render_decision(case), dpia_annex(case)
+    for key in ("purpose", "recipients", "cost", "limit_chosen_by", "limit_reason"):
+        assert stated[key] in page, key
+    assert "2027-11-01" in page
+    for key in ("purpose", "data_subjects", "recipients", "legal_basis", "residual_risk"):
+        assert stated[key].replace("@", "&#64;") in annex, key
+    empty = dpia_annex(of_release(released, "model.json"))
+    assert empty.count("[to fill in") == annex.count("[to fill in") + 11
+    for words in ("Article 35(7) GDPR", "Residual risk", "Controller", "Data subjects"):
+        assert words in empty
+    for wrong in ("purpose: [1]", "paper: A3", "- purpose", "motive: x"):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match="about"):
+            About.read(path)
+
+
+def test_hostile_names_stay_text():
+    case = of_study(hostile())
+    for text in (render_decision(case), dpia_annex(case), checklist(case)):
+        assert "<img src=x" not in text
+        assert "<script>" not in text
+
+
+def test_the_page_for_officers_is_found_by_what_they_search_for():
+    text = PAGE.read_text(encoding="utf-8")
+    for words in ("GDPR", "impact assessment", "data protection officer"):
+        assert words in text
+    assert "DPIA" in (PAGE.parent / "export-a-report.md").read_text(encoding="utf-8")
+    assert PAGE.name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+# On paper.
+
+#: Width and height of what is printed on, in pixels of CSS: the paper without its margins.
+PAPERS = {"A4": (210 - 34, 297 - 29), "Letter": (215.9 - 34, 279.4 - 29)}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("paper", PAPERS)
+def test_two_pages_of_either_paper_are_filled_and_nothing_is_cut(
+    released, tmp_path, monkeypatch, open_page, paper
+):
+    monkeypatch.setenv("CHROME_BIN", str(chromium_path()))
+    about = tmp_path / "about.yaml"
+    about.write_text(f"paper: {paper}\nlimit_reason: {'Because it is so. ' * 12}\n")
+    place = tmp_path / "decision.pdf"
+    for source, release in (
+        (released / "model.json.certificate.json", None),
+        (sample(), None),
+        (sample(), released / "model.json"),
+        (partial(), None),
+    ):
+        options = {"release": release, "about": about, "out": place, "force": True}
+        done = export(source, format="decision", **options)
+        printed = place.read_bytes()
+        assert done.to_dict()["pages"] == 2
+        assert len(printed) < 500_000
+        size = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
+        assert abs(float(size.group(1)) - (595.3 if paper == "A4" else 612)) < 1
+    width, height = (round(side / 25.4 * 96) for side in PAPERS[paper])
+    path = tmp_path / "page.html"
+    path.write_text(render_decision(of_release(released, "model.json", about)), encoding="utf-8")
+    page = open_page(path.as_uri(), width=width)
+    assert violations(page) == []
+    page.emulate_media(media="print")
+    heights = page.evaluate("[...document.querySelectorAll('.sheet')].map(s => s.offsetHeight)")
+    assert len(heights) == 2
+    assert all(2 / 3 < tall / height < 1 for tall in heights), (heights, height)
+    spilling = "[...document.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > "
+    assert page.evaluate(f"{spilling}{width} + 0.5).map(e => e.outerHTML.slice(0, 80))") == []

@@ -1,0 +1,249 @@
+"""Evidence for others: registry of deployments, bill of materials, output checker, checklist."""
+
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+from referencing import Registry, Resource
+
+from memberbound.curve.families import GaussianCurve
+from memberbound.errors import InputError
+from memberbound.release.budget import Budget
+from memberbound.report.decision import About, Case
+from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.exporting import case_of
+from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
+from memberbound.verbs.synthesize import synthesize
+from report.sample import sample, typed
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evidence")
+    draws = np.random.default_rng(1)
+    rows = pd.DataFrame({"age": draws.integers(18, 90, 400)})
+    rows["ill"] = np.where(rows["age"] > 50, "yes", "no")
+    bounds = {"age": [18, 90], "ill": ["no", "yes"]}
+    protect(rows, target="ill", bounds=bounds, out=folder / "model.json")
+    synthesize(rows, bounds=bounds, out=folder / "new.csv")
+    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
+    protect_half(rows, **options, out=folder / "half.safetensors")
+    return folder
+
+
+def case(folder, name):
+    return case_of(folder / f"{name}.certificate.json")
+
+
+# The registry's fields, and what may stand in them, as its schema had them in July 2026.
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+NAMES = {"type": "array", "items": TEXT, "minItems": 1}
+
+
+def choice(*words):
+    return {"enum": list(words)}
+
+
+def group(required=(), **properties):
+    closed = {"type": "object", "additionalProperties": False, "properties": properties}
+    return closed | {"required": list(required)}
+
+
+REGISTRY = group(
+    ("url_slug", "status", "tier", "deployment"),
+    url_slug={"type": "string", "pattern": "^[a-z0-9-]+$"},
+    status=choice("Draft"),
+    tier=choice(1, 2, 3),
+    deployment=group(
+        ("basic",),
+        basic=group(
+            ("name", "data_curators", "description", "intended_use", "data_product_type",
+             "data_product_region", "publication_date"),
+            name=TEXT, data_curators=NAMES, intended_use=TEXT, description=TEXT,
+            data_product_type=choice("Summary statistics", "Machine learning model", "Dataset",
+                                     "Synthetic data", "Interactive API", "SQL queries"),
+            data_product_region=TEXT, publication_date=TEXT | {"format": "date"},
+            data_product_sector=TEXT,
+        ),
+        dp_variant=group(
+            variant_name=choice("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP"),
+            data_domain=TEXT, unprotected_quantities=TEXT,
+        ),
+        privacy_loss=group(
+            privacy_unit=TEXT, privacy_unit_details=TEXT, privacy_parameters_details=TEXT,
+            privacy_parameters=group(epsilon=NUMBER, delta=NUMBER, rho=NUMBER),
+        ),
+        deployment_model=group(
+            model_name=choice("Local", "Central", "Shuffle", "Federated"), actors=TEXT,
+            release_type=choice("One release", "Many releases"), release_type_details=TEXT,
+            data_source_type=choice("Static", "Dynamic"),
+            access_type=choice("Interactive", "Non-interactive"),
+        ),
+        accounting=group(post_processing=TEXT, composition=TEXT),
+        implementation=group(
+            preprocessing_and_hyperparameter_tuning=TEXT, mechanisms=TEXT, justification=TEXT
+        ),
+        administrative=group(("registry_authors",), sources=TEXT, notes=TEXT,
+                             registry_authors=NAMES),
+    ),
+)  # fmt: skip
+
+
+def problems(entry):
+    validator = Draft7Validator(REGISTRY, format_checker=Draft7Validator.FORMAT_CHECKER)
+    return [".".join(map(str, error.path)) for error in validator.iter_errors(entry)]
+
+
+def test_registry_entry_has_the_registrys_fields(released):
+    for name, product in (("model.json", "Machine learning model"), ("new.csv", "Synthetic data")):
+        text = registry_entry(case(released, name).published, About())
+        entry = yaml.safe_load(text)
+        # Only the date is no date before somebody fills it in.
+        assert problems(entry) == ["deployment.basic.publication_date"]
+        told = About(publication_date="2026-12-01", authors=("A",), controller="B")
+        entry = yaml.safe_load(registry_entry(case(released, name).published, told))
+        assert problems(entry) == []
+        assert entry["deployment"]["basic"]["data_product_type"] == product
+        certificate = json.loads((released / f"{name}.certificate.json").read_text())
+        loss = entry["deployment"]["privacy_loss"]["privacy_parameters"]
+        assert loss == {
+            "epsilon": certificate["curve"]["replace_one"]["epsilon_upper"],
+            "delta": certificate["curve"]["delta"],
+        }
+        # Folded texts, which the registry refuses, are not used.
+        assert not re.search(r"(?m): [>]", text)
+    assert problems(entry | {"surprise": 1}) == [""]
+    assert problems(entry | {"tier": 0}) == ["tier"]
+
+
+def test_a_secret_half_is_no_deployment_of_differential_privacy(released):
+    with pytest.raises(InputError, match="no differential privacy"):
+        registry_entry(case(released, "half.safetensors").published, About())
+
+
+def schema_of_cyclonedx():
+    folder = files("cyclonedx.schema._res")
+
+    def read(name):
+        return json.loads(folder.joinpath(f"{name}.SNAPSHOT.schema.json").read_text("utf-8"))
+
+    whole = read("bom-1.6")
+    place = whole["$id"].rpartition("/")[0]
+    resources = [
+        (f"{place}/{name}.SNAPSHOT.schema.json", Resource.from_contents(read(name)))
+        for name in ("spdx", "jsf-0.82")
+    ]
+    resources += [(f"{place}/{n.replace('.SNAPSHOT', '')}", r) for n, r in resources]
+    resources += [
+        (f"{place}/{name}.schema.json", Resource.from_contents(read(name)))
+        for name in ("spdx", "jsf-0.82")
+    ]
+    return Draft7Validator(whole, registry=Registry().with_resources(resources))
+
+
+def test_bill_of_materials_is_one(released):
+    pytest.importorskip("cyclonedx", reason="the schemas are in cyclonedx-python-lib")
+    schema = schema_of_cyclonedx()
+    for name in ("model.json", "new.csv", "half.safetensors"):
+        document = json.loads(cyclonedx(case(released, name).published))
+        assert [error.message for error in schema.iter_errors(document)] == []
+    document = json.loads(cyclonedx(case(released, "model.json").published))
+    (component,) = document["components"]
+    certificate = json.loads((released / "model.json.certificate.json").read_text())
+    assert component["hashes"] == [{"alg": "SHA-256", "content": certificate["sha256"]}]
+    metrics = component["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
+    assert [metric["value"] for metric in metrics] == ["0.55", *map(
+        repr, certificate["curve"]["replace_one"]["tpr_upper"].values()
+    )]  # fmt: skip
+    for metric in metrics:
+        interval = metric["confidenceInterval"]
+        assert float(interval["lowerBound"]) <= float(metric["value"])
+        assert interval["upperBound"] == metric["value"]
+        assert metric["slice"].startswith("every record, neighbour game")
+    metrics[0]["value"] = 0.55  # a number, which the format has no room for
+    assert [list(error.path)[-1] for error in schema.iter_errors(document)] == ["value"]
+
+
+def given_model(*, passes, lower):
+    report = sample()
+    report["given"] = {
+        "name": "theirs.skops", "members": 10, "nonmembers": 10, "score_name": "accuracy",
+        "score_members_estimate": 1.0, "score_nonmembers_estimate": 0.5,
+        "access": [{"access": "labels", "attack": "loss", "estimate": 0.6, "lower": lower}],
+        "recognised": 1, "recognised_among": 10, "recognised_wrong_upper": 0.1, "sides": "alike",
+        "comparable": True, "notes": [],
+        "facts": [{"name": "least leaf", "value": 1, "rule": "at least 5", "passes": passes,
+                   "reason": "r"}],
+    }  # fmt: skip
+    return Case.of(report=typed(report))
+
+
+def test_an_output_checker_gets_a_record_of_acro(released):
+    # What the viewer asserts of a file, and what ACRO's own reader takes from it.
+    for source in (case(released, "model.json"), given_model(passes=True, lower=0.5)):
+        document = json.loads(sacro_record(source))
+        assert re.fullmatch(r"\d+\.\d+\.\d+", document["version"])
+        for uid, record in document["results"].items():
+            assert record["uid"] == uid
+            assert [set(file) for file in record["files"]] == [{"name", "sdc"}]
+            assert {
+                "status", "type", "properties", "outcome", "command", "summary", "timestamp",
+                "comments", "exception", "fair",
+            } <= record.keys()  # fmt: skip
+            assert record["status"] == "review"
+            pd.DataFrame.from_dict({k: {"": v} for k, v in record["outcome"].items()})
+    for bad in (given_model(passes=False, lower=0.5), given_model(passes=True, lower=0.61)):
+        (record,) = json.loads(sacro_record(bad))["results"].values()
+        assert record["status"] == "fail"
+    assert "≥ 61 %" in record["summary"]
+    # A seed makes the noise known.
+    (record,) = json.loads(sacro_record(case(released, "half.safetensors")))["results"].values()
+    assert record["status"] == "fail"
+
+
+def test_checklist_answers_or_says_that_it_does_not(released):
+    def rows(text):
+        return [
+            [cell.strip() for cell in line.split("|")[1:-1]]
+            for line in text.splitlines()
+            if line.startswith("|") and not line.startswith(("| --- ", "|  |"))
+        ]
+
+    text = checklist(case(released, "model.json"))
+    listed = rows(text)
+    assert {row[0] for row in listed} >= {f"11.2.{place}" for place in range(1, 6)}
+    assert {row[2] for row in listed} == {"answered", "in part", "not answered"}
+    assert "{" not in text
+    for title in ("OWASP AISVS", "ISO/IEC 27559", "NIST SP 800-226", "EDPB Opinion 28/2024"):
+        assert title in text
+    by_ref = {row[0]: row for row in listed}
+    assert by_ref["11.2.4"][2] == "answered"
+    assert "μ ≤ 0.25133" in by_ref["11.2.4"][3]
+    half = {row[0]: row for row in rows(checklist(case(released, "half.safetensors")))}
+    assert half["11.2.4"][2] == "not answered"
+    assert by_ref["8.2.3"][2] == "not answered"
+    studied = {row[0]: row for row in rows(checklist(Case.of(report=typed(sample()))))}
+    assert studied["8.2.3"][2] == "in part"
+
+
+@pytest.mark.parametrize("slack", [1e-9, 1e-3])
+def test_regret_bounds_what_one_number_hides(slack):
+    budget = Budget.for_eta(0.05, slack=slack)
+    readings, curve = budget.readings(), budget.curve()
+    normal = GaussianCurve(readings.mu_upper)
+    rates = np.geomspace(1e-6, 0.9, 60)
+
+    def hidden(regret):
+        """How far the proved curve lies above that of μ, moved by the regret in both rates."""
+        return max(curve.tpr(rate) - normal.tpr(min(1.0, rate + regret)) - regret for rate in rates)
+
+    assert hidden(readings.mu_regret_upper) <= 1e-12
+    # Tight: less would not do, and without any the single number is not a bound.
+    assert hidden(0.5 * readings.mu_regret_upper) > 0.4 * slack
+    assert hidden(0.0) > 0.9 * slack
