@@ -25,6 +25,7 @@ from memberbound.release.all_rows.encoding import (
     cells_of,
     hardly_shared,
     noisy_names,
+    noisy_texts,
     octave_ends,
 )
 from memberbound.release.budget import NoisySums
@@ -54,7 +55,9 @@ Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
 #: Linear cells of a range; cells of a column of numbers altogether.
 _LINEAR = 64
-MOST_CELLS = 2 * _LINEAR + NUMBER_CELLS + 8
+#: … and texts among numbers that get a cell.
+_MOST_TEXTS = 8
+MOST_CELLS = 2 * _LINEAR + NUMBER_CELLS + 8 + _MOST_TEXTS
 #: Octaves below the largest end of a range that get an edge of their own.
 _OCTAVES = 16
 #: A noisy count says that values are there from this many noise scales on.
@@ -68,9 +71,10 @@ _CALENDAR = (-719_162.0, 2_932_895.0)
 
 @dataclass(frozen=True)
 class NumberCells:
-    """Cells [edge, next edge) of numbers or days, and one for everything else.
+    """Cells [edge, next edge) of numbers or days, one per text, and one for everything else.
 
-    ``step`` is the distance of neighbouring values, 0 where there is none.
+    ``step`` is the distance of neighbouring values, 0 where there is none; ``texts`` stand among
+    the numbers, as codes for what is not known do.
     """
 
     name: str
@@ -78,11 +82,12 @@ class NumberCells:
     step: float
     writing: Writing
     form: Form = "any"
+    texts: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         """Number of cells; the last one is for missing values."""
-        return len(self.edges)
+        return len(self.edges) + len(self.texts)
 
     @property
     def ordered(self) -> int:
@@ -96,8 +101,8 @@ class NumberCells:
 
     def label(self, cell: int) -> str:
         """Return what a cell holds, for a reader."""
-        if cell == self.ordered:
-            return "missing"
+        if cell >= self.ordered:
+            return (*self.texts, "missing")[cell - self.ordered]
         low, high = self.edges[cell], self.edges[cell + 1]
         if self.writing in ("day", "time"):
             return f"{iso_date(low)} to {iso_date(high)}"
@@ -108,10 +113,28 @@ class NumberCells:
         numbers = values.numbers
         place = np.searchsorted(np.array(self.edges), numbers, side="right") - 1
         inside = np.clip(place, 0, self.ordered - 1)
-        return np.where(np.isnan(numbers), self.ordered, inside)
+        text = values.positions(self.texts) if self.texts else np.full(len(numbers), -1)
+        beside = np.where(text < 0, self.count - 1, self.ordered + text)
+        return np.where(np.isnan(numbers), beside, inside)
 
     def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
-        """Return a value between the ends of runs of cells, first to last."""
+        """Return a value between the ends of runs of cells, first to last.
+
+        Where there are texts, numbers are written as texts too: a column has one type.
+        """
+        import pandas as pd
+
+        numbers = self._numbers(first, last, draws)
+        if not self.texts:
+            return numbers
+        texts = np.array([*self.texts, None], dtype=object)
+        beside = pd.Series(texts[np.maximum(first - self.ordered, 0)], dtype=object)
+        written = numbers.map(_written, na_action="ignore").astype(object)
+        return written.where(pd.Series(first < self.ordered), beside)
+
+    def _numbers(
+        self, first: IntArray, last: IntArray, draws: np.random.Generator
+    ) -> pd.Series[Any]:
         import pandas as pd
 
         edges = np.array(self.edges)
@@ -192,6 +215,10 @@ class CategoryCells:
 
 
 Cells = NumberCells | CategoryCells
+
+
+def _written(value: object) -> str:
+    return number_label(value) if isinstance(value, float) else str(value)
 
 
 # ── What is public about how a column is written ──────────────────────────────────────────────────
@@ -329,12 +356,14 @@ def private_column(
     if kept.size and float(numbers.sum()) > max(present / 2, doubt):
         ends = [octave_ends(int(cell)) for cell in kept]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        texts: tuple[str, ...] = ()
         if writing is None:
-            formats = np.bincount(format_cells(values), minlength=len(FORMATS) + 1)
-            writing = written_as(histograms.measure(formats), scale)
+            formats, texts = noisy_texts(values, format_cells(values), len(FORMATS), histograms)
+            writing = written_as(formats, scale)
         if low == high:
             high = low + 1.0
-        return public_column(name, Range(low, high), writing)
+        edges, step = _edges(low, high, writing)
+        return NumberCells(name, edges, step, writing, texts=texts[:_MOST_TEXTS])
     if hardly_shared(noisy[MISSING + 1 :], scale):
         return None
     labels = noisy_names(values, histograms)

@@ -56,6 +56,7 @@ __all__ = [
     "most_classes",
     "noisy_names",
     "noisy_range",
+    "noisy_texts",
     "octave_ends",
     "public_scaling",
     "read_bounds",
@@ -596,9 +597,35 @@ def noisy_names(values: Values, histograms: NoisySums) -> tuple[str, ...]:
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
     places, names = values.named()
-    counts = np.bincount(places[places >= 0], minlength=len(names))
-    noisy = histograms.measure(counts)
-    passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * histograms.scale)
+    return _named(names, histograms.measure(_counts(places, len(names))), histograms.scale)
+
+
+def noisy_texts(
+    values: Values, cells: NDArray[np.int64], count: int, histograms: NoisySums
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return noisy counts of cells of numbers, and the texts that many people share.
+
+    One histogram: a value is a number, and in one of the ``count`` cells, or a text.
+
+    Guarantee: that of :func:`noisy_names`.
+    """
+    numbers = ~np.isnan(values.numbers)
+    places, names = values.named()
+    texts = np.unique(places[~numbers & (places >= 0)])
+    rank = np.searchsorted(texts, places)
+    joint = np.where(numbers, cells, np.where(places >= 0, count + rank, -1))
+    noisy = histograms.measure(_counts(joint, count + len(texts)))
+    listed = tuple(names[place] for place in texts)
+    return noisy[:count], _named(listed, noisy[count:], histograms.scale)
+
+
+def _counts(places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return np.bincount(places[places >= 0], minlength=count)
+
+
+def _named(names: Sequence[str], noisy: FloatArray, scale: float) -> tuple[str, ...]:
+    """Return the names whose noisy count says that more than one person has them."""
+    passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * scale)
     largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
     return tuple(names[place] for place in sorted(largest))
 
