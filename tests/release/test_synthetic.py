@@ -253,7 +253,7 @@ def test_a_value_is_a_number_or_a_text(twice):
 
     def counted(values):
         read, histograms = Values.of(pd.Series(values, dtype=object)), Histograms()
-        noisy, names = noisy_texts(read, format_cells(read), len(FORMATS), histograms)
+        noisy, _ = noisy_texts(read, format_cells(read), len(FORMATS), histograms)
         counts = dict(enumerate(noisy.tolist()))
         texts = sorted({v for v in values if v in ("N", "M")})
         counts |= dict(zip(texts, histograms.counts[len(FORMATS) :], strict=True))
