@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from memberbound import MembershipPrivate, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import cells
+from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
 from memberbound.release.all_rows.models import fit_private
@@ -207,7 +207,7 @@ def replay(monkeypatch, make, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
     ledger = Ledger()
     monkeypatch.setattr(budgets, "noisy_release", ledger.release)
-    monkeypatch.setattr(cells, "noisy_texts", without_names)
+    monkeypatch.setattr(column_cells, "noisy_texts", without_names)
     try:
         seen = json.dumps(make(table, InsecureSource(7)), sort_keys=True, default=str)
     except InputError as problem:
