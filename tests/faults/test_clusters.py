@@ -24,8 +24,9 @@ from memberbound import audit_learner, protect_half
 from memberbound.errors import InputError
 from memberbound.learners.refits import connected
 from memberbound.release.half.fitting import fitted
+from optional import Later
 
-distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
+distributed = Later("distributed")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 TESTS = Path(__file__).resolve().parents[1]
 HOW_TO = TESTS.parent / "docs" / "howto" / "more-than-one-machine.md"

@@ -19,8 +19,9 @@ from memberbound.learners.augmented import (
 )
 from memberbound.learners.torch_learner import TorchLearner
 from memberbound.learners.trained import TrainedModel
+from optional import Later
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch = Later("torch")
 
 
 def small(inputs: int, outputs: int) -> Any:

@@ -1,8 +1,6 @@
 """Networks: trained on all rows by DP-SGD."""
 
 import math
-from importlib import import_module
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -24,19 +22,9 @@ from memberbound.release.all_rows.networks import (
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
+from optional import Later
 
-if find_spec("torch") is None or find_spec("opacus") is None:
-    pytest.skip("networks need the extra torch", allow_module_level=True)
-
-
-class _Later:
-    """PyTorch when a test needs it: every test process collects this file, and few run it."""
-
-    def __getattr__(self, name):
-        return getattr(import_module("torch"), name)
-
-
-torch = _Later()
+torch, _ = Later("torch"), Later("opacus")
 
 # ── The noise: against dp-accounting, replace-one ─────────────────────────────────────────────────
 
@@ -277,16 +265,19 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
 def inner_and(forward, *, start=lambda network: None):
     """Return a factory: a linear layer, and what happens to its rows while it trains."""
 
-    class Network(torch.nn.Module):
-        def __init__(self, inputs, outputs):
-            super().__init__()
-            self.inner = torch.nn.Linear(inputs, outputs)
-            start(self)
+    def network(inputs, outputs):
+        class Network(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = torch.nn.Linear(inputs, outputs)
+                start(self)
 
-        def forward(self, rows):
-            return forward(self, rows) if self.training else self.inner(rows)
+            def forward(self, rows):
+                return forward(self, rows) if self.training else self.inner(rows)
 
-    return Network
+        return Network()
+
+    return network
 
 
 def remembered(network, rows):

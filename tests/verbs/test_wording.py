@@ -7,12 +7,13 @@ After a change of words, write the files anew and read the difference::
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from commands import command
+from memberbound.answers import Answer
+from memberbound.faces import command_line
 from verb_cases import CASES, write_files
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,16 +29,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_verb_prints_its_golden_file(
-    verb: str, folder: Path, request: pytest.FixtureRequest
+    verb: str, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[verb]
-    parts = []
+    parts: list[str] = []
+    answers: list[Answer] = []
+    show = command_line.show
+
+    def kept(answer: Answer, as_json: bool, *, measures: bool = False) -> None:
+        answers.append(answer)
+        show(answer, as_json, measures=measures)
+
+    monkeypatch.setattr(command_line, "show", kept)
     for arguments in (case.arguments, *case.also, case.refused):
         done = command(*arguments.split(), cwd=folder)
         parts.append(f"$ memberbound {arguments}\n{done.stdout}{done.stderr}")
         if arguments != case.refused:
-            answer = json.loads(command(*arguments.split(), "--json", cwd=folder).stdout)
-            parts.append("".join(f"assumes: {text}\n" for text in answer["assumptions"]))
+            assumptions = answers[-1].to_dict()["assumptions"]
+            parts.append("".join(f"assumes: {text}\n" for text in assumptions))
     printed = "\n".join(parts)
     golden = GOLDEN / f"{verb}.txt"
     if request.config.getoption("--update-wording"):
