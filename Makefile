@@ -30,12 +30,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-outside test-long test-oldest test-pythons constraints check docs wheel paper bench clean
+.PHONY: help study serve test test-outside test-long test-oldest test-pythons constraints check readme docs wheel paper bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
+	@$(BIN)/python scripts/example_data.py examples/data
 	@$(BIN)/memberbound study --out reports/study --force
 
 serve: $(STAMP) ## the web calculator on this machine
@@ -101,6 +102,12 @@ check: $(STAMP) ## ruff, its formatter, mypy, the order of imports, spelling and
 	$(BIN)/codespell
 	@# .proselintrc.json leaves out typography and repeated words: those of code and of tables.
 	$(BIN)/proselint check README.md CONTRIBUTING.md CHANGELOG.md docs paper
+
+PAGES := README.md docs/tutorial.md docs/howto/explain.md docs/howto/certify-a-table.md docs/howto/make-a-table-safe.md \
+	docs/howto/protect-a-model.md
+readme: export PYTHONPATH := $(CURDIR)/scripts
+readme: $(STAMP) ## write what commands print now into README.md and the pages that show it
+	$(BIN)/python -m documentation.shown $(PAGES)
 
 docs: export PYTHONPATH := $(CURDIR)/scripts
 docs: $(STAMP) ## the documentation: plain Markdown into build/docs, pages into site/

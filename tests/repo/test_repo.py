@@ -1,7 +1,6 @@
 """Checks that hold of the repository as a whole."""
 
 import contextlib
-import io
 import os
 import re
 import shlex
@@ -9,20 +8,15 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import commands
 from conftest import LONGEST
 from memberbound._version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-#: The how-to whose commands need no file of the reader's.
-HOWTO = (ROOT / "docs" / "howto" / "explain.md").read_text(encoding="utf-8")
 
 # Assembled from words, so that this file does not contain what it forbids.
 MACHINE_PATH = re.compile(
@@ -40,21 +34,6 @@ def repository_files() -> list[Path]:
     ).stdout
     names = {name.decode() for name in listed.split(b"\0") if name}
     return sorted(path for name in names if (path := ROOT / name).is_file())
-
-
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-
-
-def shown_commands(page: str = README) -> list[tuple[str, str]]:
-    """Each ``$ memberbound …`` of a page with the output shown below it, if any."""
-    found = []
-    for block in blocks("console", page):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            if command.startswith("memberbound "):
-                found.append((command, output))
-    return found
 
 
 def test_machine_path_pattern_recognises_one() -> None:
@@ -77,33 +56,6 @@ def test_no_file_names_a_machine_path() -> None:
 def test_the_longest_test_files_are_there() -> None:
     """A file that is moved would silently lose its place in the order of the tests."""
     assert not [name for name in LONGEST if not (ROOT / "tests" / name).is_file()]
-
-
-def test_readme_python_runs() -> None:
-    examples = blocks("python")
-    assert examples
-    namespace: dict[str, object] = {"__name__": "readme"}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for number, example in enumerate(examples, 1):
-            exec(compile(example, f"README.md, Python block {number}", "exec"), namespace)
-    assert printed.getvalue().strip()
-
-
-def test_readme_shows_a_command() -> None:
-    assert shown_commands()
-    assert shown_commands(HOWTO)
-
-
-@pytest.mark.parametrize(("command", "output"), [*shown_commands(), *shown_commands(HOWTO)])
-def test_shown_command_runs_and_prints_what_is_shown(command: str, output: str) -> None:
-    executable, *arguments = shlex.split(command)
-    assert executable == "memberbound"
-    ran = commands.command(*arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip()
-    if output.strip():
-        assert ran.stdout.split() == output.split()
 
 
 def test_changelog_has_a_soundness_heading() -> None:

@@ -8,7 +8,7 @@ import * as study from "./page-study.js";
 import { pageOf } from "./page-verb.js";
 
 /** Pages of their own; every other verb has one that is made from its declaration. */
-const OWN = { explain, study };
+const OWN = { study, explain };
 let pages = OWN;
 const main = document.getElementById("content");
 let close = null;
@@ -16,7 +16,7 @@ let opened = "";
 
 function open() {
   const { page, values } = read();
-  const name = Object.hasOwn(pages, page) ? page : "explain";
+  const name = Object.hasOwn(pages, page) ? page : "study";
   const chosen = pages[name];
   close?.();
   if (name === page) left[name] = location.hash;
@@ -58,7 +58,7 @@ window.addEventListener("hashchange", open);
 declarations()
   .then((verbs) => {
     const made = Object.entries(verbs).filter(([name]) => !Object.hasOwn(OWN, name));
-    pages = { explain, ...Object.fromEntries(made.map(([name, verb]) => [name, pageOf(name, verb)])), study };
+    pages = { ...OWN, ...Object.fromEntries(made.map(([name, verb]) => [name, pageOf(name, verb)])) };
   })
   // Without them the pages of their own still work.
   .catch(() => {})

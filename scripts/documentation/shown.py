@@ -1,0 +1,145 @@
+"""``python -m documentation.shown PAGE …`` writes into pages what their code prints now.
+
+In a page,
+
+- ``console`` blocks hold commands after ``$``, each with what it prints, or with nothing below it;
+- a ``python`` block is run, and a ``text`` block directly below it is what it prints;
+- a ``yaml`` or ``python`` block that begins with ``# name.ext`` is that file;
+- ``<!-- not run: reason -->`` before a block has it left alone.
+
+A line ``…`` stands for lines that are left out, such as those that noise changes from run to run.
+All of it happens in one folder that holds the files of ``scripts/example_data.py``.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Commands that prepare the ground.
+PREPARING = ("cd", "make", "pip", "source")
+_BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_FILE = re.compile(r"# (?P<name>[\w.-]+\.\w+)\b")
+
+#: Runs the arguments of ``memberbound``, in a folder, and returns what goes to standard output.
+Run = Callable[[list[str], Path], str]
+
+
+class Block(NamedTuple):
+    """A block of code of a page."""
+
+    language: str
+    text: str
+    start: int
+    end: int
+    #: Why it is not run.
+    reason: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of code of a page."""
+    return [
+        Block(m["language"], m["text"], m.start("text"), m.end("text"), m["reason"])
+        for m in _BLOCK.finditer(page)
+    ]
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield each command of a console block, and what is shown below it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def elided(shown: str, printed: str) -> str:
+    """Return what was printed, without the lines that ``…`` stands for in what is shown."""
+    printed = printed.strip("\n") + "\n"
+    head, gap, tail = shown.partition("…\n")
+    if not gap:
+        return printed
+    lines, last = printed.splitlines(keepends=True), len(tail.splitlines())
+    return "".join([*lines[: len(head.splitlines())], gap, *(lines[-last:] if last else [])])
+
+
+def refreshed(
+    page: str, folder: Path, run: Run, chosen: Callable[[str], bool] = lambda _: True
+) -> str:
+    """Return the page with what its code prints now; commands that are not ``chosen`` stay."""
+    namespace: dict[str, object] = {"__name__": "page"}
+    pieces, place, printed = [], 0, None
+    for block in blocks(page):
+        text, above = block.text, page[place : block.start]
+        if block.reason is None:
+            name = _FILE.match(text)
+            if block.language == "text" and printed and re.fullmatch(r"```\s*```text\n", above):
+                text = elided(text, printed)
+            printed = None
+            if block.language in ("yaml", "python") and name:
+                (folder / name["name"]).write_text(text, encoding="utf-8")
+            elif block.language == "python" and chosen(text):
+                printed = _python(text, folder, namespace)
+            elif block.language == "console":
+                text = "".join(_console(block, folder, run, chosen))
+        pieces += [above, text]
+        place = block.end
+    return "".join([*pieces, page[place:]])
+
+
+def _console(block: Block, folder: Path, run: Run, chosen: Callable[[str], bool]) -> Iterator[str]:
+    for command, shown in commands(block):
+        output = shown
+        yield f"$ {command}\n"
+        program, *arguments = shlex.split(command)
+        if program == "memberbound" and chosen(command):
+            printed = run(arguments, folder)
+            output = elided(shown, printed) if shown.strip() else shown
+        elif program not in ("memberbound", *PREPARING):
+            raise ValueError(f"a page may not show {command!r} without saying why it is not run")
+        yield output
+
+
+def _python(code: str, folder: Path, namespace: dict[str, object]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.chdir(folder):
+        exec(compile(code, "page", "exec"), namespace)
+    return printed.getvalue()
+
+
+def run_program(arguments: list[str], folder: Path) -> str:
+    """Run ``memberbound`` in a process of its own; exit code 3 is an answer above a limit."""
+    done = subprocess.run(
+        [sys.executable, "-m", "memberbound", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONUTF8": "1", "NO_COLOR": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode not in (0, 3):
+        raise RuntimeError(f"memberbound {shlex.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def main(pages: list[str]) -> None:
+    """Refresh pages in place."""
+    for page in map(Path, pages):
+        with tempfile.TemporaryDirectory() as folder:
+            writer = [sys.executable, str(ROOT / "scripts" / "example_data.py"), folder]
+            subprocess.run(writer, check=True)
+            text = page.read_text(encoding="utf-8")
+            page.write_text(refreshed(text, Path(folder), run_program), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
