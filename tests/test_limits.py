@@ -102,16 +102,20 @@ def test_blind_guessing_above_the_limit_is_said() -> None:
 
 def test_junit_has_a_case_per_number(tmp_path: Path) -> None:
     held = Answered(
-        Success("a <b> & c", estimate=0.61), Success("the worst", estimate=0.9)
+        Success("a <b> & c", estimate=0.61),
+        Success("the worst", estimate=0.9),
+        Success("nobody knows", measured=False),
     ).held_to(0.7)
     for _ in range(2):  # a build writes it anew
         write_junit(held, tmp_path / "out.xml")
     root = ElementTree.parse(tmp_path / "out.xml").getroot()
     assert root.tag == "testsuites"
     suite = root[0]
-    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
-    assert [case.get("name") for case in suite] == ["a <b> & c", "the worst"]
-    assert [case.find("failure") is not None for case in suite] == [False, True]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert suite.get("skipped") == "1"
+    assert [case.get("name") for case in suite] == ["a <b> & c", "the worst", "nobody knows"]
+    assert [case.find("failure") is not None for case in suite] == [False, True, False]
+    assert [case.find("skipped") is not None for case in suite] == [False, False, True]
     assert suite[1][0].get("message") == held.checks[1].sentence
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.xml"]
 

@@ -17,7 +17,7 @@ tried did worse.  The command line turns an exceeded limit into exit code 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 from xml.etree import ElementTree
@@ -38,6 +38,7 @@ class Success:
     """How often somebody is right about the membership of some record, as far as it is known.
 
     ``what`` says who is right about whom; ``blind`` is how often the likelier answer is right.
+    Where nothing could be ``measured`` there is no number, and no limit is checked.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Success:
     ceiling: float | None = None
     estimate: float | None = None
     floor: float | None = None
+    measured: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,16 @@ class Check:
     value: float | None
     most: float
     blind: float
+    measured: bool = True
 
     @property
     def exceeded(self) -> bool:
         """Whether the number is above the limit; one that is missing is, for it proves nothing.
 
-        No ceiling is the ceiling 1.
+        No ceiling is the ceiling 1.  What was not measured is neither above nor within.
         """
+        if not self.measured:
+            return False
         if self.value is None:
             return self.on != "ceiling" or self.most < 1
         return self.value > self.most
@@ -113,6 +118,8 @@ class Check:
     def sentence(self) -> str:
         """Which number is above, or within, which limit."""
         limit = f"the limit of {percent(self.most, 'given')}"
+        if not self.measured:
+            return f"{self.what}: not measured, so {limit} was not checked"
         if self.value is None and self.on != "ceiling":
             return f"{self.what}: there is no {self.on} to hold against {limit}"
         # A floor that blind guessing reaches is below every limit, and is not shown as a finding.
@@ -135,6 +142,13 @@ class Held:
     def exceeded(self) -> bool:
         """Whether any number is above the limit."""
         return any(check.exceeded for check in self.checks)
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a word or two."""
+        if self.exceeded:
+            return "limit exceeded"
+        return "passed" if any(check.measured for check in self.checks) else "not measured"
 
     @property
     def sentence(self) -> str:
@@ -170,8 +184,8 @@ class Limited:
         return Held(
             self.VERB,
             tuple(
-                Check(success.what, part, getattr(success, part), limit.most, success.blind)
-                for success in self.successes(part)
+                Check(s.what, part, getattr(s, part), limit.most, s.blind, s.measured)
+                for s in self.successes(part)
             ),
         )
 
@@ -193,10 +207,11 @@ def write_junit(held: Held, path: Path) -> None:
     It replaces an earlier file, as every run of a build does.
     """
     failed = sum(check.exceeded for check in held.checks)
+    skipped = str(sum(not check.measured for check in held.checks))
     counts = {"tests": str(len(held.checks)), "failures": str(failed), "errors": "0"}
     name = f"memberbound {held.command}"
     root = ElementTree.Element("testsuites", {"name": name, **counts})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": name, "skipped": "0", **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": name, "skipped": skipped, **counts})
     for check in held.checks:
         case = ElementTree.SubElement(
             suite, "testcase", classname=f"memberbound.{held.command}", name=check.what
@@ -204,6 +219,8 @@ def write_junit(held: Held, path: Path) -> None:
         if check.exceeded:
             failure = ElementTree.SubElement(case, "failure", message=check.sentence, type=check.on)
             failure.text = check.sentence
+        elif not check.measured:
+            ElementTree.SubElement(case, "skipped", message=check.sentence)
         else:
             ElementTree.SubElement(case, "system-out").text = check.sentence
     ElementTree.indent(root)

@@ -66,8 +66,39 @@ def test_collections_that_differ_are_no_evidence_and_fail_no_limit():
     assert "not evidence of a leak" in answer.sentence
     assert answer.to_dict()["attacks"]["loss"]["auc"]["lower"] is None
     for part in ("estimate", "floor"):
-        (success,) = answer.successes(part)
-        assert (success.estimate, success.floor) == (0.5, 0.5)
+        (check,) = answer.held_to(0.5, part).checks
+        assert (check.value, check.measured, check.exceeded) == (None, False, False)
+    assert answer.held_to(0.5).outcome == "not measured"
+
+
+def test_canaries_bound_epsilon_from_below(tmp_path):
+    """Documents that fair coins put in: a leak is a floor on ε, no leak is none."""
+    coins = np.random.default_rng(0).random(400) < 0.5
+    for leak, claimed, refuted in ((0.9, 0.5, True), (0.0, 0.5, False)):
+        frame = tokens_of(leak, 400)
+        rng = np.random.default_rng(1)
+        frame["member"] = coins[frame["record"]].astype(int)
+        frame["logprob"] = -rng.exponential(2.0, len(frame)) * (1 - leak * frame["member"])
+        canaries = texts_of(400).assign(member=coins.astype(int))
+        canaries.to_json(tmp_path / "c.jsonl", orient="records", lines=True)
+        answer = audit_text(
+            tokens=frame, canaries=tmp_path / "c.jsonl", claimed_epsilon=claimed, attacks="loss"
+        )
+        run = answer.to_dict()["one_run"]
+        assert (run["canaries"], run["members"]) == (400, int(coins.sum()))
+        assert run["claim_exceeded"] is refuted
+        assert (answer.refuted_claim is not None) is refuted
+        assert (run["epsilon_lower"] > 2) is refuted
+    turned = canaries.assign(member=1 - canaries["member"])
+    for bad, word in (
+        ({"canaries": turned}, "coin of canaries"),
+        ({"canaries": canaries.drop(columns="member")}, "column 'member'"),
+        ({"canaries": canaries.assign(member=2)}, "1 or 0, got 2 in row 1"),
+        ({"canaries": canaries, "texts": canaries}, "left out with canaries"),
+        ({"texts": canaries, "delta": 0.1}, "canaries must be given"),
+    ):
+        with pytest.raises(InputError, match=word):
+            audit_text(tokens=frame, **bad)
 
 
 def test_the_blind_test_keeps_its_level():

@@ -69,13 +69,12 @@ def known_half(evidence: Evidence, seed: int) -> BoolArray:
 def known_for_references(evidence: Evidence, seed: int) -> BoolArray:
     """Return the records that reference models may be trained on.
 
-    A half of the non-members, and all but a quarter of the members (fewer where the known
-    non-members are too few to stand in for them).
+    A half of the non-members, and all members but a quarter (of the smaller side); of few members
+    250 are left to measure, or a half.
     """
     members, others = int(evidence.member.sum()), int((~evidence.member).sum())
-    return _drawn_part(
-        evidence, seed, "known part", members - min(members, others) // 4, others // 2
-    )
+    measured = min(members // 2, max(250, min(members, others) // 4))
+    return _drawn_part(evidence, seed, "known part", members - measured, others // 2)
 
 
 def _drawn_part(
@@ -142,7 +141,9 @@ def train_references(
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     truth = np.asarray(evidence.truth)
     examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
-    rows = KnownRows(known & member, known & ~member, int((member & ~known).sum()))
+    # At most a half of the known non-members: attacks learn from those in and those out.
+    drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
+    rows = KnownRows(known & member, known & ~member, drawn)
     run = train_shadows(
         examples,
         estimator,

@@ -361,7 +361,7 @@ def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     if junit is not None:
         write_junit(held, junit)
         typer.echo(f"wrote {junit}", err=True)
-    typer.echo(f"{'limit exceeded' if held.exceeded else 'passed'}: {held.sentence}", err=True)
+    typer.echo(f"{held.outcome}: {held.sentence}", err=True)
     return held.exceeded
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
-from memberbound.answers import Inline, OmitEmpty
+from memberbound.answers import Inline
 from memberbound.attacks.evidence import (
     Records,
     ScoreTable,
@@ -20,7 +20,7 @@ from memberbound.attacks.evidence import (
 )
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.model_audit import SCORES, ModelAudit, Training, audit_records
-from memberbound.attacks.one_run import OneRun, audit_one_run
+from memberbound.attacks.one_run import audit_one_run
 from memberbound.attacks.references import MODELS
 from memberbound.attacks.scores import Scores
 from memberbound.attacks.shadows import FEWEST_IN_TIME
@@ -42,9 +42,10 @@ from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners.augmented import Shape, picture_shape
 from memberbound.quantities import confident
 from memberbound.verbs.audit_answer import (
+    DELTA,
     RATES,
     AttackFields,
-    AuditAnswer,
+    OneRunAnswer,
     records_file,
     write_columns,
 )
@@ -55,7 +56,7 @@ __all__ = ["Audit", "audit"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Audit(AuditAnswer):
+class Audit(OneRunAnswer):
     """What attacks reached on one model; ``detail`` has everything that was measured."""
 
     VERB: ClassVar = "audit"
@@ -66,7 +67,6 @@ class Audit(AuditAnswer):
     )
 
     detail: Inline[ModelAudit]
-    one_run: OmitEmpty[OneRun | None] = None
 
     @property
     def floor(self) -> float | None:
@@ -79,17 +79,9 @@ class Audit(AuditAnswer):
         law = None if self.detail.comparable else self.detail.law
         return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
 
-    @property
-    def refuted_claim(self) -> str | None:
-        """Why a claim is refuted, where it is: the command ends with exit code 3."""
-        if self.one_run is None or not self.one_run.claim_exceeded:
-            return None
-        return self.one_run.sentence
-
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        floors = "" if self.one_run is None else f"\n\n{self.one_run.sentence}"
-        return f"{floors}\n{self.detail.summary()}"
+        return f"{self.floors}\n{self.detail.summary()}"
 
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
@@ -136,8 +128,8 @@ def audit(
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.  The
     floors of ``one_run`` hold with ``confidence`` for every mechanism with that ε at that δ.
-    Attacks that train reference models are measured on a quarter of the members and half of the
-    non-members, the others being known to them.
+    Attacks that train reference models are measured on a quarter of the members (of fewer than
+    1000: on 250, or a half) and half of the non-members, the others being known to them.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md.
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``, and are refused where it was asked
@@ -240,7 +232,7 @@ def audit(
         evidence = read_scores(one_run, by=by, database_table=database_table)
         floors = audit_one_run(
             Scores.of(evidence.score, evidence.member),
-            delta=1e-5 if delta is None else delta,
+            delta=DELTA if delta is None else delta,
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
         )

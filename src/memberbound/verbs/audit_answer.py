@@ -12,7 +12,17 @@ from typing import Annotated, Any, ClassVar, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.answers import Answer, EstimateOf, Given, Lower, Sided, Upper, computed
+from memberbound.answers import (
+    Answer,
+    EstimateOf,
+    Given,
+    Lower,
+    OmitEmpty,
+    Sided,
+    Upper,
+    computed,
+)
+from memberbound.attacks.one_run import OneRun
 from memberbound.attacks.scores import IntervalFields, interval_text
 from memberbound.files import check_output, written_whole
 from memberbound.games import Game
@@ -21,16 +31,20 @@ from memberbound.numerics.rounding import down
 from memberbound.quantities import NO_LEAK, confident, decimals
 
 __all__ = [
+    "DELTA",
     "NOT_COMPARABLE",
     "RATES",
     "AttackFields",
     "AuditAnswer",
+    "OneRunAnswer",
     "records_file",
     "write_columns",
 ]
 
 #: Rates for which a TPR is given where the non-members allow it.
 RATES = (0.1, 0.01, 0.001)
+#: The δ of an ε that one run bounds from below.
+DELTA = 1e-5
 #: Why there is no number to hold to a limit, after who is right about whom.
 NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
 
@@ -150,6 +164,25 @@ class AuditAnswer(Answer, Limited):
         ]
         text = f"{self.sentence}\n\n" + "\n".join(lines) + self.details()
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OneRunAnswer(AuditAnswer):
+    """The same, with floors on ε and μ where fair coins put the members in."""
+
+    one_run: OmitEmpty[OneRun | None] = None
+
+    @property
+    def refuted_claim(self) -> str | None:
+        """Why a claim is refuted, where it is: the command ends with exit code 3."""
+        if self.one_run is None or not self.one_run.claim_exceeded:
+            return None
+        return self.one_run.sentence
+
+    @property
+    def floors(self) -> str:
+        """What one run proves, as a paragraph; empty without."""
+        return "" if self.one_run is None else f"\n\n{self.one_run.sentence}"
 
 
 def records_file(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
@@ -10,7 +10,9 @@ from typing import Annotated, ClassVar, cast
 from memberbound.answers import Inline
 from memberbound.attacks.comparability import LawTest
 from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
+from memberbound.attacks.one_run import OneRun, audit_one_run
 from memberbound.attacks.records import audit_groups, recognised_members
+from memberbound.attacks.scores import Scores
 from memberbound.attacks.texts import Documents, blind_test, read_documents
 from memberbound.attacks.token_scores import NEEDS, TokenScores, score_tokens
 from memberbound.declarations import (
@@ -30,7 +32,13 @@ from memberbound.games import ModelGame
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.tables.table import opened_table
-from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer, write_columns
+from memberbound.verbs.audit_answer import (
+    DELTA,
+    RATES,
+    AttackFields,
+    OneRunAnswer,
+    write_columns,
+)
 
 __all__ = ["TextAudit", "audit_text"]
 
@@ -55,7 +63,7 @@ _NO_BASE = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TextAudit(AuditAnswer):
+class TextAudit(OneRunAnswer):
     """What attacks reached on one language model; ``blind`` is what texts alone reach."""
 
     VERB: ClassVar = "audit-text"
@@ -96,11 +104,11 @@ class TextAudit(AuditAnswer):
         if not self.explained:
             return super().successes(on)
         what = "best attack tried, on collections that differ without the model"
-        return (Success(what, estimate=0.5, floor=0.5),)
+        return (Success(what, measured=False),)
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        lines = [""]
+        lines = [self.floors, ""]
         lines += [f"not run: {name} ({reason})" for name, reason in self.not_run.items()]
         if self.blind is not None and not self.explained:
             chance = significant(self.blind.p_value, "upper", 2)
@@ -123,6 +131,9 @@ def audit_text(
     base: Annotated[object, Option("text", metavar="DIR", web=False)] | None = None,
     members: InputFile | None = None,
     nonmembers: InputFile | None = None,
+    canaries: InputFile | None = None,
+    claimed_epsilon: float | None = None,
+    delta: float | None = None,
     text: Column = "text",
     by: Column | None = None,
     attacks: Names | None = None,
@@ -141,13 +152,15 @@ def audit_text(
     of ``members`` and ``nonmembers``), or as a table of its ``tokens``: one row per token with
     ``record``, ``member``, ``position``, ``logprob`` and, where known, ``reference_logprob``,
     ``mean_logprob``, ``std_logprob``, ``rank``.  A classifier of the texts alone runs beside it.
+    ``canaries``, which fair coins put into the fine-tuning, also bound its ε and μ from below.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to.
-    Nothing here is a bound on other attacks.
-    Theorem: proofs/audit-intervals.md; X28.
+    Nothing here is a bound on other attacks.  The floors of ``canaries`` hold with ``confidence``
+    for every training with that ε at that δ.
+    Theorem: proofs/audit-intervals.md (claims 6 and 7 for canaries); X28.
     Assumes: the answer's ``assumptions``.
-    Edge cases: where the texts alone tell the two collections apart there is no floor, and no limit
-    fails; scores that need columns that are not there are named.
+    Edge cases: where the texts alone tell the two collections apart nothing is measured, and no
+    limit fails; scores that need columns that are not there are named.
 
     Args:
         tokens: table of token log-probabilities (CSV, Parquet, Arrow).
@@ -157,6 +170,12 @@ def audit_text(
         members: documents that it was fine-tuned on: JSON Lines, a table, or text with a document
             a line.
         nonmembers: documents of the same source, held back from it.
+        canaries: documents each of which its own fair coin put into the fine-tuning or left out,
+            with the coin as ``member`` (1 or 0): instead of members and nonmembers with ``lm``,
+            instead of ``texts`` with ``tokens``.
+        claimed_epsilon: the ε that the fine-tuning claims per document, compared with the floor of
+            ``canaries``; the command ends with exit code 3 if the floor is above it.
+        delta: the δ of that ε (default: 1e-5).
         text: column of the documents.
         by: a column of the documents whose values are subgroups to report separately.
         attacks: scores to use (default: all that can be computed).
@@ -171,6 +190,7 @@ def audit_text(
     Command line:
         memberbound audit-text --lm tuned --base base --members in.jsonl --nonmembers out.jsonl
         memberbound audit-text --tokens tokens.parquet --texts texts.jsonl --fail-above 0.6
+        memberbound audit-text --lm tuned --base base --canaries coins.jsonl --claimed-epsilon 8
 
     Examples:
         >>> import numpy, pandas
@@ -188,34 +208,41 @@ def audit_text(
     chosen = _checked_attacks(attacks)
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
-    documents: _Named | None
+    if canaries is None and (claimed_epsilon is not None or delta is not None):
+        raise InputError("canaries must be given with claimed_epsilon and delta, got none.")
     listed = None
     if records is not None:
         listed = check_output(Path(records), name="records", formats=(".csv",), force=force)
-    if lm is not None:
-        if members is None or nonmembers is None or texts is not None:
-            raise InputError("lm needs members and nonmembers, whose texts it reads, and no texts.")
-        kept = None
-        if keep_tokens is not None:
-            kept = check_output(
-                Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
-            )
-        documents = _joined(
-            read_documents(members, text, "members"), read_documents(nonmembers, text, "nonmembers")
+    kept = None
+    if keep_tokens is not None:
+        kept = check_output(
+            Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
         )
+    sources = {"texts": texts, "members": members, "nonmembers": nonmembers, "canaries": canaries}
+    documents: _Named | None
+    if lm is not None:
+        documents = _read_for_model(sources, text)
         scores = _scored_by_model(lm, base, documents, kept=kept, force=force, progress=progress)
     else:
-        others = {"base": base, "members": members, "nonmembers": nonmembers}
-        others["keep_tokens"] = keep_tokens
-        for name, value in others.items():
-            if value is not None:
+        for name, value in {**sources, "base": base, "keep_tokens": keep_tokens}.items():
+            if value is not None and name not in ("texts", "canaries"):
                 raise InputError(f"{name} belongs to lm; with tokens it must be left out.")
-        documents = None if texts is None else _named_documents(texts, text)
+        documents = _read_for_tokens(sources, text)
         with opened_table(tokens) as table:
             scores = score_tokens(table, None if documents is None else documents.by_record)
     answer = _audited(
         scores, documents, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
     )
+    if canaries is not None and documents is not None:
+        floors = _floors(
+            scores,
+            documents,
+            answer.attacks,
+            delta=DELTA if delta is None else delta,
+            confidence=sure,
+            claimed_epsilon=claimed_epsilon,
+        )
+        answer = replace(answer, one_run=floors)
     if lm is not None and base is None:
         answer = replace(answer, warnings=(*answer.warnings, _NO_BASE))
     if listed is None:
@@ -255,13 +282,77 @@ def _joined(members: Documents, nonmembers: Documents) -> _Named:
     )
 
 
-def _named_documents(texts: object, column: str) -> _Named:
-    documents = read_documents(texts, column, "texts")
+def _read_for_model(sources: Mapping[str, object], text: str) -> _Named:
+    """Return the documents that a model is asked about: members and others, or canaries."""
+    needed = ("canaries",) if sources["canaries"] is not None else ("members", "nonmembers")
+    if {name for name, source in sources.items() if source is not None} != set(needed):
+        raise InputError(
+            "lm needs members and nonmembers, or canaries, whose texts it reads, and no texts."
+        )
+    documents = [read_documents(sources[name], text, name) for name in needed]
+    if len(documents) == 2:
+        return _joined(*documents)
+    (canaries,) = documents
+    return _Named(
+        {str(place): document for place, document in enumerate(canaries.texts)},
+        {name: {str(k): v for k, v in enumerate(c)} for name, c in canaries.columns.items()},
+        _coins(canaries.columns.get("member")),
+    )
+
+
+def _read_for_tokens(sources: Mapping[str, object], text: str) -> _Named | None:
+    """Return the documents that tokens are of, by the names of their records."""
+    names = [name for name in ("texts", "canaries") if sources[name] is not None]
+    if len(names) == 2:
+        raise InputError("texts must be left out with canaries, which have texts.")
+    return _named_documents(sources[names[0]], text, names[0]) if names else None
+
+
+def _coins(column: Sequence[object] | None) -> tuple[bool, ...]:
+    if column is None:
+        raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
+    coins = {"1": True, "true": True, "0": False, "false": False}
+    for place, value in enumerate(column):
+        if str(value).lower() not in coins:
+            raise InputError(
+                f"member must be 1 or 0, got {value!r} in row {place + 1} of canaries."
+            )
+    return tuple(coins[str(value).lower()] for value in column)
+
+
+def _floors(
+    scores: TokenScores,
+    canaries: _Named,
+    attacks: Iterable[str],
+    *,
+    delta: float,
+    confidence: float,
+    claimed_epsilon: float | None,
+) -> OneRun:
+    """Return what the canaries prove; tokens whose members the coins contradict are refused."""
+    column = canaries.columns.get("member")
+    tossed = _coins(None if column is None else list(column.values()))
+    coins = dict(zip(canaries.by_record, tossed, strict=True))
+    for record, member in zip(scores.records, scores.member, strict=True):
+        if coins[str(record)] != member:
+            raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
+    pair = Scores.of(scores.scores[_for_records(attacks)], scores.member)
+    return audit_one_run(pair, delta=delta, confidence=confidence, claimed_epsilon=claimed_epsilon)
+
+
+def _for_records(attacks: Iterable[str]) -> str:
+    """Return the attack behind documents, groups and floors, fixed before looking."""
+    names = list(attacks)
+    return next((name for name in _FOR_RECORDS if name in names), names[0])
+
+
+def _named_documents(texts: object, column: str, source: str) -> _Named:
+    documents = read_documents(texts, column, source)
     if "record" not in documents.columns:
-        raise InputError("texts must have the column 'record', which names the document.")
+        raise InputError(f"{source} must have the column 'record', which names the document.")
     names = [str(record) for record in documents.columns["record"]]
     if len(set(names)) < len(names):
-        raise InputError("texts must have one row per record, got a record twice.")
+        raise InputError(f"{source} must have one row per record, got a record twice.")
     return _Named(
         dict(zip(names, documents.texts, strict=True)),
         {name: dict(zip(names, values, strict=True)) for name, values in documents.columns.items()},
@@ -329,7 +420,7 @@ def _audited(
         fpr=fpr,
         seed=seed,
     )
-    attack = next((name for name in _FOR_RECORDS if name in names), names[0])
+    attack = _for_records(names)
     own = scores.scores[attack]
     inside = [record for record, is_member in zip(records, member, strict=True) if is_member]
     blind, groups, warnings = None, None, audit.warnings
