@@ -204,7 +204,12 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
         hills(2000), "ill", eta=0.2, learner="boosting", bounds=HILLS, source=InsecureSource(1)
     )
     shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.parts}
-    assert set(shares) == {"means of columns with public ranges", "boosting"}
+    assert set(shares) == {
+        "histograms of values",
+        "histograms within ranges",
+        "calibrated probabilities",
+        "boosting",
+    }
     assert sum(shares.values()) == pytest.approx(1.0)
     how, mu = model.model.boosting, model.budget.parts[-1].mu
     exact = math.sqrt(how.rounds * 2) * 2 * how.clip / mu

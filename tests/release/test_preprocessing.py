@@ -517,3 +517,48 @@ def test_dates_with_a_time_zone_are_those_of_their_texts():
     typed = Values.of(pd.Series(stamps).where(np.arange(5) != 3)).numbers
     assert np.allclose(np.delete(typed, 3), np.delete(Values.of(texts).numbers, 3), rtol=1e-12)
     assert np.isnan(typed[3])
+
+
+# ── Public ranges ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_range_waits_for_a_private_scale_only_where_the_budget_pays():
+    bounds = read_bounds({"a": [0, 9], "b": ["x", "y"], "z": {"categories": [0, 1]}})
+    features, mu = ["a", "b", "c"], 0.25
+    needed = rows_needed(2, mu)
+    small = preprocessing.settled_bounds(bounds, features, needed - 1, mu, classes=False)
+    large = preprocessing.settled_bounds(bounds, features, needed, mu, classes=False)
+    assert set(small) == {"a", "b", "z"}
+    assert set(large) == {"b", "z"}
+
+
+def test_wide_bounds_are_as_good_as_none_and_stay_bounds():
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame({"a": draws.normal(50, 5, 4000), "b": draws.lognormal(3, 1, 4000)})
+    table["b"] = table["b"].where(draws.random(4000) > 0.2)
+    table["y"] = table["a"] + 5 * np.log(table["b"].fillna(1)) > 60
+    asked = {"eta": 0.1, "source": InsecureSource(1)}
+    goal = {"y": [False, True]}
+    none = fit_private(table, "y", bounds=goal, **asked)
+    wide = {"a": [-1e6, 1e6], "b": {"range": [0, 1e9], "decimal": "."}} | goal
+    asked["source"] = InsecureSource(1)
+    released = fit_private(table, "y", bounds=wide, **asked)
+    answers = [np.mean(m.predict(table) == table["y"].astype(str)) for m in (none, released)]
+    assert abs(answers[0] - answers[1]) < 0.01
+    assert answers[0] > 0.85
+    assert [code.form for code in released.encoder.columns] == ["any", "number"]
+    # The scale of the range itself leaves nothing of the column.
+    public = preprocessing.public_scaling(preprocessing.Range(-1e6, 1e6))
+    assert np.ptp(public.encoded(table["a"].to_numpy())) < 1e-3
+    # Nothing beyond a bound is told apart, and values outside change no cell inside.
+    narrow = fit_private(table, "y", bounds={"a": [48, 52]} | goal, **asked)
+    scaling = narrow.encoder.columns[0].scaling
+    assert 48 <= scaling.low < scaling.high <= 52
+
+
+def test_a_range_in_which_nothing_lies_keeps_its_own_scale():
+    table = pd.DataFrame({"a": np.full(4000, 5.0), "y": np.arange(4000) % 2 == 0})
+    bounds = {"a": [1000, 2000], "y": [False, True]}
+    model = fit_private(table, "y", eta=0.1, bounds=bounds, source=InsecureSource(1))
+    scaling = model.encoder.columns[0].scaling
+    assert (scaling.low, scaling.high) == (1000, 2000)

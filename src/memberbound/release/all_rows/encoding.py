@@ -61,6 +61,7 @@ __all__ = [
     "public_scaling",
     "read_bounds",
     "rows_needed",
+    "settled_bounds",
     "widest",
 ]
 
@@ -504,8 +505,8 @@ class TargetCode:
 
 # ── From columns to bounded numbers, with noisy histograms for what is not public ─────────────────
 #
-# A column with public bounds costs nothing but, for numbers, a share of one noisy mean.  Any other
-# column is put into one histogram: numbers by sign and octave, texts by a bucket of a public hash,
+# Public categories cost nothing.  Public ranges of small tables cost a share of one noisy mean.  Any
+# other column is put into one histogram: numbers by sign and octave, texts by a bucket of a public hash,
 # so that the cells are the same for every table and no name is ever released.  Cells above the
 # noise decide whether the column holds numbers, where they lie and which values get an indicator; a
 # second histogram inside that range gives a mean and a spread.  Classes of the target need names:
@@ -679,9 +680,26 @@ def fit_target(
     return TargetCode(name, labels, form=form)
 
 
+def settled_bounds(
+    bounds: Bounds, features: list[str], rows: int, mu: float, *, classes: bool
+) -> Bounds:
+    """Return the bounds that say all about their columns; ranges wait for private scales else.
+
+    A range says where numbers may lie, not where they do.  Where the budget pays for histograms of
+    all columns, centre and spread within a range are learnt as those of private columns are, so
+    that an honest wide range costs nothing.  Smaller tables keep the scale of their ranges.
+    """
+    ranged = [name for name in features if isinstance(bounds.get(name), Range)]
+    private = sum(name not in bounds for name in features)
+    if rows < rows_needed(private + len(ranged), mu, classes=classes):
+        return bounds
+    return {name: bound for name, bound in bounds.items() if name not in ranged}
+
+
 def fit_encoder(
     read: Mapping[str, Values],
     bounds: Bounds,
+    settled: Bounds,
     budget: Budget,
     *,
     histograms: NoisySums | None,
@@ -689,22 +707,27 @@ def fit_encoder(
 ) -> Encoder:
     """Return an encoder from public bounds, noisy histograms and one noisy mean.
 
-    ``histograms`` are the first ones, which share their part of the budget with the target's;
-    ``fine`` is the part of the second ones.  Both are None where all columns have bounds.
+    ``settled`` are those of :func:`settled_bounds`.  ``histograms`` are the first ones, which share
+    their part of the budget with the target's; ``fine`` is the part of the second ones.  Both are
+    None where all bounds are settled.
 
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
     rows = len(next(iter(read.values())))
-    private = [name for name in read if name not in bounds]
-    public = [name for name in read if isinstance(bounds.get(name), Range)]
-    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, private, budget)
-    for name in private:
-        if name in drafts:
+    public = [name for name in read if isinstance(settled.get(name), Range)]
+    unbounded = [name for name in read if name not in bounds]
+    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, unbounded, budget)
+    for name in read:
+        if name in drafts or name in settled:
             continue
         assert histograms is not None
-        counts = np.bincount(cells_of(read[name]), minlength=CELLS)
-        drafts[name] = _draft(name, histograms.measure(counts), histograms.scale, rows)
+        noisy = histograms.measure(np.bincount(cells_of(read[name]), minlength=CELLS))
+        bound = bounds.get(name)
+        if isinstance(bound, Range):
+            drafts[name] = _ranged(name, bound, noisy, histograms.scale)
+        else:
+            drafts[name] = _draft(name, noisy, histograms.scale, rows)
     numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
     if numeric:
         assert fine is not None
@@ -712,10 +735,10 @@ def fit_encoder(
         for draft in numeric:
             noisy = second.measure(draft.fine_counts(read[draft.name]))
             drafts[draft.name] = draft.finished(noisy, second.scale)
-    means = _noisy_mean(read, bounds, public, budget) if public else {}
+    means = _noisy_mean(read, settled, public, budget) if public else {}
     codes: list[ColumnCode] = []
     for name in read:
-        bound = bounds.get(name)
+        bound = settled.get(name)
         if isinstance(bound, Range):
             scaling = public_scaling(bound, means[name])
             codes.append(ColumnCode(name, scaling, form=bound.form))
@@ -760,22 +783,42 @@ def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode 
     doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
     kept = np.flatnonzero(numbers > _RANGE_SCALES * scale)
     if float(numbers.sum()) > max(present / 2, doubt) and kept.size:
-        ends = [octave_ends(int(cell)) for cell in kept]
-        low, high = min(low for low, _ in ends), max(high for _, high in ends)
-        if low == high:  # nothing but zeros rises above the noise
-            low, high = -1.0, 1.0
-        # Values that are no numbers, and heavy tails, get indicators.
-        others = _strongest(noisy[MISSING:], _RANGE_SCALES * scale)
-        typical = _median_size(kept, numbers[kept])
-        heavy = max(abs(low), abs(high)) > typical * 2.0**_HEAVY_OCTAVES
-        zeros = bool((kept == NUMBER_CELLS // 2).any()) and kept.size > 1
-        octaves = tuple(int(cell) for cell in kept) if heavy or zeros else ()
-        cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
-        return _Draft(name, low, high, typical if heavy else 0.0, cells)
+        return _number_draft(name, noisy, kept, scale)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
     if hardly_shared(noisy[MISSING + 1 :], scale):
         cells = _strongest(noisy[: MISSING + 1], _RANGE_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
+
+
+def _number_draft(
+    name: str, noisy: FloatArray, kept: NDArray[np.int64], scale: float, bound: Range | None = None
+) -> _Draft:
+    """Return the draft of a column of numbers in these octaves, within a public range or not."""
+    ends = [octave_ends(int(cell)) for cell in kept]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    if bound is not None:
+        low, high = max(low, bound.low), min(high, bound.high)
+    if low == high:  # nothing but zeros rises above the noise
+        low, high = -1.0, 1.0
+    # Values that are no numbers, and heavy tails, get indicators.
+    others = _strongest(noisy[MISSING:], _RANGE_SCALES * scale)
+    typical = _median_size(kept, noisy[kept])
+    heavy = max(abs(low), abs(high)) > typical * 2.0**_HEAVY_OCTAVES
+    zeros = bool((kept == NUMBER_CELLS // 2).any()) and kept.size > 1
+    octaves = tuple(int(cell) for cell in kept) if heavy or zeros else ()
+    cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
+    form = "any" if bound is None else bound.form
+    return _Draft(name, low, high, typical if heavy else 0.0, cells, form)
+
+
+def _ranged(name: str, bound: Range, noisy: FloatArray, scale: float) -> ColumnCode | _Draft:
+    """Return where the numbers of a column with a public range lie within it, from noisy counts."""
+    kept = np.flatnonzero(noisy[:NUMBER_CELLS] > _RANGE_SCALES * scale)
+    ends = [octave_ends(int(cell)) for cell in kept]
+    inside = [max(low, bound.low) <= min(high, bound.high) for low, high in ends]
+    if not any(inside):
+        return ColumnCode(name, public_scaling(bound), form=bound.form)
+    return _number_draft(name, noisy, kept[np.array(inside)], scale, bound)
 
 
 def hardly_shared(texts: FloatArray, scale: float) -> bool:
@@ -811,6 +854,7 @@ class _Draft:
     high: float
     unit: float
     cells: tuple[int, ...]
+    form: Form = "any"
 
     @property
     def _span(self) -> tuple[float, float]:
@@ -837,7 +881,7 @@ class _Draft:
         mean = float(np.average(middles, weights=weights))
         spread = math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
         scaling = Scaling(low, high, mean, max(spread, step / 2), self.unit)
-        return ColumnCode(self.name, scaling, (), self.cells, False)
+        return ColumnCode(self.name, scaling, (), self.cells, False, self.form)
 
 
 def _noisy_mean(

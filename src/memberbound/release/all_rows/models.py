@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.learners import network_factory, raw_records
@@ -38,6 +39,7 @@ from memberbound.release.all_rows.encoding import (
     most_classes,
     read_bounds,
     rows_needed,
+    settled_bounds,
     widest,
 )
 from memberbound.release.all_rows.gradient import (
@@ -460,18 +462,21 @@ def prepare(
     features = [name for name in names if name != target]
     if not features or rows < 2:
         raise InputError("the table must have at least two rows and a column besides the target.")
-    private = [name for name in features if name not in public]
     open_target = target not in public
     target_bound = public.get(target)
-    slack = _slack(rows, features, public, target_bound, classifier=classifier, draws=draws)
+    # The slack is not known yet; it hardly changes μ.
+    mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta))) / math.sqrt(releases)
+    settled = settled_bounds(public, features, rows, mu, classes=open_target)
+    slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(
         eta, slack=slack, releases=releases, unit=records.unit, source=source, reserve=reserve
     )
-    _refuse_small(rows, len(private), budget.mu, open_target)
+    _refuse_small(rows, sum(n not in public for n in features), budget.mu, open_target)
     if isinstance(target_bound, Categories):
         _refuse_many(target, len(target_bound.labels), rows, budget.mu)
 
     histograms, fine = None, None
+    private = [name for name in features if name not in settled]
     if private or open_target:
         share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
         first = budget.take("histograms of values", share)
@@ -487,7 +492,7 @@ def prepare(
         kind="classes" if classifier else "numbers",
         histograms=histograms,
     )
-    encoder = fit_encoder(read, public, budget, histograms=histograms, fine=fine)
+    encoder = fit_encoder(read, public, settled, budget, histograms=histograms, fine=fine)
     return Prepared(encoder, code, read, *code.read(goal), budget, rows)
 
 
