@@ -505,13 +505,13 @@ class TargetCode:
 
 # ── From columns to bounded numbers, with noisy histograms for what is not public ─────────────────
 #
-# Public categories cost nothing.  Public ranges of small tables cost a share of one noisy mean.  Any
-# other column is put into one histogram: numbers by sign and octave, texts by a bucket of a public hash,
-# so that the cells are the same for every table and no name is ever released.  Cells above the
-# noise decide whether the column holds numbers, where they lie and which values get an indicator; a
-# second histogram inside that range gives a mean and a spread.  Classes of the target need names:
-# they are released where their noisy count says that many people share them (proofs/gradient-
-# descent.md).
+# Public categories cost nothing.  Public ranges of small tables cost a share of one noisy mean.
+# Any other column is put into one histogram: numbers by sign and octave, texts by a bucket of a
+# public hash, so that the cells are the same for every table and no name is ever released.  Cells
+# above the noise decide whether the column holds numbers, where they lie and which values get an
+# indicator; a second histogram inside that range gives a mean and a spread.  Classes of the target
+# need names: they are released where their noisy count says that many people share them
+# (proofs/gradient-descent.md).
 
 #: Shares of μ² for histograms (three quarters of it for the first) and for the mean of columns with
 #: public ranges.
