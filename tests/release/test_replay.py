@@ -25,7 +25,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from memberbound import MembershipPrivate, protect, summarize
+from memberbound import MembershipPrivate, open_table, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import cells as column_cells
@@ -125,7 +125,27 @@ def as_list(table, folder):
     return [list(row) for row in table]
 
 
+def as_excel(table, folder):
+    book = pytest.importorskip("openpyxl").Workbook(write_only=True)
+    sheet = book.create_sheet()
+    # No cell has control characters or more than 15 digits.
+    fits = [[str(v) if isinstance(v, int) and abs(v) > 2**53 else v for v in row] for row in table]
+    for row in [NAMES, *fits]:
+        sheet.append(row)
+    path = folder / "t.xlsx"
+    book.save(path)
+    return path
+
+
+def as_json_lines(table, folder):
+    path = folder / "t.jsonl"
+    lines = [json.dumps(dict(zip(NAMES, row, strict=True))) for row in table]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
 UNTYPED = {"csv": as_csv, "sqlite": as_sqlite, "pandas objects": as_objects, "list": as_list}
+FOREIGN = {"excel": as_excel, "json lines": as_json_lines}
 
 
 # ── Releases ──────────────────────────────────────────────────────────────────────────────────────
@@ -255,11 +275,63 @@ def test_a_record_decides_about_its_own_row_only(monkeypatch, tmp_path, form, re
     assert worst > 0.05  # the neighbours do differ
 
 
+@pytest.mark.parametrize("form", FOREIGN)
+def test_files_of_other_programs(monkeypatch, tmp_path, form):
+    others = list(odd_records())
+    worst = compare(monkeypatch, RELEASES["logistic"], FOREIGN[form], tmp_path, others[::5])
+    assert worst > 0.05
+
+
+def test_a_cell_that_types_its_column_is_caught(monkeypatch, tmp_path):
+    """As a public file is read: one number in a column of texts has the others quoted."""
+
+    def public(table, folder):
+        with open_table(as_json_lines(table, folder)) as opened:
+            return opened.rows().to_pandas()
+
+    plain = rows()[11]
+    with pytest.raises(AssertionError):
+        compare(
+            monkeypatch, RELEASES["logistic"], public, tmp_path, [(*plain[:2], 7.0, *plain[3:])]
+        )
+
+
+@pytest.mark.parametrize("ending", ["dta", "sav"])
+def test_files_that_declare_types_and_labels(monkeypatch, tmp_path, ending):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    labels = {"group": {1: "low", 3: "high"}}
+    public = {"weight": [0, 100], "group": ["low", "high"], "ill": ["no", "yes"]}
+
+    def write(table, folder):
+        frame = pd.DataFrame(table, columns=NAMES, dtype=object)
+        frame["weight"] = frame["weight"].map(lambda v: str(v).replace(",", "."))
+        frame["group"] = pd.to_numeric(frame["group"], errors="coerce") * 2
+        kept = {
+            name: pd.to_numeric(frame[name], errors="coerce").astype(float)
+            for name in ("amount", "weight", "group")
+        }
+        kept |= {
+            name: frame[name].map(lambda v: "" if v is None else str(v)) for name in ("note", "ill")
+        }
+        kept["born"] = pd.to_datetime(frame["born"], format="%d.%m.%Y", errors="coerce")
+        path = folder / f"t.{ending}"
+        typed = pd.DataFrame(kept)
+        getattr(pyreadstat, f"write_{ending}")(typed, path, variable_value_labels=labels)
+        return path
+
+    def release(table, source):
+        model = fit_private(table, "ill", eta=ETA, bounds=public, source=source)
+        return model.to_dict()
+
+    assert compare(monkeypatch, release, write, tmp_path, list(odd_records())[::5]) > 0.05
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("form", UNTYPED)
+@pytest.mark.parametrize("form", UNTYPED | FOREIGN)
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_oddity_in_every_format(monkeypatch, tmp_path, form, release):
-    compare(monkeypatch, RELEASES[release], UNTYPED[form], tmp_path, list(odd_records()))
+    write = (UNTYPED | FOREIGN)[form]
+    compare(monkeypatch, RELEASES[release], write, tmp_path, list(odd_records()))
 
 
 @pytest.mark.parametrize("release", ["ridge", "svm", "huber", "covariance", "quantiles", "sum"])
@@ -268,12 +340,13 @@ def test_other_releases(monkeypatch, tmp_path, release):
     compare(monkeypatch, RELEASES[release], as_objects, tmp_path, others)
 
 
-@pytest.mark.parametrize("form", ["csv", "sqlite"])
+@pytest.mark.parametrize("form", ["csv", "sqlite", "excel", "json lines"])
 def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
     """The same rows give the same sums, whatever they are stored in."""
     table = [*rows()[:11], *rows()[12:]]
     expected = replay(monkeypatch, RELEASES["logistic"], as_objects(table, tmp_path))[1]
-    sums = replay(monkeypatch, RELEASES["logistic"], UNTYPED[form](table, tmp_path))[1]
+    path = (UNTYPED | FOREIGN)[form](table, tmp_path)
+    sums = replay(monkeypatch, RELEASES["logistic"], path)[1]
     assert len(sums) == len(expected)
     for (one, _), (other, _) in zip(sums, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)

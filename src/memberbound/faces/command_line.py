@@ -29,6 +29,7 @@ from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, s
 from memberbound.faces.terminal import print_text
 from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
+from memberbound.tables.source import csv_encoding
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
@@ -231,6 +232,10 @@ class _Command:
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
             note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
+        if self.verb.of_kind("table"):
+            text = "Encoding of CSV files: latin-1, cp1252, … (default: UTF-8)."
+            note = typer.Option(metavar="NAME", help=text, rich_help_panel="Data")
+            shown.append(_keyword("encoding", Annotated[str | None, note], None))
         if self.drawing is not None:
             text = "Draw the answer into this file (.png .svg .pdf)."
             note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
@@ -244,8 +249,10 @@ class _Command:
 
     def __call__(
         self,
+        *,
         plot: Path | None = None,
         json_: bool = False,
+        encoding: str | None = None,
         fail_above: str | None = None,
         fail_on: str | None = None,
         junit: Path | None = None,
@@ -258,7 +265,8 @@ class _Command:
             check_target(plot)
         most = None if fail_above is None else number("fail_above", fail_above)
         limit = self.limit(most, fail_on, junit)
-        result = self.answer(typed)
+        with csv_encoding(encoding):
+            result = self.answer(typed)
         for parameter in self.verb.of_kind("out", "records"):
             if typed.get(parameter.name) is not None:
                 typer.echo(f"wrote {typed[parameter.name]}", err=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_ROWS",
+    "ENCODING_REMEDY",
     "Engine",
     "identifier",
     "literal",
@@ -58,6 +59,13 @@ def literal(text: str | os.PathLike[str]) -> str:
 def identifier(name: str) -> str:
     """Return ``name`` as a quoted SQL identifier, whatever characters it holds."""
     return '"' + name.replace('"', '""') + '"'
+
+
+#: What helps where a file is not UTF-8.
+ENCODING_REMEDY = (
+    "Name its encoding: --encoding latin-1 (or cp1252, utf-16); in Python "
+    "pandas.read_csv(file, encoding='latin-1')."
+)
 
 
 def one_sentence(error: BaseException) -> str:
@@ -109,7 +117,8 @@ def reading(name: str) -> Iterator[None]:
     except (*formats, *damaged, *_ibis_errors(), RecursionError) as error:
         if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
             raise unwritable("a temporary copy of the table", OSError(ENOSPC, _NO_SPACE)) from error
-        raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
+        remedy = f" {ENCODING_REMEDY}" if "not utf-8" in str(error) else ""
+        raise InputError(f"{name} could not be read: {one_sentence(error)}.{remedy}") from error
     except RuntimeError as error:  # after the formats: some of their errors are such errors too
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from error

@@ -7,6 +7,8 @@ what                                 how its values are compared
 ``.xz`` ``.bz2``)
 ``.parquet``                         as typed in the file
 ``.arrow`` ``.feather``              as typed in the file (file or stream format)
+``.xlsx``, ``.jsonl``                as each cell is typed; a column that mixes types is text
+``.dta`` ``.sav`` ``.sas7bdat``      as typed in the file, labelled codes by their labels
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
 ``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
 SQLite files, ibis on SQLite         as stored, whatever the column is declared: whole numbers,
@@ -60,14 +62,24 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
 from memberbound.files import FULL
-from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, one_sentence
+from memberbound.tables.engine import (
+    BATCH_ROWS,
+    ENCODING_REMEDY,
+    Engine,
+    identifier,
+    literal,
+    one_sentence,
+)
 from memberbound.tables.exact import exact_schema, from_pandas, moved_columns
+from memberbound.tables.foreign_files import FOREIGN_ENDINGS, foreign_rows
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -82,6 +94,7 @@ __all__ = [
     "COMPRESSIONS",
     "DELIMITERS",
     "check_file",
+    "csv_encoding",
     "delimiter_of",
     "expression_at",
     "file_view",
@@ -103,8 +116,18 @@ _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
 _KNOWN = (
-    ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite"
+    ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
+    ".jsonl, .xlsx, .dta, .sav, .sas7bdat"
 )
+#: What makes a table of another format one that is read.
+_CONVERSIONS = {
+    ".xls": " Save it as .xlsx in Excel or LibreOffice.",
+    ".ods": " Save it as .xlsx in LibreOffice.",
+    ".json": " Write it as JSON Lines: pandas.read_json(file).to_json('table.jsonl', "
+    "orient='records', lines=True).",
+    ".rds": " In R: arrow::write_parquet(readRDS(file), 'table.parquet').",
+    ".rdata": " In R: arrow::write_parquet(table, 'table.parquet').",
+}
 #: The storage classes that a column of SQLite meets, as the sum of different powers of two.
 _STORED_CASES = (
     "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
@@ -222,11 +245,17 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
             return file_view(engine, link, table, secret=secret)
         except InputError as error:
             raise InputError(str(error).replace(str(link), str(path))) from error
+    return _file_view(engine, path, table, secret=secret)
+
+
+def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
         if _magic(path).startswith(_SQLITE):
             return _sqlite(engine, path, table, secret=secret)
         return _duckdb(engine, path, table)
+    if suffix in FOREIGN_ENDINGS:
+        return engine.copied(*foreign_rows(path, table, secret=secret), secret=secret)
     if table is not None:
         raise InputError(f"table must be left out for {path}: only a database holds several.")
     compression = suffix if suffix and suffix in COMPRESSIONS else ""
@@ -242,7 +271,7 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
         return _arrow_file(engine, path, secret=secret)
     if suffix == ".npy":
         return _array(engine, stored_array(path), str(path), secret=secret)
-    raise InputError(f"{path} must end in one of {_KNOWN}.")
+    raise InputError(f"{path} must end in one of {_KNOWN}.{_CONVERSIONS.get(suffix, '')}")
 
 
 def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
@@ -589,17 +618,22 @@ def _delimited(
     A ``secret`` file is read as one block: where blocks meet, the engine looks for the end of a
     line, which it takes for one inside quotes too, and it refuses long lines.
     """
-    if compression in _UNPACKED or (secret and compression):
+    encoded = _encoding.get() != "utf-8"
+    if compression in _UNPACKED or (secret and compression) or encoded:
         plain = engine.folder / f"{engine.fresh('csv')}.csv"
         try:
             with _open(path, compression) as packed, plain.open("wb") as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
+        except UnicodeError:
+            raise InputError(
+                f"{name} must be encoded as {_encoding.get()}, and is not. Give another encoding."
+            ) from None
         except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise  # not the file's fault
             raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
         path, compression = plain, ""
-    with _open(path, compression) as stream:
+    with path.open("rb") if encoded else _open(path, compression) as stream:
         delimiter, columns = _header(stream, name, delimiter)
     size = max(path.stat().st_size, _CHUNK)
     whole = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
@@ -667,7 +701,37 @@ def header_notes(source: object) -> tuple[str, ...]:
     return (f"{word} {shown} of {path.name} {verb} the header: read as missing values",)
 
 
+#: The declared encoding of CSV files; never guessed, as that would look at secret rows.
+_encoding: ContextVar[str] = ContextVar("encoding", default="utf-8")
+
+
+@contextmanager
+def csv_encoding(name: str | None) -> Iterator[None]:
+    """Read CSV files in this encoding; None stands for UTF-8."""
+    try:
+        codec = codecs.lookup(name or "utf-8").name
+        "".encode(codec)  # some codecs are not of texts
+    except LookupError:
+        raise InputError(
+            f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "
+            f"{name!r}."
+        ) from None
+    before = _encoding.set(codec)
+    try:
+        yield
+    finally:
+        _encoding.reset(before)
+
+
 def _open(path: Path, compression: str) -> io.BufferedIOBase:
+    """Return the bytes of a CSV file, as UTF-8."""
+    stored = _unpacked(path, compression)
+    if _encoding.get() == "utf-8":
+        return stored
+    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", _encoding.get()))
+
+
+def _unpacked(path: Path, compression: str) -> io.BufferedIOBase:
     if compression == ".gz":
         return gzip.GzipFile(path, "rb")
     if compression in _UNPACKED:
@@ -706,7 +770,9 @@ def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tupl
     try:
         first = _first_line(stream, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name} must be encoded as UTF-8, and its first line is not.") from error
+        raise InputError(
+            f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
+        ) from error
     if not first.strip():
         raise InputError(f"{name} must name its columns in the first line.")
     if delimiter is None:

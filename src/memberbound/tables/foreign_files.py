@@ -1,0 +1,262 @@
+"""Files of other programs: Excel, Stata, SPSS and SAS, and JSON Lines.
+
+Each is a list of columns with declared types, or none, and rows that are read one by one:
+
+- *Stata, SPSS, SAS* declare types, formats and value labels.  Numbers are doubles, dates are dates
+  by their format, and a labelled code is its label where labels are different words.
+- *Excel* types cells, not columns; the first row of a sheet names the columns.  Cells that hold an
+  error are missing.
+- *JSON Lines*: one object per line; the names of the first one are the columns.  Lists and objects
+  within are their JSON text.
+
+Where cells have types of their own and the table is public, a column whose cells share one type
+has that type; any other column is text, in which ``1`` and ``"1"`` differ.  Where the rows are
+secret no row decides about others: every such column is text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from memberbound.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FOREIGN_ENDINGS", "foreign_rows"]
+
+Row = tuple[object, ...]
+#: Gives the rows from the first one on, every time it is called.
+Rows = Callable[[], Iterator[Row]]
+
+_SHEETS = (".xlsx", ".xlsm")
+_LINES = (".jsonl", ".ndjson")
+#: Ending → the function of pyreadstat that reads it.
+_STATISTICS = {".dta": "dta", ".sav": "sav", ".zsav": "sav", ".por": "por"}
+_STATISTICS |= {".sas7bdat": "sas7bdat", ".xpt": "xport"}
+FOREIGN_ENDINGS = (*_SHEETS, *_LINES, *_STATISTICS)
+_STATA_SAS, _SPSS = dt.date(1960, 1, 1), dt.date(1582, 10, 14)
+#: Format of dates, by how it begins → its unit in seconds and the day it counts from.
+_STATA_DATES = {"%td": (86_400.0, _STATA_SAS), "%tc": (1e-3, _STATA_SAS)}
+_SPSS_DATES = dict.fromkeys(("DATE", "ADATE", "EDATE", "SDATE", "JDATE"), (1.0, _SPSS))
+_SAS_DATES = {"DATETIME": (1.0, _STATA_SAS)} | dict.fromkeys(
+    ("DATE", "MMDDYY", "DDMMYY", "YYMMDD"), (86_400.0, _STATA_SAS)
+)
+_DATES = {".dta": _STATA_DATES, ".sas7bdat": _SAS_DATES, ".xpt": _SAS_DATES}
+#: Texts that could be taken for a value of another type.
+_LIKE_A_VALUE = re.compile(r'\s*([-+.\d"\[{].*|true|false|nan|inf)?\s*', re.DOTALL | re.IGNORECASE)
+_BATCH = 16_384
+#: Whole numbers up to this are exact as doubles.
+_EXACT = 2**53
+
+
+def foreign_rows(
+    path: Path, sheet: str | None, *, secret: bool
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the rows of a file; ``sheet`` is that of a workbook, or its first."""
+    ending = path.suffix.lower()
+    if ending in _STATISTICS:
+        return _statistics(path, ending)
+    names, rows = _sheet(path, sheet) if ending in _SHEETS else _lines(path)
+    return _batches(names, rows, secret=secret)
+
+
+def _package(name: str, path: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(
+            f"{path} needs {name}: pip install memberbound[files], or save it as CSV or Parquet."
+        ) from None
+
+
+# ── Cells with types of their own ─────────────────────────────────────────────────────────────────
+
+
+def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
+    openpyxl = _package("openpyxl", path)
+
+    def cells() -> Iterator[Row]:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        try:
+            names = book.sheetnames
+            if sheet is not None and sheet not in names:
+                listed = ", ".join(map(repr, names))
+                raise InputError(
+                    f"table must be a sheet of {path}, got {sheet!r}; it has {listed}."
+                )
+            for row in book[sheet or names[0]].iter_rows():
+                yield tuple(None if cell.data_type == "e" else cell.value for cell in row)
+        finally:
+            book.close()
+
+    head = list(next(cells(), ()))
+    while head and head[-1] is None:
+        head.pop()
+    if not head:
+        raise InputError(f"{path} must name its columns in the first row of the sheet.")
+    names = [str(name).strip() or f"column{k}" for k, name in enumerate(head)]
+
+    def rows() -> Iterator[Row]:
+        for row in islice(cells(), 1, None):
+            yield (*row[: len(names)], *[None] * (len(names) - len(row)))
+
+    return names, rows
+
+
+def _lines(path: Path) -> tuple[list[str], Rows]:
+    def objects() -> Iterator[dict[str, object]]:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    value = json.loads(line)
+                except ValueError:
+                    value = None
+                if not isinstance(value, dict):
+                    raise InputError(
+                        f"{path} must hold a JSON object per line, line {number} is none."
+                    )
+                yield value
+
+    names = list(next(objects(), {}))
+    if not names:
+        raise InputError(f"{path} must name its columns in the object of its first line.")
+    return names, lambda: (tuple(value.get(name) for name in names) for value in objects())
+
+
+def _batches(
+    names: list[str], rows: Rows, *, secret: bool
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    import pyarrow as pa
+
+    kinds: list[set[str]] = [set() for _ in names]
+    if not secret:
+        for row in rows():
+            for kind, value in zip(kinds, row, strict=True):
+                kind.add(_kind(value))
+    types = [_column_types().get(frozenset(kind - {""})) for kind in kinds]
+    schema = pa.schema([(n, kind or pa.string()) for n, kind in zip(names, types, strict=True)])
+
+    def made() -> Iterator[pa.RecordBatch]:
+        stream = rows()
+        while block := list(islice(stream, _BATCH)):
+            columns = [
+                pa.array(values, kind)
+                if kind is not None
+                else pa.array([_text(value, secret=secret) for value in values], pa.string())
+                for values, kind in zip(zip(*block, strict=True), types, strict=True)
+            ]
+            yield pa.record_batch(columns, schema=schema)
+
+    return schema, made()
+
+
+def _kind(value: object) -> str:
+    """Return what a value is; '' where it is missing."""
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "whole" if abs(value) <= _EXACT else "long"
+    names = {bool: "truth", float: "number", str: "text", dt.datetime: "time"}
+    return names.get(type(value), "other")
+
+
+def _column_types() -> dict[frozenset[str], pa.DataType]:
+    import pyarrow as pa
+
+    numbers = {frozenset({"number"}): pa.float64(), frozenset({"whole", "number"}): pa.float64()}
+    return numbers | {
+        frozenset({"whole"}): pa.int64(),
+        frozenset({"truth"}): pa.bool_(),
+        frozenset({"text"}): pa.string(),
+        frozenset({"time"}): pa.timestamp("us"),
+    }
+
+
+def _text(value: object, *, secret: bool) -> str | None:
+    """Return a value as text; in a public table texts differ from values of other types."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if secret:  # no half of a surrogate pair may refuse the table
+            return value.encode("utf-8", "replace").decode("utf-8")
+        like_another = _LIKE_A_VALUE.fullmatch(value)
+        return json.dumps(value, ensure_ascii=False) if like_another else value
+    if isinstance(value, dt.datetime):
+        midnight = value.time() == dt.time()
+        return value.date().isoformat() if midnight else value.isoformat(" ")
+    if isinstance(value, bool | int | float | dt.date | dt.time | dt.timedelta):
+        return str(value)
+    return json.dumps(value, default=str)
+
+
+# ── Files that declare types ──────────────────────────────────────────────────────────────────────
+
+
+def _statistics(path: Path, ending: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    import pyarrow as pa
+
+    reader = getattr(_package("pyreadstat", path), f"read_{_STATISTICS[ending]}")
+    try:
+        columns, about = reader(str(path), output_format="dict", disable_datetime_conversion=True)
+    except InputError:
+        raise
+    except Exception as error:  # of a C library, in its own words
+        raise InputError(f"{path} could not be read: {str(error).rstrip('.')}.") from None
+    if not columns:
+        raise InputError(f"{path} has no columns.")
+    made = {
+        name: _declared(
+            values,
+            about.readstat_variable_types.get(name, ""),
+            _date_format(str(about.original_variable_types.get(name, "")), ending),
+            about.variable_value_labels.get(name, {}),
+        )
+        for name, values in columns.items()
+    }
+    table = pa.table(made)
+    return table.schema, iter(table.to_batches(_BATCH))
+
+
+#: The unit of a date in seconds, and the day from which it counts.
+_DateFormat = tuple[float, dt.date]
+
+
+def _date_format(form: str, ending: str) -> _DateFormat | None:
+    formats = _DATES.get(ending, _SPSS_DATES)
+    return next((date for start, date in formats.items() if form.startswith(start)), None)
+
+
+def _declared(
+    values: list[Any], kind: str, date: _DateFormat | None, labels: dict[Any, str]
+) -> pa.Array:
+    """Return a column by what the file declares about it: type, format of dates, value labels."""
+    import pyarrow as pa
+
+    if kind == "string":
+        return pa.array(values, pa.string())
+    numbers = pa.array([None if value is None else float(value) for value in values], pa.float64())
+    words = {float(code): str(word) for code, word in labels.items()}
+    distinct = len(set(words.values())) == len(words)
+    if words and distinct and not any(map(_LIKE_A_VALUE.fullmatch, words.values())):
+        texts = [None if v is None else words.get(v, repr(v)) for v in numbers.to_pylist()]
+        return pa.array(texts, pa.string())
+    if date is None:
+        return numbers
+    unit, first = date
+    offset = (first - dt.date(1970, 1, 1)).days * 86_400
+    micros = [
+        None if v is None or abs(v) * unit > 1e12 else round((v * unit + offset) * 1e6)
+        for v in numbers.to_pylist()
+    ]
+    return pa.array(micros, pa.timestamp("us"))

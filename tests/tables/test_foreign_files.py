@@ -1,0 +1,126 @@
+"""Excel, JSON Lines, Stata and SPSS, and CSV files in other encodings."""
+
+import datetime as dt
+import json
+
+import pandas as pd
+import pytest
+
+from commands import answered
+from memberbound import InputError, certify, open_table
+
+
+def rows_of(path, database_table=None, secret=False):
+    with open_table(path, database_table, secret=secret) as table:
+        return table.rows().to_pylist()
+
+
+@pytest.fixture
+def book(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.Workbook()
+    first = workbook.active
+    first.title = "people"
+    for row in [
+        ["age", "town", "mixed", "born"],
+        [30, "Paris", 1, dt.datetime(1990, 1, 2)],
+        [None, "Rome", "1", None],
+        [41.5, "=1/0", "x", dt.datetime(1980, 5, 6, 7, 8)],
+    ]:
+        first.append(row)
+    first["B4"].data_type = "e"
+    first["B4"].value = "#DIV/0!"
+    other = workbook.create_sheet("visits")
+    other.append(["who", None])
+    other.append(["a", "beyond the header"])
+    path = tmp_path / "book.xlsx"
+    workbook.save(path)
+    return path
+
+
+def test_cells_keep_their_types(book):
+    rows = rows_of(book)
+    assert [row["age"] for row in rows] == [30.0, None, 41.5]
+    # A number and a text that looks like it are different cells.
+    assert [row["mixed"] for row in rows] == ["1", '"1"', "x"]
+    assert [row["town"] for row in rows] == ["Paris", "Rome", None]
+    assert rows[0]["born"] == dt.datetime(1990, 1, 2)
+    assert certify(book, columns=["mixed"]).to_dict()["atoms"] == 3
+
+
+def test_secret_cells_are_texts(book):
+    rows = rows_of(book, secret=True)
+    assert rows[0] == {"age": "30", "town": "Paris", "mixed": "1", "born": "1990-01-02"}
+    assert rows[2]["born"] == "1980-05-06 07:08:00"
+
+
+def test_sheets_go_by_name(book):
+    assert rows_of(book, "visits") == [{"who": "a"}]
+    with pytest.raises(InputError, match="got 'x'; it has 'people', 'visits'"):
+        open_table(book, "x")
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "t.jsonl"
+    values = [{"a": 1, "b": "x", "c": [1]}, {"b": "1", "a": 2, "more": 3}, {"a": None, "b": 1}]
+    path.write_text("\n".join(map(json.dumps, values)) + "\n\n")
+    assert rows_of(path) == [
+        {"a": 1, "b": "x", "c": "[1]"},
+        {"a": 2, "b": '"1"', "c": None},
+        {"a": None, "b": "1", "c": None},
+    ]
+    assert rows_of(path, secret=True)[1] == {"a": "2", "b": "1", "c": None}
+    path.write_text('{"a": 1}\n[2]\n')
+    with pytest.raises(InputError, match="line 2"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("ending", ["dta", "sav"])
+def test_labels_and_dates_are_declared(ending, tmp_path):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    stored = pd.DataFrame(
+        {
+            "age": [30.0, None, 7.0],
+            "sex": [1.0, 2.0, 3.0],
+            "grade": [1.0, 2.0, 1.0],
+            "born": pd.to_datetime(["1990-01-02", None, "1950-05-06"]),
+            "name": ["Ada", "Köln", ""],
+        }
+    )
+    # Two codes with one label would be merged, so their column keeps its codes.
+    labels = {"sex": {1: "Female", 2: "Male"}, "grade": {1: "good", 2: "good"}}
+    path = tmp_path / f"t.{ending}"
+    getattr(pyreadstat, f"write_{ending}")(stored, path, variable_value_labels=labels)
+    rows = rows_of(path)
+    assert rows == rows_of(path, secret=True)
+    assert [row["sex"] for row in rows] == ["Female", "Male", "3.0"]
+    assert [row["grade"] for row in rows] == [1.0, 2.0, 1.0]
+    assert [row["age"] for row in rows] == [30.0, None, 7.0]
+    assert [row["name"] for row in rows] == ["Ada", "Köln", ""]
+    born = [dt.datetime(1990, 1, 2), None, dt.datetime(1950, 5, 6)]
+    assert [row["born"] for row in rows] == born
+
+
+@pytest.mark.parametrize("ending", [".xls", ".json", ".rds"])
+def test_other_formats_name_a_conversion(ending, tmp_path):
+    path = tmp_path / f"t{ending}"
+    path.write_text("x")
+    with pytest.raises(InputError, match=r"Save it as|to_json|write_parquet"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_an_encoding_is_declared(encoding, tmp_path):
+    people = pd.DataFrame({"größe": [1, 2] * 10, "town": ["Köln", "Orléans"] * 10})
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    people.to_csv(plain, index=False)
+    people.to_csv(other, index=False, encoding=encoding)
+    code, expected, _ = answered("certify", plain, "--json")
+    assert (code, json.loads(expected)["atoms"]) == (0, 2)
+    code, _, error = answered("certify", other)
+    assert code == 2
+    assert "--encoding latin-1" in error
+    assert answered("certify", other, "--encoding", encoding, "--json")[1] == expected
+    for wrong, word in (("nonsense", "Python knows"), ("hex", "Python knows"), ("ascii", "ascii")):
+        code, _, error = answered("certify", other, "--encoding", wrong)
+        assert (code, word in error) == (2, True)
