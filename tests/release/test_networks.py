@@ -22,6 +22,7 @@ from memberbound.release.all_rows.networks import (
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
+from memberbound.tables.in_memory import Persons
 from optional import Later
 
 torch, _ = Later("torch"), Later("opacus")
@@ -156,6 +157,19 @@ def test_a_sample_takes_each_row_with_at_most_its_rate():
     assert module._sample(4, 0.25, Words()).tolist() == [0, 1]
     assert module._sample(4, 1.0, Words()).tolist() == [0, 1, 2, 3]
     assert module._sample(4, math.nextafter(0.25, 0), Words()).tolist() == [0]
+
+
+def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
+    persons, taken = Persons(np.array([0, 1, 51]), 53), []
+    source = InsecureSource(4)
+    for _ in range(400):
+        sample = module._sample(53, 0.9, source, persons)
+        owners = np.searchsorted(persons.starts, sample, side="right")
+        assert len(set(owners.tolist())) == len(sample) <= 3
+        taken += sample.tolist()
+    assert set(taken) == set(range(53))
+    assert sum(row in range(1, 51) for row in taken) == pytest.approx(360, abs=4 * 6)
+
 
 
 def test_an_empty_sample_is_a_step_of_pure_noise(monkeypatch):

@@ -24,7 +24,7 @@ from memberbound.release.all_rows.synthetic import (
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.in_memory import Persons, read_records
 
 # ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
 
@@ -78,7 +78,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
         # Broken: the clip of residuals is forgotten in their noise.
         monkeypatch.setattr(synthetic, "ROOM", 0.05)
     elif broken:
-        monkeypatch.setattr(synthetic, "person_weights", lambda own: np.ones(len(own)))
+        monkeypatch.setattr(Persons, "weights", property(lambda self: np.ones(self.rows)))
     made, first = measured(monkeypatch, table, unit, 0.4)
     worst = 0.0
     for age, ward, ill, more in itertools.product((0, 44, 89), "ac", ("no", "yes"), (0, 3)):

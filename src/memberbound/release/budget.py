@@ -67,10 +67,10 @@ _ROW = (
     "columns and every bound that was given are public."
 )
 _PERSON = (
-    "A record is one value of the column {unit!r}, by its first row; a row without a value there "
-    "is a record of its own. Neighbours differ in one record, all of whose rows are replaced; the "
-    "number of records, the names of the columns and every bound that was given are public. "
-    "Nothing is promised about a single row of a record that has several."
+    "A record is one value of the column {unit!r} with all of its rows, which together have the "
+    "influence of one; a row without a value there is a record of its own. Neighbours differ in "
+    "one record, all of whose rows are replaced, whatever their number; the number of records, the "
+    "names of the columns and every bound that was given are public."
 )
 _ASSUMPTIONS = (
     "The types of the columns, where the table has any, are public too: they were declared, not "
@@ -292,7 +292,8 @@ class Budget:
         """Return the certificate of η for every record of any table."""
         record = _ROW if self.unit is None else _PERSON.format(unit=self.unit)
         assumed = (record, *_ASSUMPTIONS, *(() if secure else (_SEEDED,)))
-        return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), assumed)
+        theorems = ("X22",) if self.unit is None else ("X22", "X26")
+        return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), theorems, assumed)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 __all__ = [
+    "PERSON_UNITS",
+    "Persons",
     "Population",
     "Records",
     "check_target_role",
@@ -132,46 +134,119 @@ class Population:
         return self.source.with_frame(self.parsed(), self.readings)
 
 
+#: Weights of a person's rows are whole multiples of 1/2^20, so that sums of them are exact.
+PERSON_UNITS = 2.0**20
+
+
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """Which rows are whose: the rows of person k stand together, from ``starts[k]`` on.
+
+    Guarantee: what is computed here about a person does not depend on the order of that person's
+    rows, nor on anybody else's (proofs/persons.md).
+
+    Examples:
+        >>> visits = Persons(np.array([0, 1, 4]), 6)
+        >>> visits.sizes.tolist(), visits.weights.tolist()[-2:]
+        ([1, 3, 2], [0.5, 0.5])
+    """
+
+    starts: NDArray[np.int64]
+    rows: int
+
+    @property
+    def count(self) -> int:
+        """Number of persons."""
+        return len(self.starts)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows of every person."""
+        return np.diff(self.starts, append=self.rows)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """A weight for every row: those of a person are equal and add up to at most 1 (X26)."""
+        return np.repeat(np.floor(PERSON_UNITS / self.sizes) / PERSON_UNITS, self.sizes)
+
+    def within(self, rows: slice) -> NDArray[np.int64]:
+        """Return where persons start within a run of rows that cuts nobody's rows apart."""
+        first, last = np.searchsorted(self.starts, (rows.start, rows.stop))
+        return np.asarray(self.starts[first:last] - rows.start)
+
+    def averaged(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the mean of every person's rows of whole numbers, rounded down."""
+        sizes = self.sizes if units.ndim == 1 else self.sizes[:, None]
+        return np.asarray(np.add.reduceat(units, self.starts, axis=0) // sizes)
+
+    def commonest(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return every person's commonest code, the smallest of several; -1 for none.
+
+        Examples:
+            >>> Persons(np.array([0, 3]), 5).commonest(np.array([7, 2, 7, -1, 4])).tolist()
+            [7, 4]
+        """
+        most = int(codes.max(initial=0)) + 1
+        whose = np.repeat(np.arange(self.count), self.sizes)[codes >= 0]
+        pairs, counts = np.unique(whose * most + codes[codes >= 0], return_counts=True)
+        order = np.lexsort((pairs, -counts, pairs // most))
+        whose, first = np.unique(pairs[order] // most, return_index=True)
+        chosen = np.full(self.count, -1, dtype=np.int64)
+        chosen[whose] = pairs[order][first] % most
+        return chosen
+
+    def taken(self, places: NDArray[np.intp]) -> tuple[NDArray[np.intp], Persons]:
+        """Return the rows of some persons, and whose they are then."""
+        sizes = self.sizes[places]
+        starts = np.cumsum(sizes) - sizes
+        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[places] - starts, sizes)
+        return rows, Persons(starts, len(rows))
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """Secret records in rows: columns that were read value by value.
 
-    Guarantee: a record decides about its own row of every column and about nothing else: neither
-    how other rows are read, nor whether they are, nor how many rows there are.  With ``unit`` each
-    is the first one of a value of that column, and a record is all that this value has.
+    Guarantee: a record decides about its own rows of every column and about nothing else: neither
+    how other rows are read, nor whether they are.  Without ``unit`` a record is a row; with it all
+    rows that share a value of that column, which ``persons`` says.
     """
 
     columns: Mapping[str, Values]
     rows: int
     name: str = "the table"
     unit: str | None = None
+    persons: Persons | None = None
     #: Declared types (of pandas or Arrow), where a column has one.
     types: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return self.rows
+        """Return the number of records: of persons, where there is a unit."""
+        return self.rows if self.persons is None else self.persons.count
 
-    def taken(self, rows: NDArray[np.intp]) -> Records:
-        """Return some of the records."""
-        parts = {name: values.taken(rows) for name, values in self.columns.items()}
-        return replace(self, columns=parts, rows=len(rows))
+    def taken(self, places: NDArray[np.intp]) -> Records:
+        """Return some of the records, with all of their rows."""
+        persons = None
+        if self.persons is not None:
+            places, persons = self.persons.taken(places)
+        parts = {name: values.taken(places) for name, values in self.columns.items()}
+        return replace(self, columns=parts, rows=len(places), persons=persons)
 
     def chosen(self, names: Iterable[str]) -> Records:
         """Return the records with these columns."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
-    def first_of(self, unit: str) -> Records:
-        """Return the first record of every value of a column, without that column.
+    def by_person(self, unit: str) -> Records:
+        """Return all rows, those of one value of a column together, without that column.
 
-        A person's row then depends on that person's rows alone, so whatever is promised about one
-        row of what is kept is promised about one person.  A row without a value in that column is a
-        person of its own.
+        A row without a value in that column is a person of its own.
         """
-        persons, _ = self.columns[unit].named()
-        person = np.where(persons < 0, self.rows + np.arange(self.rows), persons)
-        _, places = np.unique(person, return_index=True)
-        kept = [name for name in self.columns if name != unit]
-        return replace(self.chosen(kept).taken(np.sort(places)), unit=unit)
+        values, _ = self.columns[unit].named()
+        person = np.where(values < 0, self.rows + np.arange(self.rows), values)
+        order = np.argsort(person, kind="stable")
+        starts = np.flatnonzero(np.diff(person[order], prepend=-1))
+        kept = self.chosen(name for name in self.columns if name != unit).taken(order)
+        return replace(kept, unit=unit, persons=Persons(starts, self.rows))
 
 
 def read_records(
@@ -217,14 +292,14 @@ def read_secret_columns(
     target: str | None = None,
     columns: Columns = None,
     unit: str | None = None,
-    every_row: bool = False,
+    with_unit: bool = False,
     database_table: str | None = None,
 ) -> Records:
     """Read the columns of a secret table that a release uses: named ones or all, and the target.
 
-    ``forms`` are those of the columns with bounds.  With ``unit`` only the first record of each of
-    its values is kept (:meth:`Records.first_of`); with ``every_row`` all of them, and the unit, in
-    the table's order of columns.
+    ``forms`` are those of the columns with bounds.  With ``unit`` the rows stand by person
+    (:meth:`Records.by_person`); with ``with_unit`` as they are, the unit among them, in the table's
+    order of columns.
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
@@ -241,9 +316,9 @@ def read_secret_columns(
             )
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         records = read_records(table, forms, columns=[*features, *target_column, *unit_column])
-        if every_row:
+        if with_unit:
             return records.chosen(c for c in table.columns if c in records.columns)
-    return records if unit is None else records.first_of(unit)
+    return records if unit is None else records.by_person(unit)
 
 
 def read_population(

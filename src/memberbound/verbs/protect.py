@@ -70,9 +70,9 @@ def protect(
     Guarantee: nobody who knows all other records and sees the model is right about any record's
     membership more than ``eta`` above blind guessing: for every record of any table, without a
     confidence level.  The model takes raw rows (``predict``).
-    Theorem: X22 (proofs/gradient-descent.md, boosting.md, networks.md).
-    Assumes: one release; the number of rows, the columns' names and declared types and the bounds
-    are public.
+    Theorem: X22 (proofs/gradient-descent.md, boosting.md, networks.md), of persons X26.
+    Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
+    declared types and the bounds are public.
     Published are the file, its certificate, and whatever else ``--json`` says; but the scores and
     notes (the keys in ``owner_only``, marked in the table) are computed from the secret rows and
     not covered: they are for the owner of the rows only.
@@ -91,8 +91,8 @@ def protect(
             without the release; the answer bounds it with the release. May be repeated.
         columns: columns to use (default: all; those in which nothing rises above the noise are left
             out).
-        unit: column that identifies the person; only each person's first row is used, so that a
-            record is a person.
+        unit: column that identifies the person; all rows of a person are used, with the influence
+            of one, so that a record is a person.
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
@@ -107,6 +107,7 @@ def protect(
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
         memberbound protect patients.csv --target ill --bounds bounds.yaml --learner boosting
         memberbound protect patients.csv --target ill --bounds bounds.yaml --out model.onnx
+        memberbound protect stays.csv --target ill --unit patient --bounds bounds.yaml
         memberbound protect patients.csv --target ill --learner nets:two_layers
 
     Examples:
@@ -186,7 +187,7 @@ def protect(
             *notes,
             *misfit_notes(table, target, released, public),
             _OWN_EYES,
-            *unit_and_seed_notes(unit, seed),
+            *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
         ),
         bounds=tuple(sorted(public)),
         columns=released.columns,

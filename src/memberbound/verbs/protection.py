@@ -248,12 +248,12 @@ class Protection(_Released):
 
     @computed
     def rows_trained(self) -> int:
-        """Number of rows that the release was made from."""
+        """Number of records that the release was made from: rows, or persons with all rows."""
         return int(getattr(self.released, "rows"))  # noqa: B009 (a union of releases)
 
     @computed
     def persons(self) -> int | None:
-        """Number of records that are persons, where a column says who they are."""
+        """Number of persons, where a column says whose rows they are."""
         return None if self._budget.unit is None else self.rows_trained
 
     @computed
@@ -290,7 +290,7 @@ class Protection(_Released):
         verb = "computed from" if isinstance(self.released, Release) else "trained on"
         rows, number = f"all {self.rows_trained} rows", "its number of rows"
         if (unit := self._budget.unit) is not None:
-            rows = f"the first rows of all {self.rows_trained} values of {unit!r}"
+            rows = f"all rows of {self.rows_trained} values of {unit!r}"
             number = "the number of these values"
         return (
             f"{self._sentence('every other record')} It was {verb} {rows}; no part of the table "
@@ -372,8 +372,15 @@ class HalfProtection(_Released):
         return self._sentence(knows, odds)
 
 
-def unit_and_seed_notes(unit: str | None, seed: int | None) -> tuple[str, ...]:
-    """Say what a record of all rows is, and that noise from a seed protects nobody."""
-    person = f"one record is one value of {unit!r}, by its first row"
+def unit_and_seed_notes(
+    unit: str | None, seed: int | None, *, persons: int, rows: int
+) -> tuple[str, ...]:
+    """Say what a record of all rows is, and that noise from a seed protects nobody.
+
+    For the owner of the rows: their number is secret where a record is a person.
+    """
+    person = f"one record is one value of {unit!r}, with all of its rows: {persons} have {rows}"
+    if persons == rows:
+        person = f"every value of {unit!r} has one row: the release is the same without unit"
     seeded = "noise comes from a seed: whoever knows it knows the members"
     return (person,) * (unit is not None) + (seeded,) * (seed is not None)

@@ -55,9 +55,9 @@ def summarize(
     Guarantee: nobody who knows all other records and sees the numbers is right about any record's
     membership more than ``eta`` above blind guessing: for every record of any table, without a
     confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
-    Assumes: one release; the number of rows, the columns' names and declared types and the bounds
-    are public.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), of persons X26.
+    Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
+    declared types and the bounds are public.
     Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
 
     Args:
@@ -72,8 +72,9 @@ def summarize(
         levels: of quantiles (default: quartiles).
         baseline: chance of guessing something else about a record (an attribute, the record itself)
             without the release; the answer bounds it with the release. May be repeated.
-        unit: column that identifies the person; only each person's first row is used, so that a
-            record is a person.
+        unit: column that identifies the person; all rows of a person are used, and a person counts
+            once, for the mean of their rows (a sum is that of persons' means, a count is of
+            persons, in parts where their rows differ).
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
@@ -124,7 +125,10 @@ def summarize(
         calibration=released.calibration,
         released=released,
         what=statistic,
-        warnings=(*header_notes(source), *unit_and_seed_notes(unit, seed)),
+        warnings=(
+            *header_notes(source),
+            *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
+        ),
         values=tuple(released.values.tolist()),
         names=released.names,
         bounds=tuple(sorted(name for name in public if name in table.columns)),

@@ -40,6 +40,7 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
+from memberbound.verbs.protection import unit_and_seed_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +188,7 @@ def synthesize(
     Guarantee: nobody who knows all other records and sees the new rows, or anything made of them,
     is right about any record's membership more than ``eta`` above blind guessing: for every record
     of any table, without a confidence level.
-    Theorem: X25, with ``unit`` X26 (proofs/synthetic-tables.md).
+    Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
     Assumes: one release; the number of rows (with ``unit``: of persons), the columns' names and
     declared types and the bounds are public.
     Edge cases: numbers beyond a range count as its end; values that few people share become
@@ -243,7 +244,7 @@ def synthesize(
         target=target,
         columns=columns,
         unit=unit,
-        every_row=True,
+        with_unit=True,
         database_table=database_table,
     )
     drawn = source_from_seed(seed)
@@ -263,6 +264,7 @@ def synthesize(
             save(released, Path(out), force=force)
             entry.out = str(out)
     curve = model.budget.curve()
+    notes = unit_and_seed_notes(unit, seed, persons=model.records, rows=records.rows)
     return Synthesis(
         eta=model.eta,
         mu=model.budget.mu,
@@ -283,7 +285,7 @@ def synthesize(
         fidelity=fidelity_of(model, records, frame),
         guess_upper={repr(before): curve.tpr(before) for before in guesses},
         out=None if out is None else str(out),
-        warnings=(*header_notes(source), *_notes(unit, seed), _OWN_EYES),
+        warnings=(*header_notes(source), *notes, _OWN_EYES),
         table=released.frame,
         model=model,
     )
@@ -297,9 +299,3 @@ def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.D
         kind = None if name in model.identifiers else records.types.get(name)
         typed[name] = as_declared(frame[name], kind, forms.get(name, "any"))
     return frame.assign(**typed)
-
-
-def _notes(unit: str | None, seed: int | None) -> list[str]:
-    person = f"one record is one value of {unit!r}, with all of its rows"
-    seeded = "noise comes from a seed: whoever knows it knows the members"
-    return [person] * (unit is not None) + [seeded] * (seed is not None)

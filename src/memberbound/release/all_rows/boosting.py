@@ -33,6 +33,7 @@ from memberbound.release.all_rows.gradient import (
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Persons
 
 __all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draws"]
 
@@ -243,9 +244,17 @@ class BoostedModel:
 
 
 def leaf_sums(
-    residuals: FloatArray, leaves: IntArray, count: int, *, clip: float, units: int
+    residuals: FloatArray,
+    leaves: IntArray,
+    count: int,
+    *,
+    clip: float,
+    units: int,
+    starts: IntArray | None = None,
 ) -> FloatArray:
     """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
+
+    ``starts`` says which rows are whose, where a record is a person.
 
     Guarantee: replacing one record moves the result by at most 2·2^units in length
     (proofs/boosting.md, claim 1), as long as there are at most 2^(53 - units) records.
@@ -257,10 +266,10 @@ def leaf_sums(
     """
     largest = math.ldexp(1.0, units)
     scaled = residuals * (largest / clip)
-    if residuals.shape[1] == 1:
+    if residuals.shape[1] == 1 and starts is None:
         kept = np.clip(scaled, -largest, largest)
     else:
-        kept = clipped_residuals(scaled, np.ones(len(scaled)), largest)
+        kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
     # Truncation towards zero makes no residual longer.
     whole = np.trunc(kept)
     sums = [np.bincount(leaves, weights=column, minlength=count) for column in whole.T]
@@ -275,18 +284,19 @@ def boost(
     part: Part,
     *,
     weights: ArrayLike | None = None,
+    persons: Persons | None = None,
     boosting: Boosting | None = None,
     pace: float = 1.0,
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
 
-    ``pace`` multiplies the rate.
+    ``pace`` multiplies the rate.  With ``persons`` a record is a person with all rows.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
     slack of their draws of a ``part.mu``-GDP pair under replace-one: for every record of any table.
-    Theorem: X22 (proofs/boosting.md).
+    Theorem: X22 (proofs/boosting.md), of persons X26 (proofs/persons.md).
     Assumes: bins and target of a record are functions of that record and of public or released
-    numbers; the number of rows is public.
+    numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
     Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
     between 0 and 1.
@@ -298,17 +308,19 @@ def boost(
     weight = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (rows,) or not ((weight >= 0) & (weight <= 1)).all():
         raise InputError("weights must be numbers from 0 to 1, one per record.")
+    records = rows if persons is None else persons.count
     how = boosting or Boosting.default(
-        rows=rows,
+        rows=records,
         columns=columns,
         draws=loss.outputs * sum(column.leaf_count(_MORE_LEAVES) for column in binned),
         mu=part.mu,
         regression=loss.name == "ridge",
     )
     how = replace(how, rate=how.rate * pace)
-    units = min(_UNITS, 52 - rows.bit_length())
+    units = min(_UNITS, 52 - records.bit_length())
     sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
-    step = how.rate * how.clip / math.ldexp(1.0, units) / rows
+    step = how.rate * how.clip / math.ldexp(1.0, units) / records
+    starts = None if persons is None else persons.starts
 
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
@@ -322,7 +334,9 @@ def boost(
             place = bins[:, k]
             residuals = loss.residuals(scores, target) * weight[:, None]
             count = column.leaf_count(how.leaves)
-            exact = leaf_sums(residuals, leaves[place], count, clip=how.clip, units=units)
+            exact = leaf_sums(
+                residuals, leaves[place], count, clip=how.clip, units=units, starts=starts
+            )
             # From here on nothing but the noisy sums is used: post-processing.
             moved = -step * sums.measure(exact)[leaves]
             tables[k] += moved

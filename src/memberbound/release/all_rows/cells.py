@@ -23,6 +23,7 @@ from memberbound.release.all_rows.encoding import (
     Categories,
     Range,
     cells_of,
+    counted,
     hardly_shared,
     noisy_names,
     noisy_texts,
@@ -30,6 +31,7 @@ from memberbound.release.all_rows.encoding import (
 )
 from memberbound.release.budget import NoisySums
 from memberbound.tables.columns import Form, Values, iso_date, number_label
+from memberbound.tables.in_memory import Records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -338,7 +340,7 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
 
 
 def private_column(
-    name: str, values: Values, rows: int, histograms: NoisySums, writing: Writing | None
+    name: str, records: Records, histograms: NoisySums, writing: Writing | None
 ) -> Cells | None:
     """Return the cells of a column without bounds, from two noisy histograms at most.
 
@@ -347,18 +349,21 @@ def private_column(
     Guarantee: the two histograms are all that it tells about the table, except that a value of one
     person is named with probability at most ``CLASS_SLACK`` of the encoding.
     """
-    noisy = histograms.measure(np.bincount(cells_of(values), minlength=CELLS))
+    values, persons = records.columns[name], records.persons
+    noisy = histograms.measure(counted(cells_of(values), CELLS, persons))
     scale = histograms.scale
     numbers = noisy[:NUMBER_CELLS]
     kept = np.flatnonzero(numbers > _SCALES * scale)
-    present = rows - max(0.0, float(noisy[MISSING]))
+    present = len(records) - max(0.0, float(noisy[MISSING]))
     doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
     if kept.size and float(numbers.sum()) > max(present / 2, doubt):
         ends = [octave_ends(int(cell)) for cell in kept]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         texts: tuple[str, ...] = ()
         if writing is None:
-            formats, texts = noisy_texts(values, format_cells(values), len(FORMATS), histograms)
+            formats, texts = noisy_texts(
+                values, format_cells(values), len(FORMATS), histograms, persons
+            )
             writing = written_as(formats, scale)
         if low == high:
             high = low + 1.0
@@ -366,7 +371,7 @@ def private_column(
         return NumberCells(name, edges, step, writing, texts=texts[:_MOST_TEXTS])
     if hardly_shared(noisy[MISSING + 1 :], scale):
         return None
-    labels = noisy_names(values, histograms)
+    labels = noisy_names(values, histograms, persons)
     return CategoryCells(name, labels) if labels else None
 
 

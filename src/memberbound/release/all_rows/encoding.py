@@ -20,11 +20,15 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import (
     Features,
     clipped_sum,
+    on_grid,
     path_sensitivity,
+    row_cuts,
     row_lengths,
+    summand_step,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
+from memberbound.tables.in_memory import Persons
 from memberbound.tables.roles import says_identifier
 
 __all__ = [
@@ -47,6 +51,7 @@ __all__ = [
     "Scaling",
     "TargetCode",
     "cells_of",
+    "counted",
     "fit_encoder",
     "fit_target",
     "forms_of",
@@ -259,6 +264,15 @@ def _number_cells(numbers: FloatArray) -> NDArray[np.int16]:
     return np.where(np.isnan(numbers), MISSING, signed).astype(np.int16)
 
 
+def counted(places: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
+    """Return how many records are in every cell; a person's rows count in parts of one.
+
+    Guarantee: exact; replacing a record moves it by at most √2 (X26, proofs/persons.md).
+    """
+    weights = None if persons is None else persons.weights
+    return np.asarray(np.bincount(places, weights, minlength=count), dtype=np.float64)
+
+
 def octave_ends(cell: int) -> tuple[float, float]:
     """Return the numbers between which a number cell lies."""
     place = cell - _OCTAVES
@@ -419,12 +433,13 @@ class Encoder:
         filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
         dense = self.width <= 2 * filled
         data = np.zeros((rows, self.width if dense else filled))
+        one = float(on_grid(np.array(1 / self.length)))
         index = np.zeros((0 if dense else rows, filled), dtype=np.int32)
         place, start = 0, 0
         for code in used:
             values = read[code.name]
             if code.scaling is not None:
-                encoded = code.scaling.encoded(values.numbers) / self.length
+                encoded = on_grid(code.scaling.encoded(values.numbers) / self.length)
                 data[:, start if dense else place] = encoded
                 if not dense:
                     index[:, place] = start
@@ -433,9 +448,9 @@ class Encoder:
                 on = code.places(values)
                 if dense:
                     seen = np.flatnonzero(on >= 0)
-                    data[seen, start + on[seen]] = 1 / self.length
+                    data[seen, start + on[seen]] = one
                 else:
-                    data[:, place] = (on >= 0) / self.length
+                    data[:, place] = (on >= 0) * one
                     index[:, place] = start + np.maximum(on, 0)
                 place, start = place + 1, start + code.indicators
         if dense:
@@ -584,40 +599,53 @@ def most_classes(rows: int, mu: float) -> int:
     return max(2, math.floor(rows * mu / _FEWEST_SIGNALS))
 
 
-def noisy_range(values: Values, histograms: NoisySums) -> Range | None:
+def noisy_range(
+    values: Values, histograms: NoisySums, persons: Persons | None = None
+) -> Range | None:
     """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
-    counts = np.bincount(cells_of(values), minlength=CELLS)[:NUMBER_CELLS]
+    counts = counted(cells_of(values), CELLS, persons)[:NUMBER_CELLS]
     kept = np.flatnonzero(histograms.measure(counts) > _RANGE_SCALES * histograms.scale)
     ends = [end for cell in kept for end in octave_ends(int(cell))]
     return Range(min(ends), max(ends)) if ends and min(ends) < max(ends) else None
 
 
-def noisy_names(values: Values, histograms: NoisySums) -> tuple[str, ...]:
+def noisy_names(
+    values: Values, histograms: NoisySums, persons: Persons | None = None
+) -> tuple[str, ...]:
     """Return the values that many people share, by name, from one noisy histogram.
+
+    A person counts for the commonest of their values: several that nobody else has would each have
+    a chance of being named.
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
-    places, names = values.named()
+    places, names = _record_values(values, persons)
     return _named(names, histograms.measure(_counts(places, len(names))), histograms.scale)
 
 
 def noisy_texts(
-    values: Values, cells: NDArray[np.int64], count: int, histograms: NoisySums
+    values: Values,
+    cells: NDArray[np.int64],
+    count: int,
+    histograms: NoisySums,
+    persons: Persons | None = None,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Return noisy counts of cells of numbers, and the texts that many people share.
 
-    One histogram: a value is a number, and in one of the ``count`` cells, or a text.
+    One histogram: a value is a number, and in one of the ``count`` cells, or a text.  A person
+    counts for the commonest of these.
 
     Guarantee: that of :func:`noisy_names`.
     """
-    numbers = ~np.isnan(values.numbers)
     places, names = values.named()
-    texts = np.unique(places[~numbers & (places >= 0)])
-    rank = np.searchsorted(texts, places)
-    joint = np.where(numbers, cells, np.where(places >= 0, count + rank, -1))
-    noisy = histograms.measure(_counts(joint, count + len(texts)))
-    listed = tuple(names[place] for place in texts)
-    return noisy[:count], _named(listed, noisy[count:], histograms.scale)
+    texts = np.where(places >= 0, count + places, -1)
+    joint = np.where(np.isnan(values.numbers), texts, cells)
+    joint = joint if persons is None else persons.commonest(joint)
+    listed = np.unique(joint[joint >= count])
+    joint = np.where(joint >= count, count + np.searchsorted(listed, joint), joint)
+    noisy = histograms.measure(_counts(joint, count + len(listed)))
+    labels = tuple(names[place - count] for place in listed)
+    return noisy[:count], _named(labels, noisy[count:], histograms.scale)
 
 
 def _counts(places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -631,6 +659,16 @@ def _named(names: Sequence[str], noisy: FloatArray, scale: float) -> tuple[str, 
     return tuple(names[place] for place in sorted(largest))
 
 
+def _named(values: Values, persons: Persons | None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the place of every record's value among the names of records' values, and these."""
+    places, names = values.named()
+    if persons is None:
+        return places, names
+    chosen, places = np.unique(persons.commonest(places), return_inverse=True)
+    missing = int(chosen[:1].sum() < 0)
+    return places - missing, tuple(names[place] for place in chosen[missing:])
+
+
 def fit_target(
     name: str,
     values: Values,
@@ -638,6 +676,7 @@ def fit_target(
     *,
     kind: Literal["classes", "numbers"],
     histograms: NoisySums | None,
+    persons: Persons | None = None,
 ) -> TargetCode:
     """Return the target's code, from public bounds or else from one noisy histogram.
 
@@ -651,7 +690,7 @@ def fit_target(
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
         assert histograms is not None
-        span = noisy_range(values, histograms)
+        span = noisy_range(values, histograms, persons)
         if span is None:
             raise InputError(
                 f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
@@ -668,7 +707,7 @@ def fit_target(
         )
     else:
         assert histograms is not None
-        labels = noisy_names(values, histograms)
+        labels = noisy_names(values, histograms, persons)
     if len(labels) < 2:
         scale = 1.0 if histograms is None else histograms.scale
         raise TooFewRowsError(
@@ -704,6 +743,7 @@ def fit_encoder(
     *,
     histograms: NoisySums | None,
     fine: Part | None,
+    persons: Persons | None = None,
 ) -> Encoder:
     """Return an encoder from public bounds, noisy histograms and one noisy mean.
 
@@ -714,28 +754,28 @@ def fit_encoder(
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
-    rows = len(next(iter(read.values())))
+    records = len(next(iter(read.values()))) if persons is None else persons.count
     public = [name for name in read if isinstance(settled.get(name), Range)]
     unbounded = [name for name in read if name not in bounds]
-    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, unbounded, budget)
+    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, unbounded, budget, persons)
     for name in read:
         if name in drafts or name in settled:
             continue
         assert histograms is not None
-        noisy = histograms.measure(np.bincount(cells_of(read[name]), minlength=CELLS))
+        noisy = histograms.measure(counted(cells_of(read[name]), CELLS, persons))
         bound = bounds.get(name)
         if isinstance(bound, Range):
             drafts[name] = _ranged(name, bound, noisy, histograms.scale)
         else:
-            drafts[name] = _draft(name, noisy, histograms.scale, rows)
+            drafts[name] = _draft(name, noisy, histograms.scale, records)
     numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
     if numeric:
         assert fine is not None
         second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
         for draft in numeric:
-            noisy = second.measure(draft.fine_counts(read[draft.name]))
+            noisy = second.measure(draft.fine_counts(read[draft.name], persons))
             drafts[draft.name] = draft.finished(noisy, second.scale)
-    means = _noisy_mean(read, settled, public, budget) if public else {}
+    means = _noisy_mean(read, settled, public, budget, persons) if public else {}
     codes: list[ColumnCode] = []
     for name in read:
         bound = settled.get(name)
@@ -752,7 +792,10 @@ def fit_encoder(
 
 
 def identifier_codes(
-    read: Mapping[str, Values], private: list[str], budget: Budget
+    read: Mapping[str, Values],
+    private: list[str],
+    budget: Budget,
+    persons: Persons | None = None,
 ) -> dict[str, ColumnCode | _Draft]:
     """Return empty codes for columns that are called identifiers and whose values hardly repeat.
 
@@ -763,9 +806,9 @@ def identifier_codes(
     if not called:
         return {}
     part = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
-    distinct = [read[name].distinct for name in called]
+    distinct = [len(_record_values(read[name], persons)[1]) for name in called]
     noisy = part.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
-    half = len(read[called[0]]) / 2
+    half = (len(read[called[0]]) if persons is None else persons.count) / 2
     return {n: ColumnCode(n) for n, values in zip(called, noisy, strict=True) if values > half}
 
 
@@ -776,10 +819,10 @@ def _strongest(noisy: FloatArray, least: float) -> tuple[int, ...]:
     return tuple(sorted(int(cell) for cell in best))
 
 
-def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode | _Draft:
+def _draft(name: str, noisy: FloatArray, scale: float, records: int) -> ColumnCode | _Draft:
     """Decide from noisy counts what a column holds."""
     numbers = noisy[:NUMBER_CELLS]
-    present = rows - max(0.0, float(noisy[MISSING]))
+    present = records - max(0.0, float(noisy[MISSING]))
     doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
     kept = np.flatnonzero(numbers > _RANGE_SCALES * scale)
     if float(numbers.sum()) > max(present / 2, doubt) and kept.size:
@@ -862,13 +905,13 @@ class _Draft:
             return math.asinh(self.low / self.unit), math.asinh(self.high / self.unit)
         return self.low, self.high
 
-    def fine_counts(self, values: Values) -> NDArray[np.int64]:
+    def fine_counts(self, values: Values, persons: Persons | None) -> FloatArray:
         """Return the counts of the range's linear cells."""
         low, high = self._span
-        numbers = values.numbers[~np.isnan(values.numbers)]
-        moved = Scaling(low, high, 0.0, 1.0, self.unit).transformed(numbers)
-        places = np.minimum((moved - low) / (high - low) * _FINE, _FINE - 1).astype(np.int64)
-        return np.bincount(places, minlength=_FINE)
+        moved = Scaling(low, high, 0.0, 1.0, self.unit).transformed(values.numbers)
+        share = (moved - low) / (high - low) * _FINE
+        places = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1)).astype(np.int64)
+        return counted(places, _FINE + 1, persons)[:_FINE]
 
     def finished(self, noisy: FloatArray, scale: float) -> ColumnCode:
         """Return the code with mean and spread from the noisy counts."""
@@ -889,29 +932,32 @@ def _noisy_mean(
     bounds: Bounds,
     names: list[str],
     budget: Budget,
+    persons: Persons | None,
 ) -> dict[str, float]:
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
     plain = [public_scaling(bound) for name in names if isinstance(bound := bounds[name], Range)]
     rows = len(read[names[0]])
+    records = rows if persons is None else persons.count
     radius = _MEAN_RADIUS * math.sqrt(len(names))
     part = budget.take("means of columns with public ranges", CENTRE_SHARE)
-    sums = part.sums(sensitivity=path_sensitivity(radius, rows))
+    sums = part.sums(sensitivity=path_sensitivity(radius, records))
     total = np.zeros(len(names))
-    block = 8192
-    for start in range(0, rows, block):
-        inside = slice(start, start + block)
+    for cut in row_cuts(rows, persons):
         table = np.column_stack(
-            [s.encoded(read[n].part(inside)) for n, s in zip(names, plain, strict=True)]
+            [on_grid(s.encoded(read[n].part(cut))) for n, s in zip(names, plain, strict=True)]
         )
+        weights = np.ones((len(table), 1)) if persons is None else persons.weights[cut, None]
         total += clipped_sum(
             [table],
-            lambda _number, scores: np.ones_like(scores),
+            lambda _number, _scores, weights=weights: weights,  # type: ignore[misc]
             [row_lengths(table, 0.0)],
             np.zeros((len(names) + 1, 1)),
             clip=radius,
             intercept=0.0,
+            starts=None if persons is None else [persons.within(cut)],
+            step=summand_step(radius, records),
         )[:-1, 0]
     # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
-    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / rows) ** 2)
-    means = np.clip(trust * sums.measure(total) / rows, -1.0, 1.0)
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
+    means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)
     return dict(zip(names, means.tolist(), strict=True))

@@ -9,12 +9,13 @@ sum.  Steps, rate and clip never look at the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from memberbound.errors import (
@@ -28,6 +29,7 @@ from memberbound.errors import (
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
+from memberbound.tables.in_memory import Persons
 
 __all__ = [
     "MOST_DRAWS",
@@ -37,15 +39,26 @@ __all__ = [
     "clipped_sum",
     "descend",
     "most_draws",
+    "on_grid",
     "path_sensitivity",
+    "row_cuts",
     "row_lengths",
+    "summand_step",
 ]
 
 #: What a table of features may be.
 Features = Any
+IntArray = NDArray[np.int64]
 
 #: Rows whose products are added up by the BLAS at once.
 _BLOCK = 8192
+#: Encoded features are whole multiples of 1/2^13, of size at most 4, and summands of a sum of
+#: gradients whole multiples of a step, so that scores and sums are exact in whatever order they are
+#: added (proofs/persons.md).
+_GRID = 2.0**13
+_LARGEST_FEATURE = 4.0
+#: A person's share of the clip is counted in units of 1/2^16.
+_SHARES = 2.0**16
 #: No row is taken to be shorter: below this, squares underflow.
 _SHORTEST = 1e-150
 #: Entries beyond this are refused, and clips outside its range: nothing below overflows then.
@@ -117,6 +130,33 @@ class Descent:
         return cls(steps, pace / clip, clip, averaged=averaged)
 
 
+def on_grid(features: FloatArray) -> FloatArray:
+    """Return encoded numbers as whole multiples of 1/2^13.
+
+    Examples:
+        >>> on_grid(np.array([0.1, 9.0])) * 2**13
+        array([  819., 32768.])
+    """
+    cut = np.clip(features, -_LARGEST_FEATURE, _LARGEST_FEATURE)
+    return np.asarray(np.rint(cut * _GRID) / _GRID)
+
+
+def summand_step(clip: float, records: int) -> float:
+    """Return the power of two to whose multiples summands are cut off.
+
+    Guarantee: sums of features on the grid times such summands are exact: their lengths add up to
+    at most ``records``·``clip``, which is below 2^52 units.
+    """
+    return 2.0 ** (math.frexp(clip * records)[1] - 39)
+
+
+def _score_grid(theta: FloatArray) -> FloatArray:
+    """Return parameters with so few digits that scores of features on the grid are exact."""
+    bits = 36 - len(theta).bit_length()
+    step = 2.0 ** (math.frexp(float(np.abs(theta).max()))[1] - bits)
+    return np.asarray(np.rint(theta / step) * step)
+
+
 def row_lengths(features: Features, intercept: float) -> FloatArray:
     """Return √(‖x‖² + b²) of every row, from above: a few roundings, whatever the order of adding.
 
@@ -131,15 +171,27 @@ def row_lengths(features: Features, intercept: float) -> FloatArray:
     return np.maximum(lengths, _SHORTEST)
 
 
-def clipped_residuals(residuals: FloatArray, lengths: FloatArray, clip: float) -> FloatArray:
+def clipped_residuals(
+    residuals: FloatArray, lengths: FloatArray, clip: float, starts: IntArray | None = None
+) -> FloatArray:
     """Return v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).
 
     ``lengths`` are those of :func:`row_lengths`.  A record whose gradient is shorter keeps it.
+    Where ``starts`` says which rows are whose, Σ‖x‖·‖v‖ ≤ clip holds for every person: each row is
+    cut off at the clip, and the rows of a person are then shortened by one factor.
     """
-    squares = np.einsum("ij,ij->i", residuals, residuals)
+    squares = np.zeros(len(residuals))
+    for column in residuals.T:  # not by einsum, whose last digit may depend on the place of a row
+        squares += column * column
     sizes = np.sqrt(squares) * (1 + 2 * sum_slack(residuals.shape[1]))
     sizes = np.maximum(sizes, _SHORTEST)
     factors = np.minimum(clip * (1 - 16 * UNIT) / (lengths * sizes), 1.0)
+    if starts is not None:
+        # Whole numbers from above: their sum is the same in whatever order rows stand.
+        units = np.ceil(lengths * sizes * factors / clip * (_SHARES * (1 + 2.0**-30)))
+        counts = np.diff(starts, append=len(residuals))
+        shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES) * (1 - 16 * UNIT)
+        factors = factors * np.repeat(np.where(counts == 1, 1.0, shares), counts)
     return np.asarray(residuals * factors[:, None])
 
 
@@ -151,18 +203,25 @@ def clipped_sum(
     *,
     clip: float,
     intercept: float,
+    starts: Sequence[IntArray] | None = None,
+    step: float = 0.0,
 ) -> FloatArray:
     """Return Σ over records of the clipped gradient, the intercept's row last.
 
-    ``residuals(number, scores)`` gives r for a block's scores.  What the sum loses to rounding is
+    ``residuals(number, scores)`` gives r for a block's scores, ``starts`` whose rows a block has.
+    Summands are cut off at multiples of ``step``.  What the sum loses to rounding otherwise is
     counted by :func:`path_sensitivity`.
     """
     total = np.zeros_like(theta)
     for number, block in enumerate(blocks):
         scores = np.asarray(block @ theta[:-1]) + intercept * theta[-1]
-        moved = clipped_residuals(residuals(number, scores), lengths[number], clip)
+        whose = None if starts is None else starts[number]
+        moved = clipped_residuals(residuals(number, scores), lengths[number], clip, whose)
+        if step:
+            moved = np.trunc(moved / step) * step
         total[:-1] += _turned(block) @ moved
-        total[-1] += intercept * moved.sum(axis=0)
+        total[-1] += moved.sum(axis=0)
+    total[-1] *= intercept
     return total
 
 
@@ -248,22 +307,26 @@ class GradientModel:
         return model
 
 
-def _split(features: Features) -> list[Features]:
-    """Return the table in blocks that share its memory."""
-    rows = features.shape[0]
-    starts = range(0, rows, _BLOCK)
+def row_cuts(rows: int, persons: Persons | None) -> list[slice]:
+    """Return blocks of about equal length, in which no person's rows are cut apart."""
+    ends = np.arange(0, rows + _BLOCK, _BLOCK).clip(max=rows)
+    if persons is not None:
+        borders = np.append(persons.starts, rows)
+        ends = np.unique(borders[np.searchsorted(borders, ends)])
+    return [slice(int(a), int(b)) for a, b in pairwise(ends.tolist()) if a < b]
+
+
+def _block(features: Features, rows: slice) -> Features:
+    """Return a block of the table that shares its memory."""
     if not sparse.issparse(features):
-        return [features[a : a + _BLOCK] for a in starts]
-    blocks = []
-    for a in starts:
-        ends = features.indptr[a : min(a + _BLOCK, rows) + 1]
-        inside = slice(int(ends[0]), int(ends[-1]))
-        block = sparse.csr_array((len(ends) - 1, features.shape[1]))
-        # The constructor would copy the parts of a long array; attributes do not.
-        block.data, block.indices = features.data[inside], features.indices[inside]
-        block.indptr = ends - ends[0]
-        blocks.append(block)
-    return blocks
+        return features[rows]
+    ends = features.indptr[rows.start : rows.stop + 1]
+    inside = slice(int(ends[0]), int(ends[-1]))
+    block = sparse.csr_array((len(ends) - 1, features.shape[1]))
+    # The constructor would copy the parts of a long array; attributes do not.
+    block.data, block.indices = features.data[inside], features.indices[inside]
+    block.indptr = ends - ends[0]
+    return block
 
 
 def _turned(block: Features) -> Features:
@@ -306,16 +369,19 @@ def descend(
     part: Part,
     *,
     weights: ArrayLike | None = None,
+    persons: Persons | None = None,
 ) -> GradientModel:
     """Descend on all rows with noise paid for by ``part``; return the mean of the last iterates.
+
+    With ``persons`` a record is a person with all rows.
 
     Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
     ``release_slack(steps·parameters)`` of a ``part.mu``-GDP pair under replace-one: for every
     record of any table, whatever the others are.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3).
+    Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3), of persons X26 (proofs/persons.md).
     Assumes: features and target of a record are functions of that record and of public numbers (or
-    of releases that the same budget paid for); the number of rows is public; a row's scores are
-    computed from that row.
+    of releases that the same budget paid for); the number of records is public; a row's scores are
+    computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
     Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
@@ -339,29 +405,39 @@ def descend(
     if weight.shape != (len(reads),) or not ((weight >= 0) & (weight <= 1)).all():
         raise InputError("weights must be numbers from 0 to 1, one per record.")
     rows, width = int(table.shape[0]), int(table.shape[1])
-    gradients = part.sums(sensitivity=path_sensitivity(descent.clip, rows), times=descent.steps)
+    records = rows if persons is None else persons.count
+    sensitivity = path_sensitivity(descent.clip, records)
+    gradients = part.sums(sensitivity=sensitivity, times=descent.steps)
 
-    blocks = _split(table)
-    places = [slice(a, a + _BLOCK) for a in range(0, rows, _BLOCK)]
+    cuts = row_cuts(rows, persons)
+    blocks = [_block(table, cut) for cut in cuts]
     lengths = [row_lengths(block, descent.intercept) for block in blocks]
+    starts = None if persons is None else [persons.within(cut) for cut in cuts]
 
     def residuals(number: int, scores: FloatArray) -> FloatArray:
-        place = places[number]
+        place = cuts[number]
         return np.asarray(loss.residuals(scores, reads[place]) * weight[place, None])
 
     theta = np.zeros((width + 1, loss.outputs))
     velocity, mean = np.zeros_like(theta), np.zeros_like(theta)
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
-    for step in range(descent.steps):
+    for number in range(descent.steps):
         exact = clipped_sum(
-            blocks, residuals, lengths, theta, clip=descent.clip, intercept=descent.intercept
+            blocks,
+            residuals,
+            lengths,
+            _score_grid(theta),
+            clip=descent.clip,
+            intercept=descent.intercept,
+            starts=starts,
+            step=summand_step(descent.clip, records),
         )
         # From here on nothing but the noisy sum is used: post-processing.
-        slope = gradients.measure(exact) / rows
+        slope = gradients.measure(exact) / records
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope
         theta = theta - descent.rate * velocity
-        if step >= first:
-            mean += (theta - mean) / (step - first + 1)
+        if number >= first:
+            mean += (theta - mean) / (number - first + 1)
     intercepts = descent.intercept * mean[-1]
     return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale, part.mu)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.budget import NoisySums
+from memberbound.tables.in_memory import PERSON_UNITS as UNITS
 
 __all__ = [
     "CLIP",
@@ -30,8 +31,6 @@ __all__ = [
 ]
 
 IntArray = NDArray[np.int64]
-#: Weights are whole multiples of 1/2^20, so that sums of them are exact.
-UNITS = 2.0**20
 #: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
 ROUNDS = 4
 CLIP = 0.7

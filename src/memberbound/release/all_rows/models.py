@@ -60,7 +60,7 @@ from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.in_memory import Persons, read_records
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -346,8 +346,10 @@ def fit_private(
     Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md).
-    Assumes: the number of rows, the columns' names and types and the given bounds are public.
+    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), of persons X26
+    (proofs/persons.md).
+    Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
+    names and types and the given bounds are public.
     Numerics: as :func:`memberbound.release.all_rows.gradient.descend` and
     :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
@@ -402,7 +404,7 @@ def fit_private(
     loss, wanted = loss_named(name, made.wanted, count if classifier else None)
     kind = BoostedModel if boosted else GradientModel
     encoded = kind.features(encoder, made.read)
-    work = _Training(encoded, made.wanted, wanted, made.weights, loss, classifier)
+    work = _Training(encoded, made.wanted, wanted, made.weights, loss, classifier, made.persons)
     rows = made.rows
     # Free the raw table: training needs the encoded rows only.
     del made, table
@@ -422,7 +424,10 @@ def fit_private(
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A table's encoder and target, what they cost, and its columns as they were read."""
+    """A table's encoder and target, what they cost, and its columns as they were read.
+
+    ``rows`` is the number of records: of ``persons``, where there are any.
+    """
 
     encoder: Encoder
     target: TargetCode
@@ -431,6 +436,7 @@ class Prepared:
     weights: FloatArray
     budget: Budget
     rows: int
+    persons: Persons | None
 
 
 def prepare(
@@ -458,10 +464,12 @@ def prepare(
     unknown = [name for name in public if name not in names]
     if unknown:
         raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
-    rows = records.rows
+    rows, persons = len(records), records.persons
     features = [name for name in names if name != target]
     if not features or rows < 2:
-        raise InputError("the table must have at least two rows and a column besides the target.")
+        raise InputError(
+            "the table must have at least two rows (or persons) and a column besides the target."
+        )
     open_target = target not in public
     target_bound = public.get(target)
     # The slack is not known yet; it hardly changes μ.
@@ -491,9 +499,12 @@ def prepare(
         public,
         kind="classes" if classifier else "numbers",
         histograms=histograms,
+        persons=persons,
     )
-    encoder = fit_encoder(read, public, settled, budget, histograms=histograms, fine=fine)
-    return Prepared(encoder, code, read, *code.read(goal), budget, rows)
+    encoder = fit_encoder(
+        read, public, settled, budget, histograms=histograms, fine=fine, persons=persons
+    )
+    return Prepared(encoder, code, read, *code.read(goal), budget, rows, persons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,6 +517,7 @@ class _Training:
     weights: FloatArray
     loss: Loss
     classifier: bool
+    persons: Persons | None = None
     #: What the bins of the rows were made with, where they are to be boosted.
     boosted: Encoder | None = None
 
@@ -519,18 +531,27 @@ class _Training:
                 self.loss,
                 part,
                 weights=self.weights,
+                persons=self.persons,
                 pace=pace,
             )
         rows, width = self.rows.shape
         how = Descent.default(
-            rows=rows,
+            rows=rows if self.persons is None else self.persons.count,
             width=width,
             outputs=self.loss.outputs,
             mu=part.mu,
             regression=not self.classifier,
         )
         how = replace(how, rate=how.rate * pace)
-        return descend(self.rows, self.wanted, self.loss, how, part, weights=self.weights)
+        return descend(
+            self.rows,
+            self.wanted,
+            self.loss,
+            how,
+            part,
+            weights=self.weights,
+            persons=self.persons,
+        )
 
     def pace(self, budget: Budget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
@@ -545,10 +566,12 @@ class _Training:
         """Return how well a trial does: one number in [0, 1] per record, added exactly."""
         scores = model.scores(self.rows)
         if self.classifier:
-            right = self.loss.predicted(scores) == self.read
-            return float(np.count_nonzero(right & (self.weights > 0)))
-        missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
-        units = np.rint((1.0 - missed) * self.weights * _UNITS).astype(np.int64)
+            marks = (self.loss.predicted(scores) == self.read) * self.weights
+        else:
+            missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
+            marks = (1.0 - missed) * self.weights
+        units = np.rint(marks * _UNITS).astype(np.int64)
+        units = units if self.persons is None else self.persons.averaged(units)
         return float(units.sum() / _UNITS)
 
 

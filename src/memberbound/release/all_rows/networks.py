@@ -41,7 +41,7 @@ from memberbound.release.half.least_noise import Rows
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.in_memory import Persons, read_records
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,7 +160,7 @@ class NetworkBudget(Budget):
         """Return the certificate of η for every record of any table."""
         bound = super().certificate(**how)
         assumptions = (*bound.assumptions, *_ROW_BY_ROW)
-        return replace(bound, theorems=("X12", "X22"), assumptions=assumptions)
+        return replace(bound, theorems=("X12", *bound.theorems), assumptions=assumptions)
 
 
 def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
@@ -374,11 +374,21 @@ def _optimizer_type() -> Any:
     return ExactOptimizer
 
 
-def _sample(rows: int, rate: float, source: RandomSource) -> NDArray[np.int64]:
-    """Return a Poisson sample: each row with a probability of at most ``rate``, to 2^-64."""
-    if rate == 1.0:
-        return np.arange(rows)
-    return np.flatnonzero(source.words(rows) < np.uint64(math.floor(rate * 2.0**64)))
+def _sample(
+    rows: int, rate: float, source: RandomSource, persons: Persons | None = None
+) -> NDArray[np.int64]:
+    """Return a Poisson sample: each record with a probability of at most ``rate``, to 2^-64.
+
+    Of a person one row is taken, by a coin of its own.
+    """
+    records = rows if persons is None else persons.count
+    sample = np.arange(records)
+    if rate < 1.0:
+        sample = np.flatnonzero(source.words(records) < np.uint64(math.floor(rate * 2.0**64)))
+    if persons is None:
+        return sample
+    coins = source.words(len(sample)) % persons.sizes[sample].astype(np.uint64)
+    return np.asarray(persons.starts[sample] + coins.astype(np.int64))
 
 
 def _tensor(features: Features, places: Rows | slice, unit: float) -> Tensor:
@@ -400,6 +410,7 @@ def train_network(
     scale: float | None,
     source: RandomSource,
     unit: float = 1.0,
+    persons: Persons | None = None,
 ) -> Any:
     """Train a copy of ``module`` by noisy steps and return another copy with the averaged weights.
 
@@ -416,10 +427,11 @@ def train_network(
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
     inner = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
     rows = int(features.shape[0])
+    records = rows if persons is None else persons.count
     # The tensors of a step are parts of one vector, whose noise has this scale.
     sums = None if scale is None else NoisySums(scale, training.steps * len(learnt), source)
     optimizer = _optimizer_type()(
-        inner, clip=training.clip, sums=sums, size=training.sample_rate * rows
+        inner, clip=training.clip, sums=sums, size=training.sample_rate * records
     )
     usable = np.asarray(weights) > 0
     goals = np.where(usable, wanted, 0)
@@ -431,7 +443,7 @@ def train_network(
         # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):
-            sample = _sample(rows, training.sample_rate, source)
+            sample = _sample(rows, training.sample_rate, source, persons)
             blocks = [sample[a : a + _BLOCK] for a in range(0, max(1, len(sample)), _BLOCK)]
             for number, places in enumerate(blocks):
                 missing = _BLOCK - len(places)
@@ -595,8 +607,10 @@ def _released(
     allowed: int,
     source: RandomSource,
     name: str,
+    persons: Persons | None = None,
 ) -> PrivateNetwork:
-    outputs, rows = len(target.classes) or 1, int(data[0].shape[0])
+    outputs = len(target.classes) or 1
+    rows = int(data[0].shape[0]) if persons is None else persons.count
     module = _module(factory, encoder.width, outputs)
     if _weights(module) * training.steps > allowed:
         raise InputError(
@@ -616,6 +630,7 @@ def _released(
         scale=scale,
         source=source,
         unit=encoder.length,
+        persons=persons,
     )
     model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
     if counts is not None:
@@ -652,7 +667,7 @@ def fit_network(
     """
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
-    how = Training.default(rows=records.rows) if training is None else training
+    how = Training.default(rows=len(records)) if training is None else training
     drawn = SecureSource() if source is None else source
     most = 0
 
@@ -676,4 +691,5 @@ def fit_network(
         allowed=most,
         source=drawn,
         name=name,
+        persons=made.persons,
     )

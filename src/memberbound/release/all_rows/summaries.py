@@ -25,6 +25,7 @@ from memberbound.release.all_rows.encoding import (
     Bounds,
     Categories,
     Range,
+    counted,
     forms_of,
     histogram_coordinates,
     noisy_names,
@@ -37,7 +38,7 @@ from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.in_memory import Persons, Records, read_records
 from memberbound.tables.recipe import MISSING
 
 __all__ = ["TABLE_STATISTICS", "release_table_statistic"]
@@ -76,9 +77,10 @@ def release_table_statistic(
     ``reserve`` is called with the budget before any noise is drawn (a ledger).
 
     Guarantee: whoever knows all other rows gains at most ``eta``, replace-one, no confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
-    Assumes: the number of rows, the columns' names and types and the given bounds and bins are
-    public.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), of persons X26
+    (proofs/persons.md): every person counts once, for the mean of their rows.
+    Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
+    names and types and the given bounds and bins are public.
     Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
 
     Examples:
@@ -94,10 +96,10 @@ def release_table_statistic(
     form = _STATISTICS[one_of("statistic", statistic, TABLE_STATISTICS)]
     stated = read_bounds(bounds)
     records = read_records(table, forms_of(stated))
-    names, rows = list(records.columns), records.rows
+    names, rows = list(records.columns), len(records)
     public = {name: bound for name, bound in stated.items() if name in names}
-    if not 2 <= rows < _MOST_ROWS or not names:
-        raise InputError("the table must have at least two rows and a column.")
+    if rows < 2 or records.rows >= _MOST_ROWS or not names:
+        raise InputError("the table must have at least two rows (or persons) and a column.")
     if bins is not None:
         if statistic != "histogram":
             raise InputError("bins apply only to a histogram.")
@@ -120,8 +122,9 @@ def release_table_statistic(
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     read = records.columns
-    known = _known(read, public, private, budget, counted=form.counted)
-    values, labels, scale = form.release(_Work(read, known, rows, budget), chosen)
+    known = _known(records, public, private, budget, counted=form.counted)
+    work = _Work(read, known, rows, budget, records.persons)
+    values, labels, scale = form.release(work, chosen)
     certificate = budget.certificate(secure=drawn.secure)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
@@ -162,7 +165,7 @@ def _slack(form: _Statistic, rows: int, columns: int, private: int) -> float:
 
 
 def _known(
-    read: Mapping[str, Values],
+    records: Records,
     public: Bounds,
     private: Sequence[str],
     budget: Budget,
@@ -170,17 +173,17 @@ def _known(
     counted: bool,
 ) -> dict[str, Range | Categories]:
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
-    bounds = dict(public)
+    bounds, read = dict(public), records.columns
     if private:
         part = budget.take("histograms of values", HISTOGRAM_SHARE)
         histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
         bound: Range | Categories | None
         if counted:
-            labels = noisy_names(read[name], histograms)
+            labels = noisy_names(read[name], histograms, records.persons)
             bound = Categories(labels) if labels else None
         else:
-            bound = noisy_range(read[name], histograms)
+            bound = noisy_range(read[name], histograms, records.persons)
         if bound is None:
             what = "categories" if counted else "[low, high]"
             raise InputError(
@@ -199,6 +202,16 @@ class _Work:
     known: Mapping[str, Range | Categories]
     rows: int
     budget: Budget
+    persons: Persons | None
+
+    def _sum(self, values: FloatArray | NDArray[np.bool_]) -> FloatArray:
+        """Return sums over records of numbers in [-1, 1], of a person's rows their mean; exact.
+
+        Every number is rounded to whole units before it is added, and so is a person's mean.
+        """
+        units = np.rint(values * _UNITS).astype(np.int64)
+        units = units if self.persons is None else self.persons.averaged(units)
+        return np.asarray(units.sum(axis=0) / _UNITS)
 
     @property
     def _ranges(self) -> list[Range]:
@@ -226,11 +239,11 @@ class _Work:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
         scaled = self._scaled()
         missing = np.isnan(scaled)
-        sums = _exact_sum(np.where(missing, 0.0, scaled))
+        sums = self._sum(np.where(missing, 0.0, scaled))
         width = scaled.shape[1]
         part = self.budget.take("sums and missing values")
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        noisy = noise.measure(np.concatenate([sums, missing.sum(axis=0)]))
+        noisy = noise.measure(np.concatenate([sums, self._sum(missing)]))
         present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
         in_units = self._middles + self._halves * means
@@ -243,14 +256,14 @@ class _Work:
         whole = np.asarray(~np.isnan(scaled).any(axis=1), dtype=np.bool_)
         used = np.where(whole[:, None], scaled, 0.0)
         # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
-        gaps = math.sqrt(width) * float(np.count_nonzero(~whole))
+        gaps = math.sqrt(width) * float(self._sum(~whole))
         part = self.budget.take("means", _MEANS * self.budget.left)
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        sums = noise.measure(np.append(_exact_sum(used), gaps))
+        sums = noise.measure(np.append(self._sum(used), gaps))
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
         products = np.concatenate(
-            [_exact_sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
+            [self._sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
         )
         noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
         noisy = noise.measure(products * weight)
@@ -275,7 +288,7 @@ class _Work:
             for values, bound in zip(self.read.values(), self.known.values(), strict=True)
         ]
         flat = np.ravel_multi_index(places, shape)
-        counts = np.bincount(flat, minlength=math.prod(shape))
+        counts = counted(flat, math.prod(shape), self.persons)
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
@@ -285,13 +298,15 @@ class _Work:
         noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.read))
         descended = []
         for values, bound in zip(self.read.values(), self._ranges, strict=True):
-            numbers = values.numbers[~np.isnan(values.numbers)]
-            share = (np.clip(numbers, bound.low, bound.high) - bound.low) / (bound.high - bound.low)
-            leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1).astype(np.int64)
+            numbers = np.clip(values.numbers, bound.low, bound.high)
+            share = (numbers - bound.low) / (bound.high - bound.low)
+            leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1)
+            # Missing values are beyond the last leaf.
+            leaves = np.where(np.isnan(leaves), 2**_DEPTH, leaves).astype(np.int64)
             halves = []
             for depth in range(1, _DEPTH + 1):
-                counts = np.bincount(leaves >> (_DEPTH - depth), minlength=2**depth)
-                halves.append(noise.measure(counts))
+                counts = counted(leaves >> (_DEPTH - depth), 2**depth + 1, self.persons)
+                halves.append(noise.measure(counts[:-1]))
             descended.append([_descended(halves, level, bound) for level in levels])
         names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
         return np.array(descended).T.ravel(), names, noise.scale
@@ -321,12 +336,6 @@ _STATISTICS = {
     ),
 }
 TABLE_STATISTICS = tuple(_STATISTICS)
-
-
-def _exact_sum(values: FloatArray) -> FloatArray:
-    """Return column sums of numbers in [-1, 1], each rounded to whole units before it is added."""
-    units = np.rint(values * _UNITS).astype(np.int64)
-    return np.asarray(units.sum(axis=0) / _UNITS)
 
 
 def _cells(bound: Range | Categories) -> list[str]:

@@ -42,6 +42,7 @@ from memberbound.release.all_rows.encoding import (
     MOST_CLASSES,
     Categories,
     Range,
+    counted,
     identifier_codes,
     read_bounds,
 )
@@ -60,7 +61,7 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, relea
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import Records
+from memberbound.tables.in_memory import Persons, Records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,6 @@ __all__ = [
     "SyntheticTable",
     "fit_synthetic",
     "pair_score",
-    "person_weights",
 ]
 
 IntArray = NDArray[np.int64]
@@ -102,35 +102,15 @@ _EMPTY_SCALES = 2.0
 _LEAST_SHARE = 1e-3
 
 
-_PERSONS = (
-    "A record is one value of the column {unit!r} with all of its rows, whose weights add up to at "
-    "most one; a row without a value there is a record of its own. Neighbours differ in one "
-    "record, all of whose rows are replaced, whatever their number; the number of records, the "
-    "names of the columns and every bound that was given are public."
-)
-
-
 # ── Counting ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def person_weights(persons: IntArray) -> FloatArray:
-    """Return a weight for every row, such that those of a person add up to at most 1.
-
-    Whole multiples of 1/2^20 (X26).
-
-    Examples:
-        >>> person_weights(np.array([0, 1, 1])).tolist()
-        [1.0, 0.5, 0.5]
-    """
-    return np.asarray(np.floor(UNITS / np.bincount(persons))[persons] / UNITS)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Cells of all rows, with the weights of rows that share a person."""
+    """Cells of all rows, and whose they are."""
 
     codes: Sequence[NDArray[np.generic]]
-    weights: FloatArray | None
+    persons: Persons | None
 
     def counts(self, places: IntArray, shape: tuple[int, ...]) -> FloatArray:
         """Return how much weight is in every cell, exact.
@@ -138,8 +118,7 @@ class _Rows:
         Guarantee: replacing a record moves it by at most √2 in length, and 2 in the sum of
         absolute values.
         """
-        counts = np.bincount(places, self.weights, minlength=math.prod(shape))
-        return np.asarray(counts.reshape(shape), dtype=np.float64)
+        return counted(places, math.prod(shape), self.persons).reshape(shape)
 
 
 def _projected(noisy: FloatArray, total: float) -> FloatArray:
@@ -348,11 +327,7 @@ class SyntheticTable:
     def certificate_(self) -> Certificate:
         """What is promised."""
         certificate = self.budget.certificate(secure=self.secure)
-        if self.budget.unit is None:
-            return replace(certificate, theorems=("X22", "X25"))
-        persons = _PERSONS.format(unit=self.budget.unit)
-        assumptions = (persons, *certificate.assumptions[1:])
-        return replace(certificate, theorems=("X22", "X25", "X26"), assumptions=assumptions)
+        return replace(certificate, theorems=tuple(sorted({*certificate.theorems, "X25"})))
 
     @property
     def calibration_(self) -> Calibration:
@@ -448,7 +423,7 @@ def fit_synthetic(
     Guarantee: whoever knows all other records and sees everything in the result gains at most
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
-    Theorem: X25, with ``unit`` X26 (proofs/synthetic-tables.md).
+    Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
     Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
     given bounds are public.
     Numerics: counts, scores and sums of residuals are exact; μ and the slack are fixed before the
@@ -473,19 +448,22 @@ def fit_synthetic(
         (['age', 'ill'], True)
     """
     drawn = SecureSource() if source is None else source
-    preparation = _Preparation.of(records, read_bounds(bounds), target, unit)
+    names = tuple(records.columns)
+    if unit is not None:
+        records = records.by_person(unit)
+    preparation = _Preparation.of(records, read_bounds(bounds), target)
     slack = preparation.slack()
     budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn, reserve=reserve)
     preparation.refuse_small(budget.mu)
     cells, identifiers, left_out = preparation.cells(budget)
-    left, read, count = budget.left, records.columns, preparation.first.rows
+    left, read, count = budget.left, records.columns, len(records)
     features = [column for name, column in cells.items() if name != target]
     kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
     if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
         kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
     codes = [c.of(read[c.name]).astype(np.min_scalar_type(c.count)) for c in features]
     counting = _Counting(
-        _Rows(codes, preparation.weights),
+        _Rows(codes, records.persons),
         budget,
         {part: share * left for part, share in kinds.items()},
         np.array([float(count)]),
@@ -497,7 +475,7 @@ def fit_synthetic(
     columns = counting.columns(features)
     order = counting.tree(columns)
     model = SyntheticTable(
-        names=preparation.names,
+        names=names,
         columns=tuple(columns),
         order=tuple(order),
         tables=counting.pairs(columns, order),
@@ -522,7 +500,11 @@ def fit_synthetic(
         [column.coarse for column in columns],
         counting.groups,
         model.blocks(size, np.random.default_rng(0))[0],
-        LabelledRows(counting.rows.codes, counting.group_of_row, counting.rows.weights),
+        LabelledRows(
+            counting.rows.codes,
+            counting.group_of_row,
+            None if records.persons is None else records.persons.weights,
+        ),
         sums,
         count_scale=counting.noise["columns"],
     )
@@ -531,32 +513,18 @@ def fit_synthetic(
 
 @dataclass(frozen=True, eq=False)
 class _Preparation:
-    """The columns of a secret table, one row per record for what is learnt about each column."""
+    """The columns of a secret table, and what is public about them."""
 
     records: Records
-    first: Records
-    weights: FloatArray | None
     public: Mapping[str, Range | Categories]
     writings: Mapping[str, Writing]
     target: str | None
-    names: tuple[str, ...]
 
     @classmethod
     def of(
-        cls,
-        records: Records,
-        bounds: Mapping[str, Range | Categories],
-        target: str | None,
-        unit: str | None,
+        cls, records: Records, bounds: Mapping[str, Range | Categories], target: str | None
     ) -> _Preparation:
-        weights = None
-        first = records
-        if unit is not None:
-            first = records.first_of(unit)
-            persons, _ = records.columns[unit].named()
-            own = np.where(persons < 0, records.rows + np.arange(records.rows), persons)
-            weights = person_weights(np.unique(own, return_inverse=True)[1])
-        used = [name for name in records.columns if name != unit]
+        used = list(records.columns)
         public = {name: bound for name, bound in bounds.items() if name in used}
         writings: dict[str, Writing] = {}
         for name in used:
@@ -573,8 +541,10 @@ class _Preparation:
                 f"the table must have at least two columns, got {len(used)}. The law of one column "
                 "is released by summarize, as a histogram."
             )
-        if not first.rows >= 2 or not records.rows < _MOST_ROWS:
-            raise InputError("the table must have at least two rows, and fewer than 2^31.")
+        if not len(records) >= 2 or not records.rows < _MOST_ROWS:
+            raise InputError(
+                "the table must have at least two rows (or persons), and fewer than 2^31."
+            )
         if target is not None:
             labels = getattr(public.get(target), "labels", None)
             if labels is not None and not 2 <= len([x for x in labels if x]) <= MOST_CLASSES:
@@ -582,12 +552,12 @@ class _Preparation:
                     f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
                     "A target of numbers has a range as bounds."
                 )
-        return cls(records, first, weights, public, writings, target, tuple(records.columns))
+        return cls(records, public, writings, target)
 
     @property
     def used(self) -> list[str]:
         """The columns without the unit."""
-        return list(self.first.columns)
+        return list(self.records.columns)
 
     @property
     def private(self) -> list[str]:
@@ -602,7 +572,7 @@ class _Preparation:
 
     def slack(self) -> float:
         """Return the total variation of all counts, from public numbers alone."""
-        rows, columns = self.first.rows, len(self.used)
+        rows, columns = len(self.records), len(self.used)
         cells = 0
         for name in self.used:
             bound = self.public.get(name)
@@ -626,19 +596,20 @@ class _Preparation:
             scale = math.sqrt(4 * len(self.private) / HISTOGRAM_SHARE) / mu
             needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
             remedy = "Give bounds that are public knowledge, allow a larger eta, or name fewer."
-        if self.first.rows < needed:
-            what = "rows" if self.first.unit is None else f"different values of {self.first.unit!r}"
+        if len(self.records) < needed:
+            unit = self.records.unit
+            what = "rows" if unit is None else f"different values of {unit!r}"
             raise InputError(
                 f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
-                f"columns ({len(self.private)} without bounds) at this eta, got {self.first.rows}. "
-                f"{remedy}"
+                f"columns ({len(self.private)} without bounds) at this eta, got "
+                f"{len(self.records)}. {remedy}"
             )
 
     def cells(self, budget: Budget) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
         """Return the cells of columns; the names of identifiers, and of what is left out."""
-        read, rows = self.first.columns, self.first.rows
+        read, persons = self.records.columns, self.records.persons
         named = [name for name in self.private if name != self.target]
-        identifiers = tuple(identifier_codes(read, named, budget))
+        identifiers = tuple(identifier_codes(read, named, budget, persons))
         private = [name for name in self.private if name not in identifiers]
         cells: dict[str, Cells] = {}
         left_out = []
@@ -646,7 +617,8 @@ class _Preparation:
             part = budget.take("histograms of values", HISTOGRAM_SHARE)
             histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
         for name in private:
-            column = private_column(name, read[name], rows, histograms, self.writings.get(name))
+            written = self.writings.get(name)
+            column = private_column(name, self.records, histograms, written)
             if column is None:
                 left_out.append(name)
             else:
@@ -671,7 +643,8 @@ class _Preparation:
         formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
         writings = {}
         for name in names:
-            counts = np.bincount(format_cells(self.first.columns[name]), minlength=len(FORMATS) + 1)
+            cells = format_cells(self.records.columns[name])
+            counts = counted(cells, len(FORMATS) + 1, self.records.persons)
             writings[name] = written_as(formats.measure(counts), formats.scale)
         return writings
 

@@ -89,7 +89,7 @@ def trial_scores(
 ) -> tuple[tuple[Score, ...], list[str]]:
     """Return the scores of a trial, and notes, for the owner of the rows.
 
-    The trial is trained on four fifths of the rows, scored on the others and thrown away.  No
+    The trial is trained on four fifths of the records, scored on the others and thrown away.  No
     failure of it may stop the release; a score that is not finite is left out.
     """
     try:
@@ -108,7 +108,8 @@ def _scores(
     bounds: Bounds,
     seed: int | None,
 ) -> tuple[Sequence[Score], list[str]]:
-    order = np.random.default_rng(seed).permutation(len(table))[:_MOST_ROWS]
+    order = np.random.default_rng(seed).permutation(len(table))
+    order = order[: max(2, _MOST_ROWS * len(table) // table.rows)]
     cut = int(len(order) * _TRAINED)
     training, test = table.taken(order[:cut]), table.taken(order[cut:])
     try:
@@ -155,7 +156,7 @@ def _scores(
     if names and len(set(seen[usable].astype(str))) == 1:
         notes = [f"every row has the class {str(constant)!r}: there is nothing to learn"]
     if len(order) < len(table):
-        notes.append(f"the trial took {len(order)} of {len(table)} rows")
+        notes.append(f"the trial took {len(order)} of {len(table)} records")
     return scores, notes
 
 
@@ -255,7 +256,7 @@ def misfit_notes(
         unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
         if unknown:
             notes.append(
-                f"{unknown} of {len(table)} rows have no class that the model knows "
+                f"{unknown} of {table.rows} rows have no class that the model knows "
                 f"({', '.join(released.class_names)}): they have no influence on it, and it never "
                 "answers with theirs"
             )
