@@ -171,7 +171,6 @@ def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
     assert sum(row in range(1, 51) for row in taken) == pytest.approx(360, abs=4 * 6)
 
 
-
 def test_an_empty_sample_is_a_step_of_pure_noise(monkeypatch):
     rows, wanted = table(rows=5)
     assert not sums_of(rows, wanted, monkeypatch, rate=1e-12).any()
