@@ -9,20 +9,20 @@ import itertools
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows import label_model, synthetic
+from memberbound.release.all_rows import label_model
+from memberbound.release.all_rows.encoding import counted
 from memberbound.release.all_rows.label_model import clipped_residual_units
-from memberbound.release.all_rows.synthetic import pair_score, person_weights
+from memberbound.release.all_rows.synthetic import pair_score
+from memberbound.tables.in_memory import Persons
 
 UNITS = 2.0**20
 #: Every person: one to three rows, each in one of three cells.
 PERSONS = [p for size in (1, 2, 3) for p in itertools.product(range(3), repeat=size)]
 
 
-def person_counts(rows, weigh=person_weights):
+def person_counts(rows):
     """Return the weighted counts of one person's rows in three cells."""
-    weights = weigh(np.zeros(len(rows), dtype=np.int64))
-    counted = synthetic._Rows([], weights)
-    return counted.counts(np.array(rows), (3,))
+    return counted(np.array(rows), 3, Persons(np.array([0]), len(rows)))
 
 
 def test_no_person_moves_a_score_by_more_than_two():
@@ -57,7 +57,7 @@ def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
         rows = int(draws.integers(1, 4))
         probabilities = draws.dirichlet(np.full(groups, 0.3), rows)
         labels, cells = draws.integers(0, groups, rows), draws.integers(0, 2, rows)
-        weights = person_weights(np.zeros(rows, dtype=np.int64))
+        weights = Persons(np.array([0]), rows).weights
         units = clipped_residual_units(labels, probabilities.copy(), weights)
         assert (units == np.rint(units)).all()
         sums = np.zeros((2, groups))

@@ -659,7 +659,9 @@ def _named(names: Sequence[str], noisy: FloatArray, scale: float) -> tuple[str, 
     return tuple(names[place] for place in sorted(largest))
 
 
-def _named(values: Values, persons: Persons | None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _record_values(
+    values: Values, persons: Persons | None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the place of every record's value among the names of records' values, and these."""
     places, names = values.named()
     if persons is None:

@@ -438,6 +438,7 @@ def descend(
         theta = theta - descent.rate * velocity
         if number >= first:
             mean += (theta - mean) / (number - first + 1)
+    mean = _score_grid(mean)
     intercepts = descent.intercept * mean[-1]
     return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale, part.mu)
 

@@ -415,7 +415,9 @@ def fit_private(
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
     if counts is not None:
         scaled = "boosting" if boosted else name
-        line = probability_line(model, work.rows, work.read, work.weights, counts, kind=scaled)
+        line = probability_line(
+            model, work.rows, work.read, work.weights, counts, kind=scaled, persons=work.persons
+        )
         model = model.moved(*line)
     return PrivateModel(
         encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases

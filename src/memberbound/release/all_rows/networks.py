@@ -634,7 +634,8 @@ def _released(
     )
     model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
     if counts is not None:
-        model = model.moved(*probability_line(model, *data, counts, kind="network"))
+        line = probability_line(model, *data, counts, kind="network", persons=persons)
+        model = model.moved(*line)
     return PrivateNetwork(
         encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
     )

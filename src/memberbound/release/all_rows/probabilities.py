@@ -20,6 +20,7 @@ from scipy import optimize, special
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.budget import HISTOGRAM_MOVES, Part
+from memberbound.tables.in_memory import Persons
 
 __all__ = [
     "PROBABILITY_SHARE",
@@ -99,20 +100,25 @@ def probability_line(
     *,
     kind: str,
     offsets: bool = True,
+    persons: Persons | None = None,
 ) -> tuple[float, FloatArray]:
     """Return slope and offsets that turn a released model's scores into log-odds.
+
+    With ``persons`` a person's rows count in parts of one.
 
     Guarantee: the noisy counts are within the slack of their draws of a ``part.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
     Theorem: X30 (proofs/probabilities.md): L2 sensitivity √(2·outputs).
-    Assumes: a record's scores are computed from that record and from released numbers; weights are
-    between 0 and 1, those of one person's rows add up to at most 1.
+    Assumes: a row's scores are computed from that row and from released numbers; weights are
+    between 0 and 1.
     Numerics: sums of whole numbers, exact.  Edge cases: where the noise covers the counts, slope
     and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
     """
     count = int(rows.shape[0])
+    records = count if persons is None else persons.count
     weight = np.asarray(weights, dtype=np.float64)
-    units = min(_UNITS, 52 - count.bit_length())
+    weight = weight if persons is None else weight * persons.weights
+    units = min(_UNITS, 52 - records.bit_length())
     usual = TYPICAL_SLOPES[kind]
     total: FloatArray | None = None
     for start in range(0, count, _BLOCK):
@@ -126,7 +132,7 @@ def probability_line(
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
-    expected = min(1.0, max(_FLATTEST, count / scale / _CLEAR))
+    expected = min(1.0, max(_FLATTEST, records / scale / _CLEAR))
     slope, moved = _fitted(noisy, scale, expected, offsets=offsets)
     return usual * slope, moved
 
