@@ -21,6 +21,7 @@ from memberbound.release.all_rows import boosting, encoding, gradient
 from memberbound.release.all_rows.gradient import Descent, clipped_residuals, descend, row_lengths
 from memberbound.release.all_rows.losses import LOSSES, loss_named
 from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.probabilities import log_odds
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.budget import NoisySums, Part, release_slack
@@ -108,6 +109,7 @@ def synthetic_table(table):
 RELEASES = {
     "logistic": model_of("logistic"),
     "logistic, tuned": model_of("logistic", tune=True),
+    "softmax": model_of("logistic", "group"),
     "svm": model_of("svm"),
     "ridge": model_of("ridge", "cost"),
     "huber": model_of("huber", "cost"),
@@ -257,8 +259,10 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
     )
     scores = draws.normal(scale=3, size=wanted.shape)
     whole = loss.residuals(scores, wanted)
+    odds = log_odds(scores)
     for shift in range(1, 40):
         assert (loss.residuals(scores[shift:], wanted[shift:]) == whole[shift:]).all()
+        assert (log_odds(scores[shift:]) == odds[shift:]).all()
 
 
 def test_blocks_and_places_change_no_bit(monkeypatch):
