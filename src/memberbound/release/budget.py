@@ -29,7 +29,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.quantities import Certificate
+from memberbound.quantities import Certificate, significant
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
 from memberbound.release.randomness import RandomSource, SecureSource
 
@@ -321,6 +321,15 @@ class CurveReadings:
     replace_one: ReplaceOne
     mu_upper: Upper | None = None
     mu_regret_upper: Upper | None = None
+
+    @property
+    def gaussian(self) -> tuple[str, str] | None:
+        """The line of a summary about μ."""
+        if self.mu_upper is None or self.mu_regret_upper is None:
+            return None
+        regret = significant(self.mu_regret_upper, "upper", 2)
+        mu = significant(self.mu_upper, "upper", 5)
+        return "μ (Gaussian DP)", f"≤ {mu} (record replaced; regret ≤ {regret})"
 
 
 @lru_cache(maxsize=64)

@@ -174,17 +174,20 @@ class Case:
     @property
     def remedy(self) -> Remedy | None:
         """The remedy of the study that the file carries out."""
-        if self.report is None:
-            return None
-        made = None if self.release is None or self.file is None else self.file.kind
-        if made is None:
-            return self.report.recommended
-        names = ("synthetic",) if made == "synthetic table" else ("noise-every", "noise-average")
-        whom = None if self.promise is None else self.promise.protects
-        for remedy in self.report.remedies:
-            if remedy.id in names and remedy.protects == whom and made != "vector":
-                return remedy
-        return None
+        report, release = self.report, self.release
+        if report is None or release is None or release.file is None:
+            return None if report is None else report.recommended
+        names: tuple[str, ...] = ("noise-every", "noise-average")
+        if release.file.kind in ("vector", "synthetic table"):
+            names = ("synthetic",) if release.file.kind == "synthetic table" else ()
+        elif release.game == "neighbour" and release.learner != report.question.learner:
+            names = ("noise-other",)
+        alike = (
+            remedy
+            for remedy in report.remedies
+            if remedy.id in names and remedy.protects == release.protects
+        )
+        return next(alike, None)
 
 
 def _uncertified_file(path: str | os.PathLike[str], kind: str) -> ReleasedFile:

@@ -310,6 +310,8 @@ class Protection(_Released):
             proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
         at = f"ε at δ = {significant(readings.delta, 'given')}"
         rows.append((at, f"{proved} (record replaced)"))
+        if readings.gaussian is not None:
+            rows.append(readings.gaussian)
         rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
         spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
         if len(spent) > 1:

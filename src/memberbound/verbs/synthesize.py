@@ -129,6 +129,8 @@ class Synthesis(Answer):
         ]
         for rate, tpr in replaced.tpr_upper.items():
             rows.append((f"TPR at FPR {percent(float(rate), 'given')}", marked(tpr, "certificate")))
+        if self.curve.gaussian is not None:
+            rows.append(self.curve.gaussian)
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             rows.append((at, marked(after, "certificate")))
