@@ -71,16 +71,16 @@ def test_a_copy_is_found():
 
 
 def test_intervals_hold_on_tables_without_a_leak():
-    """Null data: no floor above 0 in 95 % of 40 audits (P(5 or more | 5 %) < 5 %), AUC ½ inside."""
+    """Null data: no floor above 0 in 95 % of 24 audits (P(4 or more | 5 %) < 4 %), AUC ½ inside."""
     wrong = dict.fromkeys(("floor", "auc"), 0)
-    for seed in range(40):
+    for seed in range(24):
         draws = np.random.default_rng(100 + seed)
         members, fresh = people(150, draws), people(150, draws)
         evidence = audit_synthetic(members, fresh, null_table(members, draws), fpr=(), seed=seed)
         wrong["floor"] += evidence.best_advantage.lower > 0
         area = evidence.audits["marginals"].auc
         wrong["auc"] += not area.lower <= 0.5 <= area.upper
-    assert max(wrong.values()) <= 4
+    assert max(wrong.values()) <= 3
 
 
 def test_a_weak_leak_is_between():
