@@ -49,7 +49,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.curve.families import GaussianCurve
-from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
+from memberbound.dp.guarantees import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
 from memberbound.release import budget as budgets

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import memberbound
 from memberbound.attacks.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
 from memberbound.games import IidGame, SubsetGame
-from memberbound.iid.certified import Certified, RecordLeak
+from memberbound.iid.certificates import Certified, RecordLeak
 from memberbound.quantities import (
     AuditBound,
     Certificate,

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from memberbound.errors import InputError
-from memberbound.iid.planning import leak_beyond_the_table, smallest_certifiable_leak
+from memberbound.iid.certificates import leak_beyond_the_table, smallest_certifiable_leak
 from memberbound.iid.profiles import CountProfile
 from oracle.large_laws import worst_leak
 

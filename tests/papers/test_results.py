@@ -278,7 +278,7 @@ GOOD = Entry(
     tests=("tests/theorems/test_A25_T6.py::test_limits", "tests/theorems/test_A25_D2.py"),
 )
 
-ERRATUM = Erratum("printed", "holds", "errata_izzo.theorem_8")
+ERRATUM = Erratum("printed", "holds", "theorem_8")
 
 
 def changed(**fields: object) -> Entry:

@@ -10,8 +10,8 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset.gaussian import gaussian_bounds
-from memberbound.subset.joint import GaussianQuery, joint_release, repeated_noise
 from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.settings import GaussianQuery, joint_release, repeated_noise
 from oracle.claims import assert_holds
 from oracle.mixture_cells import cells
 

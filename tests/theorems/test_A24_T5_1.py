@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memberbound.iid.worst_case import leak_of_uniform
-from memberbound.papers.errata_aubinais import exact_sum_leak_lower, needed_constant
+from memberbound.papers.errata import exact_sum_leak_lower, needed_constant
 from memberbound.papers.results import errata
 
 F = Fraction

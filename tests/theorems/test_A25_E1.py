@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
-from memberbound.papers.errata_aubinais import chance_to_reach
+from memberbound.papers.errata import chance_to_reach
 from memberbound.papers.results import errata
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from random import Random
 
-from memberbound.papers.errata_aubinais import least_dp_delta
+from memberbound.papers.errata import least_dp_delta
 from oracle import subset
 
 F = Fraction

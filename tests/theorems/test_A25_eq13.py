@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from memberbound.attacks.overfitting import ceiling_from_overfitting
-from memberbound.papers.errata_aubinais import capped_loss, squared_loss_ceiling
+from memberbound.papers.errata import capped_loss, squared_loss_ceiling
 from memberbound.papers.results import errata
 
 LEVELS = [1e-2, 1e-4, 1e-6]

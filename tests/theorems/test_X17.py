@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from memberbound.iid import planning
+from memberbound.iid import certificates as planning
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_of_law, leak_of_uniform
 

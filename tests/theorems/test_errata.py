@@ -14,7 +14,7 @@ import pytest
 
 from memberbound.dp import guarantee_from_epsilon_delta, leak_from_pure_dp
 from memberbound.iid.record_leak import record_leak_upper
-from memberbound.papers import errata_aubinais, errata_izzo
+from memberbound.papers import errata as counterexamples
 from memberbound.papers.results import Counterexample, errata
 from oracle import finite, iid, mechanisms, subset
 from oracle.claims import assert_holds
@@ -103,7 +103,7 @@ def _full_dimension_accuracy(d, eta, draws, seed):
 def test_I24_C10_simulation_agrees_with_full_dimension():
     d, eta, draws = 6 * 600, 0.49, 3000
     naive = _full_dimension_accuracy(d, eta, draws, seed=5)
-    reduced = errata_izzo.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
+    reduced = counterexamples.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
     # Five standard errors of the naive run: false alarm below 1e-6.
     assert abs(naive - reduced) < 5 * 0.5 / math.sqrt(draws)
     assert reduced > 0.6  # the comparison is made where the attack works
@@ -123,14 +123,14 @@ def test_I24_C10_violation_is_significant_and_gamma_radius_keeps_the_promise(sho
 
 def test_I24_C10_leak_grows_with_dimension_and_is_absent_in_low_dimension():
     accuracy = {
-        d: errata_izzo.attack_on_norm_noise(d, 0.25, "laplace", 50_000, seed=d)
+        d: counterexamples.attack_on_norm_noise(d, 0.25, "laplace", 50_000, seed=d)
         for d in (12, 99_996, 999_996, 3_999_996)
     }
     assert accuracy[12] < 0.52
     assert accuracy[12] < accuracy[99_996] < accuracy[999_996] < accuracy[3_999_996]
     assert accuracy[3_999_996] > 0.93
     with pytest.raises(ValueError, match="multiple of 6"):
-        errata_izzo.attack_on_norm_noise(100, 0.25, "laplace", 10, seed=0)
+        counterexamples.attack_on_norm_noise(100, 0.25, "laplace", 10, seed=0)
 
 
 def test_I24_Alg1_by_simulating_the_algorithm(shown):
@@ -203,7 +203,9 @@ def test_I24_P11_with_the_missing_record(shown):
         )
         assert jump >= 2 ** (n / 3)
         assert np.var(list(values.values())) <= 5
-        assert errata_izzo.reciprocal_sensitivity(tuple(records), n // 2)[0] == pytest.approx(jump)
+        assert counterexamples.reciprocal_sensitivity(tuple(records), n // 2)[0] == pytest.approx(
+            jump
+        )
     assert numbers["sensitivity_with_the_missing_record"] >= shown["I24-P11"].printed_value
 
 
@@ -413,7 +415,7 @@ def test_A25_R4_formula_over_all_attacks(shown):
         data = tuple(int(z) for z in rng.integers(0, atoms, size=n))
         nu = F(int(rng.integers(1, 6)), 6)
         formula = sum(max(nu * p, (1 - nu) * F(data.count(z), n)) for z, p in enumerate(law))
-        assert errata_aubinais.best_conditional_accuracy(law, data, nu) == formula
+        assert counterexamples.best_conditional_accuracy(law, data, nu) == formula
         apart = all(law[z] == 0 for z in data)
         assert (formula == 1) == apart
         degenerate += apart
@@ -453,7 +455,7 @@ def test_A25_H2_no_private_channel_passes_the_ceiling(shown):
             for p, r in zip(law, channel, strict=True)
             for y in range(outputs)
         )
-        assert leak == errata_aubinais.channel_leak(law, channel)
+        assert leak == counterexamples.channel_leak(law, channel)
         assert leak <= ceiling
         best = max(best, leak)
     assert ceiling / 2 < best < printed  # the search comes near enough to mean something
@@ -525,19 +527,19 @@ def test_A25_L21_exact_term_and_where_the_constants_fail(shown):
 def test_A25_L22_delta_equals_enumeration(gamma, p):
     for n in range(1, 7):
         pair = iid.joint_laws_by_sequences([1 - p, p], n, mechanisms.max_bernoulli(n))
-        assert errata_aubinais.maximum_delta(p, n, gamma) == iid.leakage(pair, gamma)
+        assert counterexamples.maximum_delta(p, n, gamma) == iid.leakage(pair, gamma)
 
 
 @pytest.mark.parametrize("p", [F(1, 10), F(1, 3), F(3, 4)])
 def test_A25_L22_corrected_rates(p):
     q = 1 - p
     for n in (1, 7, 50):
-        assert errata_aubinais.maximum_delta(p, n, F(1)) == 2 * p * q**n
+        assert counterexamples.maximum_delta(p, n, F(1)) == 2 * p * q**n
     late = 200
-    assert errata_aubinais.maximum_delta(p, late, F(2, 3)) == p * q**late
+    assert counterexamples.maximum_delta(p, late, F(2, 3)) == p * q**late
     for gamma in (F(21, 20), F(2), 1 / q, 1 / q + 1):
         expected = max(F(0), 1 - gamma * q) * q**late
-        assert errata_aubinais.maximum_delta(p, late, gamma) == expected
+        assert counterexamples.maximum_delta(p, late, gamma) == expected
 
 
 def test_A25_L29_remainder_is_the_exact_tail_and_below_hoeffding(shown):
@@ -584,9 +586,9 @@ def test_A25_R13_quadratic_root_is_exact_and_printed_size_is_enough_up_to_1():
         def bound(n, c=c, d=d):
             return c / math.sqrt(n) + math.sqrt(d) / (2 * n)
 
-        exact = errata_aubinais.required_sample_size(c, d, epsilon)
+        exact = counterexamples.required_sample_size(c, d, epsilon)
         assert bound(exact) == pytest.approx(epsilon, rel=1e-9)
-        assert bound(errata_aubinais.printed_sample_size(c, d, epsilon)) <= epsilon * (1 + 1e-12)
+        assert bound(counterexamples.printed_sample_size(c, d, epsilon)) <= epsilon * (1 + 1e-12)
 
 
 def test_A25_R13_taylor_step(shown):
@@ -641,7 +643,7 @@ def test_X7_poisson_form_and_integer_k(n, shown):
     for numerator in range(1, 40):
         p = F(numerator, 40)
         leak = iid.mean_deviation(n, p) / (2 * p)
-        assert errata_aubinais.mean_deviation(n, p) / (2 * p) == leak
+        assert counterexamples.mean_deviation(n, p) / (2 * p) == leak
         expected = float(n * p)
         upper = float(record_leak_upper(expected))
         assert leak <= upper * (1 + 1e-12)

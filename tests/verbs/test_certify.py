@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.iid.certificates import certify_counts
-from memberbound.iid.planning import smallest_n_for_table
+from memberbound.iid.certificates import certify_counts, smallest_n_for_table
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_of_law
 from memberbound.numerics.roots import least_whole

@@ -12,8 +12,7 @@ form                   what it is
 
 from memberbound.curve.base import Side, TradeoffCurve
 from memberbound.curve.families import GaussianCurve, LaplaceCurve
-from memberbound.curve.lines import mixture, polygon_from_lines
-from memberbound.curve.polygon import PolygonCurve
+from memberbound.curve.polygon import PolygonCurve, mixture, polygon_from_lines
 
 __all__ = [
     "GaussianCurve",

@@ -211,7 +211,7 @@ class TradeoffCurve(ABC):
 
     def to_polygon(self) -> PolygonCurve:
         """Return a piecewise-linear curve at or above this one (pessimistic)."""
-        from memberbound.curve.lines import polygon_from_lines
+        from memberbound.curve.polygon import polygon_from_lines
 
         knots = self.knots()
         forward, backward = knots[knots >= 0], -knots[knots <= 0][::-1]
@@ -229,7 +229,7 @@ class TradeoffCurve(ABC):
         """
         if self.is_symmetric:
             return self
-        from memberbound.curve.lines import polygon_from_lines
+        from memberbound.curve.polygon import polygon_from_lines
 
         knots = np.unique(np.append(np.abs(self.knots()), 0.0))
         gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
@@ -248,7 +248,7 @@ class TradeoffCurve(ABC):
         If ``self`` bounds (middle against out) and ``other`` bounds (in against middle), the
         result bounds (in against out).  This is group privacy for two steps (theory §6.7).
         """
-        from memberbound.curve.lines import chained
+        from memberbound.curve.polygon import chained
 
         return chained(self, other)
 

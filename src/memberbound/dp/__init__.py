@@ -3,17 +3,10 @@
 Submodules are imported when first used, so that ``import memberbound`` stays quick.
 """
 
-from memberbound.dp.conversions import (
-    DpGuarantee,
-    guarantee_from_dp_sgd,
-    guarantee_from_epsilon_delta,
-    guarantee_from_gaussian_mechanism,
-    guarantee_from_gdp,
-    leak_from_pure_dp,
-)
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory, dp_sgd_from_history
-from memberbound.dp.targets import (
+from memberbound.dp.guarantees import (
     AdvantageTarget,
+    DpGuarantee,
     EtaTarget,
     SecurityTarget,
     Target,
@@ -21,6 +14,11 @@ from memberbound.dp.targets import (
     calibrated_epsilon,
     calibrated_gdp,
     calibrated_noise_multiplier,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gaussian_mechanism,
+    guarantee_from_gdp,
+    leak_from_pure_dp,
 )
 
 __all__ = [

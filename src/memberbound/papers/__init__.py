@@ -1,8 +1,8 @@
 """The papers: every result and what became of it, what is wrong, and the figures redone.
 
 - ``results``: all of them, one TOML file per paper beside it; the verb ``theorems``.
-- ``errata_aubinais``, ``errata_izzo``, ``errata_lowy``: claims that do not hold as
-  printed, each with a counterexample that is computed on demand.
+- ``errata``: claims that do not hold as printed, each with a counterexample that is computed on
+  demand.
 - ``reproduction``: the verb ``reproduce``; ``experiments`` has what every figure needs (sweeps,
   checks of claims, drawing), ``aubinais_overfitting``, ``aubinais_mnist``, ``izzo_scale``,
   ``lowy_exponential`` and ``lowy_gaussian`` have the figures and tables.

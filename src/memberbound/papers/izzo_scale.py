@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, whole_number
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.papers.errata_izzo import TRAINING_SETS, attack_on_norm_noise
+from memberbound.papers.errata import TRAINING_SETS, attack_on_norm_noise
 from memberbound.papers.experiments import (
     Average,
     Check,

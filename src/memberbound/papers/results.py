@@ -1,8 +1,7 @@
 """Every result of the five papers, what became of it, and what is wrong with it.
 
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
-counterexamples that errata name there are functions in ``errata_aubinais``, ``errata_izzo`` and
-``errata_lowy``, and run when they are asked for.
+counterexamples that errata name there are functions in ``errata``, and run when they are asked for.
 
 Examples:
     >>> errata()["I24-T8"].demonstrate().violated
@@ -96,7 +95,7 @@ class Erratum:
     Attributes:
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
-        counterexample: Module of this package and name of the function that computes it.
+        counterexample: Name of the function of ``errata`` that computes it.
     """
 
     printed: str
@@ -105,8 +104,7 @@ class Erratum:
 
     def demonstrate(self) -> Counterexample:
         """Compute a counterexample to the printed claim; every call gives the same result."""
-        module, name = self.counterexample.split(".")
-        result = getattr(import_module(f"{__package__}.{module}"), name)()
+        result = getattr(import_module(f"{__package__}.errata"), self.counterexample)()
         assert isinstance(result, Counterexample)
         return result
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Literal
 
 from memberbound.games import IidGame
-from memberbound.iid.certified import accuracy_from_leak
+from memberbound.iid.certificates import accuracy_from_leak
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     allowed,

@@ -25,7 +25,7 @@ from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import write_text
 from memberbound.games import IidGame, SubsetGame
-from memberbound.iid.certified import accuracy_from_leak
+from memberbound.iid.certificates import accuracy_from_leak
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.examples import Labels
 from memberbound.learners.refits import fingerprint as learner_fingerprint

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.curve import GaussianCurve
-from memberbound.dp.conversions import guarantee_from_gaussian_mechanism
+from memberbound.dp.guarantees import guarantee_from_gaussian_mechanism
 from memberbound.errors import (
     InputError,
     SearchError,

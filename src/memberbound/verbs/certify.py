@@ -28,13 +28,13 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import IidGame
-from memberbound.iid.certificates import certify_counts
-from memberbound.iid.certified import (
+from memberbound.iid.certificates import (
     Certified,
     certified_law,
     certified_table,
     certified_uniform,
     certify_beyond_the_table,
+    certify_counts,
 )
 from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks

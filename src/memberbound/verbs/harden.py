@@ -26,8 +26,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output, write_table, write_text
 from memberbound.games import IidGame
-from memberbound.iid.certificates import certify_counts
-from memberbound.iid.certified import Certified, certified_table
+from memberbound.iid.certificates import Certified, certified_table, certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leaks
 from memberbound.learners.examples import column_encoder

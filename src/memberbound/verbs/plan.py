@@ -9,7 +9,7 @@ from memberbound.answers import Given, IidAnswer, Lower, computed
 from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
-from memberbound.iid.planning import (
+from memberbound.iid.certificates import (
     MAX_PLAN,
     smallest_certifiable_leak,
     smallest_n_for_law,

@@ -1,4 +1,4 @@
-"""Counterexamples to claims of A25 and its preprints A24 and A23, and to our first form of X7."""
+"""Counterexamples to claims that do not hold as printed, paper by paper."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
+from typing import Literal
 
+import numpy as np
+
+from memberbound.games import SubsetGame
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.iid.record_leak import record_leak_upper
 from memberbound.iid.worst_case import (
@@ -16,9 +20,15 @@ from memberbound.iid.worst_case import (
     leak_from_diversity,
     leak_of_uniform,
 )
-from memberbound.papers.results import Counterexample
+from memberbound.papers.results import Counterexample, ExactLaw
+from memberbound.release.noise import izzo_constant
+from memberbound.subset.enumeration import subset_laws
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.finite import finite_worlds, largest_stick
 
 __all__ = [
+    "TRAINING_SETS",
+    "attack_on_norm_noise",
     "best_conditional_accuracy",
     "capped_loss",
     "chance_to_reach",
@@ -29,9 +39,12 @@ __all__ = [
     "mean_deviation",
     "needed_constant",
     "printed_sample_size",
+    "reciprocal_sensitivity",
     "required_sample_size",
     "squared_loss_ceiling",
 ]
+
+# ── Counterexamples to claims of A25 and its preprints A24 and A23, and to our first form of X7 ───
 
 _HALF = Fraction(1, 2)
 
@@ -40,7 +53,7 @@ def _total(terms: Iterable[Fraction]) -> Fraction:
     return sum(terms, Fraction(0))
 
 
-# ---- discrete data -----------------------------------------------------------------------------
+# Discrete data.
 
 
 def mean_deviation(n: int, p: Fraction, gamma: Fraction = Fraction(1)) -> Fraction:
@@ -244,7 +257,7 @@ def square_root_form() -> Counterexample:
     )
 
 
-# ---- means of records --------------------------------------------------------------------------
+# Means of records.
 
 #: ``leak_of_gaussian_mean`` exceeds the truth by less than this share of it.
 _EXCESS = 1e-9
@@ -375,7 +388,7 @@ def remark_13() -> Counterexample:
     )
 
 
-# ---- attacks and differential privacy ----------------------------------------------------------
+# Attacks and differential privacy.
 
 
 def equation_15() -> Counterexample:
@@ -523,7 +536,7 @@ def lemma_33() -> Counterexample:
     )
 
 
-# ---- overfitting -------------------------------------------------------------------------------
+# Overfitting.
 
 
 def capped_loss(y: float, prediction: float) -> float:
@@ -605,4 +618,374 @@ def example_2() -> Counterexample:
         true_value=1 - leak,
         violated=leak < 1,
         numbers={"chance_of_training_loss_below_1e-6": chance_to_reach(1e-6)},
+    )
+
+
+# ── Counterexamples to claims of I24 (membership inference privacy) ───────────────────────────────
+
+#: The training sets of I24-C10's counterexample: two of four records.
+TRAINING_SETS = tuple(combinations(range(4), 2))
+
+
+def theorem_8() -> Counterexample:
+    """I24-T8 claims TPR ≤ FPR + η; randomised response on two records reaches 2η."""
+    truth = Fraction(3, 4)
+
+    def randomised_response(train: frozenset[int]) -> ExactLaw:
+        (secret,) = train
+        return {secret: truth, 1 - secret: 1 - truth}
+
+    worlds = finite_worlds(randomised_response, SubsetGame(2, 1))
+    # The mechanism is η-MIP with exactly this η: the hypothesis of the theorem is met.
+    eta = max(worlds.eta(x) for x in (0, 1))
+    # The attacker who answers "in" on S has TPR − FPR = P_in(S) − P_out(S).
+    gap = max(largest_stick(worlds.pair(x), Fraction(1)) for x in (0, 1))
+    return Counterexample(
+        setting="two records, one of them trains; the release names the record that trained "
+        "with probability 3/4 and the other one otherwise",
+        printed_value=eta,
+        true_value=gap,
+        violated=gap > eta,
+        numbers={"corrected_bound": 2 * eta},
+    )
+
+
+def attack_on_norm_noise(
+    d: int, eta: float, radius: Literal["laplace", "gamma"], draws: int, seed: int
+) -> float:
+    """Share of right guesses of the likelihood-ratio attacker on I24-C10's noise, M = 2.
+
+    World: four records, two of them train, six training sets; the learner writes the one-hot
+    code of its training set d/6 times over, so every coordinate has σ_i² = 5/36 exactly.
+    Divided by σ_i√d the norm of I24-C10 is the Euclidean one and the six outputs are
+    √(6/5)·e_j for six orthonormal e_j. The noise is radius × uniform direction.
+
+    The attacker's likelihood depends on the noise only through its length and its six
+    coordinates along the e_j, and those of a uniform direction are six normal variables over
+    √(their squares + an independent χ² with d − 6 degrees of freedom). So the simulation is
+    exact at any d without ever building a vector of length d.
+
+    Numerics: the log-likelihoods are differences to the true training set, through ``log1p``;
+    a rounding error can only make the attacker worse, never inflate the share of right
+    guesses beyond what this attack attains.
+    """
+    count = len(TRAINING_SETS)
+    if d <= count or d % count:
+        raise ValueError(f"d must be a multiple of {count} above {count}, got {d!r}.")
+    member = np.array([0 in subset for subset in TRAINING_SETS])
+    rng = np.random.default_rng(seed)
+    c = izzo_constant(eta, 2)
+    # U is symmetric, so only |r| matters: Laplace(c) has |r| exponential.
+    r = rng.exponential(c, draws) if radius == "laplace" else rng.gamma(d, c, draws)
+    normals = rng.standard_normal((draws, count))
+    length = np.sqrt((normals**2).sum(axis=1) + rng.chisquare(d - count, draws))
+    noise = normals * (r / length)[:, None]
+    secret = rng.integers(count, size=draws)
+
+    scale = math.sqrt(6 / 5)
+    own = noise[np.arange(draws), secret][:, None]
+    other = secret[:, None] != np.arange(count)
+    # Relative change of the squared length when the noise is read from another centre.
+    change = (2 * scale * (own - noise) + 2 * scale**2) * other / (r**2)[:, None]
+    change = np.maximum(change, -1 + 1e-15)
+    longer = r[:, None] * change / (1 + np.sqrt(1 + change))
+    log_density = -longer / c
+    if radius == "laplace":
+        # Density in R^d of (Laplace radius) × (uniform direction): exp(−‖x‖/c)·‖x‖^−(d−1).
+        log_density -= (d - 1) / 2 * np.log1p(change)
+    likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    guess = likelihood[:, member].sum(axis=1) >= likelihood[:, ~member].sum(axis=1)
+    return float((guess == member[secret]).mean())
+
+
+def corollary_10() -> Counterexample:
+    """I24-C10 and Alg1 draw a Laplace radius; in high dimension the promise breaks.
+
+    The true value is a lower confidence bound (Hoeffding, error 1e-6) for the accuracy of one
+    attack, hence for the optimal attacker's accuracy.
+    """
+    d, eta, draws, seed, error = 999_996, 0.25, 200_000, 20240401, 1e-6
+    published = attack_on_norm_noise(d, eta, "laplace", draws, seed)
+    corrected = attack_on_norm_noise(d, eta, "gamma", draws, seed)
+    lower = published - math.sqrt(math.log(1 / error) / (2 * draws))
+    # With density ∝ exp(−‖x‖/c) the log-likelihood ratio of two outputs is at most their
+    # distance √(12/5) over c: pure DP among the six sets, so I24-T4 applies.
+    epsilon = math.sqrt(12 / 5) / izzo_constant(eta, 2)
+    return Counterexample(
+        setting="four records, two train; the learner writes the one-hot code of its training "
+        f"set {d // 6} times over (d = {d}); noise as in the corollary with M = 2, exact "
+        "per-coordinate moments and η = 1/4",
+        printed_value=0.5 + eta,
+        true_value=lower,
+        violated=lower > 0.5 + eta,
+        numbers={
+            "draws": draws,
+            "seed": seed,
+            "error_probability": error,
+            "laplace_radius_accuracy_estimate": published,
+            "gamma_radius_accuracy_estimate": corrected,
+            "gamma_radius_accuracy_upper": 1 / (1 + math.exp(-epsilon)),
+        },
+    )
+
+
+def sigma_from_train() -> Counterexample:
+    """I24-Alg1 takes σ from halves of D_train; it can miss the moment by any factor.
+
+    With four records a half of D_train is one record, whose variance is 0. The estimate is
+    then the spread of the small mean term alone, for every budget B: two values at distance t
+    never have a standard deviation above t/2.
+    """
+    eta, c = 0.25, izzo_constant(0.25, 2)
+
+    def learner(*records: float) -> float:
+        return float(np.var(records) + 1e-4 * np.mean(records))
+
+    outputs = {train: learner(*train) for train in combinations((0.0, 1.0, 3.0, 7.0), 2)}
+    estimates = {train: float(np.std([learner(x) for x in train])) for train in outputs}
+    # Attack: name the training set with the nearest clean output. It errs only if the
+    # Laplace(c·σ̂) noise (d = 1, where the radius law is right) passes half the gap.
+    accuracy = 0.0
+    for train, output in outputs.items():
+        gap = min(abs(output - other) for t, other in outputs.items() if t != train)
+        accuracy += -math.expm1(-gap / (2 * c * estimates[train])) / len(outputs)
+    moment = float(np.std(list(outputs.values())))
+    span = max(outputs.values()) - min(outputs.values())
+    return Counterexample(
+        setting="records 0, 1, 3, 7; two of them train; the learner releases their variance "
+        "plus 1e-4 times their mean; M = 2, η = 1/4, every half of D_train used (B → ∞)",
+        printed_value=0.5 + eta,
+        true_value=accuracy,
+        violated=accuracy > 0.5 + eta,
+        numbers={
+            "true_moment": moment,
+            "largest_estimated_moment": max(estimates.values()),
+            "distinct_noise_scales": len({round(s, 12) for s in estimates.values()}),
+            # Noise from the true moment is ε-DP among the six outputs, ε = span/(cσ).
+            "accuracy_upper_with_true_moment": 1 / (1 + math.exp(-span / (c * moment))),
+        },
+    )
+
+
+def lemma_13() -> Counterexample:
+    """I24-L13's hypothesis bounds the second moment by σ^k; the tail then need not be t^−k."""
+    k, sigma, t, size = 4, 2, Fraction(19, 10), 4
+    # |X| = 4 for certain, so every moment is a power of 4 and all mass is above t·σ.
+    tail = 1 if size > t * sigma else 0
+    return Counterexample(
+        setting="X = ±4 with probability 1/2 each, k = 4, σ = 2, t = 1.9",
+        printed_value=t**-k,
+        true_value=tail,
+        # The hypothesis as printed is met, the one that is meant is not.
+        violated=size**2 <= sigma**k < size**k and tail > t**-k,
+        # With the k-th moment in the hypothesis σ must be 4, and nothing is above t·4.
+        numbers={"sigma_with_the_k_th_moment": size},
+    )
+
+
+def reciprocal_sensitivity(records: tuple[float, ...], size: int) -> tuple[float, float]:
+    """Largest change of 1/Σ when one of ``size`` records is replaced, and its variance."""
+    values = {frozenset(s): 1 / math.fsum(s) for s in combinations(records, size)}
+    largest = max(
+        abs(value - values[chosen - {leaving} | {entering}])
+        for chosen, value in values.items()
+        for leaving in chosen
+        for entering in set(records) - chosen
+    )
+    return largest, float(np.var(list(values.values())))
+
+
+def proposition_11() -> Counterexample:
+    """I24-P11's data set in the main text lacks the element that makes the sensitivity large."""
+    sizes = (8, 10, 12)
+    main, appendix = [], []
+    for n in sizes:
+        powers = tuple(2.0**i for i in range(n - 1))
+        main.append(reciprocal_sensitivity(powers, n // 2)[0])
+        # The appendix adds √p − Σ_{i ≤ n/2−2} 2^i: with the small powers it sums to √p.
+        odd_one = math.comb(n, n // 2) ** -0.5 - (2 ** (n // 2 - 1) - 1)
+        appendix.append(reciprocal_sensitivity((*powers, odd_one), n // 2))
+    # Distinct powers of two: the least sum is 2^{n/2} − 1, and A lies in (0, 1/that].
+    below = all(s <= 1 / (2 ** (n // 2) - 1) < 1 for n, s in zip(sizes, main, strict=True))
+    return Counterexample(
+        setting="records 2^0, …, 2^(n−2), n/2 of them train, release 1/Σ; n = 8, 10, 12 "
+        "(values at n = 12)",
+        printed_value=2 ** (sizes[-1] / 3),
+        true_value=main[-1],
+        violated=below and main == sorted(main, reverse=True),
+        numbers={
+            **{f"sensitivity_at_{n}": value for n, value in zip(sizes, main, strict=True)},
+            "sensitivity_with_the_missing_record": appendix[-1][0],
+            "variance_with_the_missing_record": appendix[-1][1],
+        },
+    )
+
+
+def general_k() -> Counterexample:
+    """I24 says its results have analogues for every k; T8 has none of the form FPR + c·η."""
+    population = frozenset(range(4))
+
+    def missing_half(train: frozenset[int]) -> ExactLaw:
+        (missing,) = population - train
+        return {missing in (0, 1): Fraction(1)}
+
+    worlds = finite_worlds(missing_half, SubsetGame(4, 3))
+    eta = max(worlds.eta(x) for x in population)
+    gaps = [largest_stick(worlds.pair(x), Fraction(1)) for x in population]
+    prior = Fraction(3, 4)
+    return Counterexample(
+        setting="four records, three train; the release says whether the one left out is among "
+        "the first two",
+        printed_value=eta,
+        true_value=max(gaps),
+        # At η = 0 no multiple of η is above a positive TPR − FPR.
+        violated=eta == 0 and min(gaps) > 0,
+        numbers={"prior_of_in": prior, "corrected_bound": (2 * prior - 1 + eta) / prior},
+    )
+
+
+# ── Counterexamples to claims of L24 (practical membership privacy) ───────────────────────────────
+
+_LEAK = Fraction(1, 5)
+_E_EPSILON = Fraction(3, 2)
+
+
+def lemma_3() -> Counterexample:
+    """L24-L3 equates a conditional probability with (2/N)Σ, hence halves δ from (2) to (3)."""
+    game = SubsetGame(4, 2)
+
+    def leaky(train: frozenset[int]) -> ExactLaw:
+        leak = _LEAK if 0 in train else Fraction(0)
+        return {"in": leak, "silent": 1 - leak}
+
+    # Form (3): means over the training sets with the record, and over those without it.
+    worlds = finite_worlds(leaky, game)
+    averaged = max(worlds.delta(x, _E_EPSILON) for x in range(4))
+    # Form (2): conditional probabilities, each a joint one over that of the condition.
+    conditional = Fraction(0)
+    subsets = [frozenset(s) for s in combinations(range(4), 2)]
+    share = Fraction(1, len(subsets))
+    for record in range(4):
+        laws = []
+        for inside in (True, False):
+            chosen = [s for s in subsets if (record in s) is inside]
+            joint = [
+                sum((share * leaky(s)[a] for s in chosen), Fraction(0)) for a in ("in", "silent")
+            ]
+            laws.append([mass / sum(joint) for mass in joint])
+        pairs = list(zip(*laws, strict=True))
+        conditional = max(conditional, largest_stick(pairs, _E_EPSILON))
+    with_target = [s for s in subsets if 0 in s]
+    total = sum((sum(leaky(s).values(), Fraction(0)) for s in with_target), Fraction(0))
+    sure = Fraction(2, len(with_target)) * total
+    return Counterexample(
+        setting="four records, two train; with probability 1/5 the release says whether record 0 "
+        "trained, otherwise it is silent; e^ε = 3/2",
+        printed_value=conditional / 2,
+        true_value=averaged,
+        violated=averaged > conditional / 2,
+        numbers={
+            "least_delta_in_form_2": conditional,
+            # The printed identity on the event that holds every output.
+            "printed_probability_of_the_sure_event": sure,
+        },
+    )
+
+
+def corollary_4() -> Counterexample:
+    """L24-C4: at n = 1 the least δ of DP and of PMP are the same, not half of one another."""
+
+    def release_or_silence(train: frozenset[int]) -> ExactLaw:
+        (record,) = train
+        return {record: _LEAK, "silent": 1 - _LEAK}
+
+    first, second = (release_or_silence(frozenset({x})) for x in (0, 1))
+    pairs = [(first.get(a, Fraction(0)), second.get(a, Fraction(0))) for a in (0, 1, "silent")]
+    dp = largest_stick(pairs, _E_EPSILON)
+    worlds = finite_worlds(release_or_silence, SubsetGame(2, 1))
+    pmp = max(worlds.delta(x, _E_EPSILON) for x in (0, 1))
+    return Counterexample(
+        setting="one training record out of {0, 1}; released with probability 1/5, otherwise "
+        "silence; e^ε = 3/2",
+        printed_value=pmp / 2,
+        true_value=dp,
+        violated=dp > pmp / 2,
+        numbers={"least_delta_of_pmp": pmp},
+    )
+
+
+def proposition_9() -> Counterexample:
+    """L24-P9 takes the largest ln(in/out); the definition also bounds ln(out/in)."""
+    records, candidates = np.array([0.0, 1.0, 2.0, 10.0]), np.array([0.0, 8.0, 9.0, 10.0])
+    losses = np.abs(records[:, None] - candidates)
+    # In [−10, 10] a record moves the mean loss by at most (max|w| + 10)/n.
+    laws = subset_laws(ExponentialMechanism(losses, size=2, epsilon=2.0, sensitivity=10.0))
+    one_sided, two_sided = float(laws.ratio.max()), float(np.abs(laws.ratio).max())
+    # At the printed ε̃ the definition needs P_out(w) ≤ e^ε̃ P_in(w) for every w.
+    excess = float((np.exp(laws.log_out) - math.exp(one_sided) * np.exp(laws.log_in)).max())
+    return Counterexample(
+        setting="records 0, 1, 2, 10 in [−10, 10], two train; candidates 0, 8, 9, 10; mean "
+        "distance loss; the 2-DP exponential mechanism",
+        printed_value=one_sided,
+        true_value=two_sided,
+        # The laws are known to 1e-12.
+        violated=two_sided > one_sided + 1e-9 and excess > 1e-9,
+        numbers={"epsilon": 2.0, "probability_excess_at_printed_epsilon": excess},
+    )
+
+
+def typo_123() -> Counterexample:
+    """L24's text under its figure 2 prints 1/(1 + e^−123) where 0.123 is meant."""
+    as_printed, as_meant = (1 / (1 + math.exp(-exponent)) for exponent in (123, 0.123))
+    return Counterexample(
+        setting="success bound 1/(1 + e^−ε) of a 0.123-PMP mechanism, stated to two digits",
+        printed_value=0.53,
+        true_value=as_printed,
+        violated=abs(as_printed - 0.53) > 0.005,
+        numbers={"with_exponent_0_123": as_meant},
+    )
+
+
+def footnote_2() -> Counterexample:
+    """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
+
+    A release that says nothing is 0-PMP, so L24-L6 caps every attack at ½; but whoever always
+    says "in" about a record that occurs twice is right more often.
+    """
+    population = ("a", "a", "b", "c")
+    sets = list(combinations(population, 2))
+    always_in = Fraction(sum("a" in chosen for chosen in sets), len(sets))
+    return Counterexample(
+        setting="X = (a, a, b, c), n = 2, a release that says nothing; the attacker says that a "
+        "trained",
+        printed_value=0.5,
+        true_value=always_in,
+        violated=always_in > Fraction(1, 2),
+        # Without the repeat X would need an even number of records for n to be half of it.
+        numbers={"distinct_records": len(set(population))},
+    )
+
+
+def release_one_record() -> Counterexample:
+    """L24-App1's "release a training example D₁" is η-MIP only if D₁ is drawn at random."""
+    n, eta = 3, Fraction(1, 10)
+    game = SubsetGame(2 * n, n)
+
+    def smallest(train: frozenset[int]) -> ExactLaw:
+        return {min(train): n * eta, "null": 1 - n * eta}
+
+    def uniform(train: frozenset[int]) -> ExactLaw:
+        return {**dict.fromkeys(train, eta), "null": 1 - n * eta}
+
+    fixed, drawn = (
+        max(worlds.eta(x) for x in range(2 * n))
+        for worlds in (finite_worlds(smallest, game), finite_worlds(uniform, game))
+    )
+    return Counterexample(
+        setting="six records, three train, η = 1/10; with probability nη the smallest training "
+        "record is released, otherwise nothing",
+        printed_value=eta,
+        true_value=fixed,
+        violated=fixed > eta,
+        numbers={"n": n, "eta_of_a_uniform_record": drawn},
     )
