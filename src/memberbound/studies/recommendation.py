@@ -11,10 +11,7 @@ are rows that somebody has to collect first.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -41,9 +38,11 @@ from memberbound.report.model import (
     Verdict,
 )
 from memberbound.studies.question import equivalent_security
-from memberbound.studies.steps import Finding, Score
+from memberbound.studies.rehearsal import Score
+from memberbound.studies.steps import Finding
+from memberbound.verbs.replacement import command_of
 
-__all__ = ["Findings", "command_of", "remedies", "verdict"]
+__all__ = ["Findings", "remedies", "verdict"]
 
 #: The findings of the steps that have one.
 Findings = Mapping[StepId, Finding]
@@ -61,27 +60,6 @@ _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
 _NOT_POSSIBLE = "Not possible here; the list of steps has the reason."
 #: Scores that differ by less than this are alike.
 _ALIKE = 0.01
-
-
-def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
-    r"""Return a command line; options without a value are left out, names are joined by commas.
-
-    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
-    "memberbound protect 'my table.csv' --eta 0.05"
-    >>> command_of("protect", "t.csv", {"--columns": ("age", "height, cm")})
-    'memberbound protect t.csv --columns \'age,"height, cm"\''
-    """
-    parts = ["memberbound", verb, source]
-    for name, value in options.items():
-        if value is not None:
-            parts += [name, _names(value) if isinstance(value, tuple) else str(value)]
-    return shlex.join(parts)
-
-
-def _names(columns: Iterable[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(columns)
-    return text.getvalue()
 
 
 # ── Remedies ──────────────────────────────────────────────────────────────────────────────────────
@@ -374,7 +352,8 @@ def verdict(
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
-    return Verdict(level, now, _advice(chosen, question))
+    too_few = not any(remedy.game == "neighbour" for remedy in listed)
+    return Verdict(level, now, _advice(chosen, question, too_few=too_few))
 
 
 def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | None:
@@ -428,13 +407,16 @@ _WHAT: dict[RemedyId, str] = {
 }
 
 
-def _advice(chosen: Remedy | None, question: Question) -> str:
+def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
     if chosen is None:
         every = question.record == "every"
         weaker = "protect the average record only" if every else "find more rows"
+        ways = "Allow"
+        if too_few and question.bounds is None:
+            ways = "Give public bounds for the columns (memberbound bounds), allow"
         return (
             "None of the remedies tried is certified to keep everybody within "
-            f"{points(question.eta)} of blind guessing and leaves a useful model. Allow a larger "
+            f"{points(question.eta)} of blind guessing and leaves a useful model. {ways} a larger "
             f"eta, or {weaker}."
         )
     if chosen.id == "nothing":

@@ -87,6 +87,7 @@ from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.protection import HalfProtection, Protection
+from memberbound.verbs.replacement import other_learners
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 if TYPE_CHECKING:
@@ -187,10 +188,14 @@ class Context:
         return self.data.sampled(_PLAYED, question.seed) if question.quick else self.data
 
     @property
+    def small(self) -> bool:
+        """Whether the learner can be trained hundreds of times within a study."""
+        return self.data.examples.features.size <= _REFITTED
+
+    @property
     def refitted(self) -> bool:
-        """Whether noise for the average record is calibrated by refits: many, on a small table."""
-        examples = self.data.examples
-        return not self.question.quick and examples.features.size <= _REFITTED
+        """Whether noise for the average record is calibrated by refits."""
+        return self.small and not self.question.quick
 
     @property
     def attacked(self) -> int:
@@ -491,13 +496,15 @@ def _audit(
         records=context.attacked,
         progress=progress,
     )
-    release = release_floor(
-        learner,
-        run,
-        confidence=question.confidence,
-        seed=question.seed,
-        workers=None if context.workers < 1 else context.workers,
-    )
+    release = None
+    if not question.quick:
+        release = release_floor(
+            learner,
+            run,
+            confidence=question.confidence,
+            seed=question.seed,
+            workers=None if context.workers < 1 else context.workers,
+        )
     ceiling = None if certificate is None else read_ceiling(certificate)
     audited = audit_run(run, confidence=question.confidence, ceiling=ceiling, release=release)
     return audited, run
@@ -628,8 +635,9 @@ def _protect_half(
 ) -> ProtectedModel:
     """Release a random half in the papers' game, and audit the releases of other halves."""
     question, sample = context.question, context.sample
-    # Many pairs and many settings only lessen the noise: not worth most of a study's time.
-    short = not context.refitted
+    # Many pairs and many settings only lessen the noise: not worth most of a study's time, and
+    # least of all where another record was asked for.
+    short = not context.refitted or record != question.record
     with kept_fits(context.fits):
         answer = protect_half(
             sample.table,
@@ -665,7 +673,7 @@ def protect_record(
     average record gets noise of its own there.  Any other refusal is the step's answer.
     """
     subject: Learned = "noise-every" if record == "every" else "noise-average"
-    note = ""
+    question, note = context.question, ""
     if record == "every" or not context.refitted:
         try:
             if not context.all_rows:
@@ -675,6 +683,9 @@ def protect_record(
                 return model.finding(context, subject)
             return Finding(model.answer.to_dict(), f"{model.answer.sentence} {_SAME_RELEASE}")
         except TooFewRowsError:
+            # A quick study has no time for a thousand refits, nor for those that only inform.
+            if question.quick and (record != question.record or not context.small):
+                raise
             note = f" {_TOO_FEW_ROWS}"
     return _protect_half(context, record, progress).finding(context, subject, note)
 
@@ -684,9 +695,8 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
 
     A learner without a private form (a forest) has no other remedy that is a model.
     """
-    first = "ridge" if context.data.examples.task == "regression" else "logistic"
     own = private_form(context.question.learner) or private_form(context.learner())
-    names = [name for name in (first, "boosting") if name != own]
+    names = [name for name in other_learners(context.data.examples.task) if name != own]
     best: Finding | None = None
     refusal = InputError("there must be another learner with a private form.")
     for place, name in enumerate(names):

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
-from memberbound.answers import Inline
+from memberbound.answers import Inline, OmitEmpty
 from memberbound.attacks.evidence import (
     Records,
     ScoreTable,
@@ -41,6 +41,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners.augmented import Shape, picture_shape
 from memberbound.quantities import confident
+from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     DELTA,
     RATES,
@@ -49,6 +50,7 @@ from memberbound.verbs.audit_answer import (
     records_file,
     write_columns,
 )
+from memberbound.verbs.replacement import Replacement, rehearse_replacement
 
 __all__ = ["Audit", "audit"]
 
@@ -67,6 +69,7 @@ class Audit(OneRunAnswer):
     )
 
     detail: Inline[ModelAudit]
+    replacement: OmitEmpty[Replacement | None] = None
 
     @property
     def floor(self) -> float | None:
@@ -82,6 +85,13 @@ class Audit(OneRunAnswer):
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
         return f"{self.floors}\n{self.detail.summary()}"
+
+    def summary(self) -> str:
+        """Return the table of attacks, and at the end what could take the model's place."""
+        text = super().summary()
+        if self.replacement is None:
+            return text
+        return f"{text}\n\n{self.replacement.sentence}\n  {self.replacement.command}"
 
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
@@ -264,6 +274,19 @@ def audit(
         by=by,
         seed=start,
     )
+    replacement = None
+    leaks = detail.comparable and detail.best_advantage.lower > 0
+    # Whoever passes a table that is open already (a study) rehearses what it recommends itself.
+    if leaks and target is not None and not isinstance(members, OpenTable):
+        names = [columns] if isinstance(columns, str) else columns
+        replacement = rehearse_replacement(
+            members,
+            target,
+            detail,
+            columns=None if names is None else tuple(names),
+            database_table=database_table,
+            seed=start,
+        )
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
         columns_out = {
@@ -282,6 +305,7 @@ def audit(
         records_out=None if out is None else str(out),
         detail=detail,
         one_run=floors,
+        replacement=replacement,
     )
 
 
