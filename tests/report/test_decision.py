@@ -264,6 +264,17 @@ def test_what_people_know_fills_the_pages(released, tmp_path):
             About.read(path)
 
 
+def test_what_was_weighed_is_not_published():
+    said = {field.name: f"said about {field.name}" for field in fields(About)}
+    about = About(**(said | {"authors": ("said about authors",), "paper": "A4"}))
+    case = of_study(sample(), about=about)
+    public = model_card(case.published, case.stated(public=True))
+    private = ("cost", "residual_risk", "necessity", "legal_basis", "limit_chosen_by", "recipients")
+    assert said["purpose"] in public
+    assert not [name for name in private if said[name] in public]
+    assert all(said[name] in str(case.stated()) for name in private)
+
+
 def test_hostile_names_stay_text():
     case = of_study(hostile())
     for text in (render_decision(case), dpia_annex(case), checklist(case)):

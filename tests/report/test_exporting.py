@@ -781,7 +781,7 @@ TARGET = "target = [a for a in sys.argv if a.startswith('--print-to-pdf=')][0].s
 def test_browser_that_prints_nothing_useful_leaves_no_file(tmp_path, body, match, monkeypatch):
     monkeypatch.setenv("CHROME_BIN", str(fake_browser(tmp_path, body)))
     with pytest.raises(MemberboundError, match=match):
-        export(sample(), format="pdf", out=tmp_path / "x.pdf")
+        export(sample(), format="decision", out=tmp_path / "x.pdf")
     assert [path.name for path in tmp_path.iterdir()] == ["fake-browser"]
 
 

@@ -18,7 +18,7 @@ from memberbound._version import __version__
 from memberbound.errors import InputError
 from memberbound.files import check_input, read_document
 from memberbound.quantities import allowed, confident, of_hundred, percent, points
-from memberbound.report.model import Remedy, Report, plain, typed_as
+from memberbound.report.model import Remedy, Report, typed_as
 from memberbound.report.model_card import bullets, escaped, table
 from memberbound.report.page import decision_page
 from memberbound.report.publication import Promise, Publication, ReleasedFile
@@ -78,6 +78,8 @@ KINDS = {
 }
 #: Remedy → kind of the file that it makes, where no certificate lies beside that file.
 _UNCERTIFIED = {"nothing": "model", "rows": "model", "coarser": "coarser table"}
+#: Keys of :class:`About` that may stand in what everybody sees.
+_PUBLIC = ("purpose", "controller", "region", "publication_date")
 _MISSING = "to fill in"
 
 
@@ -145,13 +147,17 @@ class Case:
         public = audience == "public" or (audience == "source" and self.report is None)
         return self.published if public else self.studied
 
-    def stated(self) -> dict[str, str]:
-        """Return the released file and what people added, for lists of settings."""
-        added = {f"about.{name}": value for name, value in plain(self.about).items()}
+    def stated(self, *, public: bool = False) -> dict[str, str]:
+        """Return the file's digest and what people added, for lists of settings.
+
+        In public there is no place for what was weighed, nor for a cost measured on the rows.
+        """
+        names = _PUBLIC if public else [field.name for field in fields(About)]
+        added = {name: getattr(self.about, name) for name in names} | {"paper": None}
+        added["authors"] = ", ".join(self.about.authors) or None
         if self.file is not None:
-            added |= {"release.file": self.file.name, "release.sha256": self.file.sha256}
-        ignored: tuple[object, ...] = (None, [], About.paper)
-        return {name: str(value) for name, value in added.items() if value not in ignored}
+            added["sha256"] = self.file.sha256
+        return {name: value for name, value in added.items() if value is not None}
 
     @property
     def version(self) -> str:
@@ -242,6 +248,13 @@ LOOK_AGAIN = (
 _SEEDED = "This file was made with a test seed, so that its noise can be worked out. Do not sign."
 
 
+def what_it_is(case: Case, file: ReleasedFile) -> str:
+    """Return what a file is, for everybody."""
+    kind = KINDS.get(file.kind, file.kind)
+    predicts = kind.endswith("predicts") and case.report is not None
+    return f"{kind} “{case.studied.data.target}”" if predicts else kind
+
+
 def promised(case: Case) -> tuple[str, ...]:
     """Return the promise: one sentence, then whom it holds against."""
     promise = case.promise
@@ -319,8 +332,9 @@ def limit(case: Case) -> str:
     text = (
         f"At most {allowed(blind, eta)} of guesses may be right: {points(eta)} above a pure guess."
     )
-    nobody = case.release is None and case.studied.defaulted("eta")
-    if nobody and case.about.limit_chosen_by is None:
+    report = case.report
+    default = report is not None and report.defaulted("eta") and eta == report.question.eta
+    if default and case.about.limit_chosen_by is None:
         text += " This is the default of the software. Nobody has chosen it for these people yet."
     return text
 
@@ -372,7 +386,7 @@ def render_decision(case: Case, *, small: bool = False) -> str:
     facts: list[tuple[str, str | None]] = [
         ("File", None if case.file is None else case.file.name),
         ("SHA-256", None if case.file is None else case.file.sha256),
-        ("What it is", None if case.file is None else KINDS.get(case.file.kind, case.file.kind)),
+        ("What it is", None if case.file is None else what_it_is(case, case.file)),
         ("Made from", None if case.rows is None else f"a table of {case.rows} rows"),
         ("For", case.about.purpose),
         ("Goes to", case.about.recipients),
@@ -416,15 +430,15 @@ def dpia_annex(case: Case) -> str:
         ["Rows", "–" if case.rows is None else str(case.rows)],
         ["Data", asked(columns if case.report is not None else None, columns)],
         ["What is released", asked(None if file is None else f"{file.name}, "
-                                   f"{KINDS.get(file.kind, file.kind)}", "the file")],
+                                   f"{what_it_is(case, file)}", "the file")],
         ["SHA-256 of the file", asked(None if file is None else file.sha256, "of the file")],
         ["Recipients", asked(about.recipients, "who gets the file, and whether anybody may")],
     ]  # fmt: skip
     rates = []
     if promise is not None:
         rates = [
-            f"Who accuses at most {percent(float(fpr), 'given')} of the people who were not in the "
-            f"data finds at most {percent(most, 'upper')} of those who were."
+            f"Somebody who accuses at most {percent(float(fpr), 'given')} of the people who were "
+            f"not in the data finds at most {percent(most, 'upper')} of those who were."
             for fpr, most in promise.tpr_upper.items()
         ]
     found = exposed(case)

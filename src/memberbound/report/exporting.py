@@ -19,7 +19,7 @@ from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
-from memberbound.report.decision import About, Case, dpia_annex, render_decision
+from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
 from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.model import Report, checked, read
 from memberbound.report.model_card import model_card
@@ -51,7 +51,7 @@ FORMATS = {
         "model card section",
         "public",
         (".md", ".markdown"),
-        lambda case: model_card(case.published, case.stated()),
+        lambda case: model_card(case.published, case.stated(public=True)),
     ),
     "mlflow": Format("MLflow run", "public"),
     "mlflow-owner": Format("MLflow run for the owner", "owner"),
@@ -80,6 +80,8 @@ class Export(Answer):
 
     format: str
     exported: Report | Publication = field(metadata=INTERNAL)
+    #: What is promised, where it is about a release and not about what a study found.
+    promise: str | None = field(default=None, metadata=INTERNAL)
     out: str | None = None
     pages: OmitEmpty[int | None] = None
     run_id: OmitEmpty[str | None] = None
@@ -123,7 +125,7 @@ class Export(Answer):
         """Return what was exported, and where to, as a short text."""
         what, name = self.exported, FORMATS[self.format].name
         if isinstance(what, Report):
-            lines = [f"{name} of a {what.status} study: {what.verdict.sentence}"]
+            lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
             lines.append(OWNER_ONLY)
         else:
             of = "the release" if what.released else "the settings of a study of"
@@ -214,7 +216,8 @@ def export(
             content = print_pdf(page, browser=browser, least=2 if case.studied.complete else 1)
         pages = page_count(content)
     written_whole(target, lambda draft: draft.write_bytes(content), force)
-    return Export(format, exported, str(out), pages=pages)
+    promise = promised(case)[0] if chosen.audience == "source" else None
+    return Export(format, exported, promise, str(out), pages=pages)
 
 
 def _browser() -> str:
@@ -236,7 +239,7 @@ def _logged(
     case = case_of(report, release, about)
     exported = case.exported(FORMATS[format].audience)
     if isinstance(exported, Publication):
-        entry = published_entry(exported, case.stated())
+        entry = published_entry(exported, case.stated(public=True))
     else:
         entry = owner_entry(exported, case.stated())
     return Export(format, exported, **log_entry(entry, None if out is None else os.fspath(out)))

@@ -209,7 +209,7 @@ def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
         ("Rows", published.rows),
         ("Columns beside the target", published.columns),
         ("memberbound", published.version),
-        *((name.partition(".")[2].replace("_", " "), text) for name, text in stated.items()),
+        *((name.replace("_", " "), text) for name, text in stated.items()),
     ]
     shown = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
     return ["### Where this comes from", "", *bullets(shown)]
