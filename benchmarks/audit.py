@@ -326,7 +326,7 @@ def main() -> None:
                         make_learner(learner, 0),
                         models=arguments.shadows,
                         seed=seed,
-                        backend="sequential",
+                        n_jobs=1,
                     )
                     training = time.process_time() - start
                     for row in measured(run, training, arguments.plain_targets):

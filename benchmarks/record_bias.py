@@ -46,7 +46,7 @@ def own_accuracy(
             learner_from_name(name),
             models=count,
             seed=10_000 * (record + 1) + seed + place,
-            backend="sequential",
+            n_jobs=1,
         )
         for place, count in enumerate(sizes)
     ]
@@ -83,7 +83,7 @@ def main() -> None:
                     learner_from_name(name),
                     models=given.shadows,
                     seed=repeat,
-                    backend="sequential",
+                    n_jobs=1,
                 )
                 exposure = record_exposure(audit_shadows(run, attacks=[ATTACK], fpr=()))
                 plain.append(float((exposure.estimate[tried] - truth).mean()))

@@ -194,7 +194,7 @@ def test_the_floor_of_a_learner_pays_for_the_choice_of_the_attack() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
     frame["y"] = np.where(rng.integers(2, size=80) == 1, "yes", "no")
-    asked = {"target": "y", "learner": "tree", "shadows": 12, "backend": "sequential"}
+    asked = {"target": "y", "learner": "tree", "shadows": 12, "workers": 1}
     found = memberbound.audit_learner(frame, **asked)
     (success,) = found.successes("floor")
     own = found.attacks[found.best]["advantage"]["lower"]

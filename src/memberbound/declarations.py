@@ -167,7 +167,7 @@ _GROUP_OF_NAME = dict.fromkeys(
     "Data",
 )
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "backend", "shadows", "scheduler", "tune", "pairs"),
+    ("confidence", "seed", "workers", "shadows", "scheduler", "tune", "pairs"),
     "Computation",
 )
 _GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"), "Computation")

@@ -94,7 +94,7 @@ def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame
 
 
 def options(**more):
-    return {"shadows": 24, "backend": "sequential", "target": "y"} | more
+    return {"shadows": 24, "workers": 1, "target": "y"} | more
 
 
 def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_command_line(table: pd.DataFrame, tmp_path: Path, monkeypatch) -> None:
     code, out, err = answered(
         "audit-learner",
         tmp_path / "table.csv",
-        *("--target", "y", "--learner", "tree", "--shadows", 10, "--backend", "sequential"),
+        *("--target", "y", "--learner", "tree", "--shadows", 10, "--workers", 1),
         *("--attacks", "loss,lira,rmia"),
     )
     assert code == 0, err

@@ -24,7 +24,7 @@ def run() -> ShadowRun:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(ROWS, 2)), rng.integers(2, size=ROWS)
     rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-    return train_shadows(rows, learner_from_name("logistic"), models=16, backend="sequential")
+    return train_shadows(rows, learner_from_name("logistic"), models=16, n_jobs=1)
 
 
 def release(average: np.ndarray, record: np.ndarray) -> ReleaseFloor:

@@ -63,7 +63,7 @@ def test_reference_models_are_asked_about_copies_too(learner: str) -> None:
 def test_a_learner_on_pictures_is_audited_with_copies() -> None:
     (x, y), _ = digits()
     frame = pd.DataFrame(x, columns=[f"p{i}" for i in range(64)]).assign(digit=y)
-    asked = {"target": "digit", "learner": "tree", "shadows": 8, "backend": "sequential"}
+    asked = {"target": "digit", "learner": "tree", "shadows": 8, "workers": 1}
     plain = memberbound.audit_learner(frame, **asked)
     moved = memberbound.audit_learner(frame, **asked, images="8x8")
     assert plain.attacks["loss"] != moved.attacks["loss"]

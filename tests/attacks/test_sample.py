@@ -24,7 +24,7 @@ def examples() -> Examples:
 
 @pytest.fixture(scope="module")
 def runs(examples, tmp_path_factory):
-    options = {"models": 24, "backend": "sequential", "cache": tmp_path_factory.mktemp("fits")}
+    options = {"models": 24, "n_jobs": 1, "cache": tmp_path_factory.mktemp("fits")}
     tree = DecisionTreeClassifier(random_state=0)
     return [train_shadows(examples, tree, **options, records=r) for r in (None, SOME, SOME)]
 

@@ -1,4 +1,4 @@
-"""Shadow training: halves, signals, failures, backends, and resuming after a kill."""
+"""Shadow training: halves, signals, failures, processes, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import gradient_norms, signals_of
 from memberbound.errors import InputError
 from memberbound.learners import Examples, read_examples, refits
+from memberbound.learners.refits import connected
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):
@@ -117,7 +118,7 @@ def test_the_table_does_not_travel_with_every_fit(monkeypatch):
     monkeypatch.setattr(
         shadows, "refits", lambda work, *r, **k: sent.append(work) or engine(work, *r, **k)
     )
-    run = train_shadows(examples, LogisticRegression(), models=2, backend="sequential", records=20)
+    run = train_shadows(examples, LogisticRegression(), models=2, n_jobs=1, records=20)
     assert [s.population for s in (sent[0].examples, sent[0].attacked)] == [None, None]
     assert run.examples.population is examples.population
 
@@ -160,8 +161,6 @@ def test_mostly_failing_fits_are_refused(learner):
 def test_too_small_a_population_and_bad_arguments_are_refused():
     with pytest.raises(InputError, match="at least 20 records"):
         train_shadows(examples(19), DecisionTreeClassifier(), models=4, n_jobs=1)
-    with pytest.raises(InputError, match="backend"):
-        train_shadows(examples(), DecisionTreeClassifier(), models=4, backend="threads")
     with pytest.raises(InputError, match="models"):
         train_shadows(examples(), DecisionTreeClassifier(), models=1)
 
@@ -336,10 +335,9 @@ def test_dask_on_a_local_cluster_gives_the_same_models():
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         distributed.Client(cluster) as client,
+        connected(client=client),
     ):
-        run = train_shadows(
-            examples(), DecisionTreeClassifier(), models=4, backend="dask", client=client
-        )
+        run = train_shadows(examples(), DecisionTreeClassifier(), models=4)
     assert np.array_equal(run.signals.logit, expected.signals.logit)
     assert run.models == expected.models
 
@@ -366,5 +364,5 @@ def test_models_do_not_share_a_seed():
 
 def test_dask_that_is_not_installed_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"memberbound\[dask\]"):
-        train_shadows(examples(), DecisionTreeClassifier(), models=4, backend="dask")
+    with pytest.raises(InputError, match=r"memberbound\[dask\]"), connected("tcp://127.0.0.1:1"):
+        pass

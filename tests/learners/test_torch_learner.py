@@ -91,14 +91,12 @@ def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(data, tmp_pa
     x, y = data
     rows = Examples(x, y, "classification", tuple("abcd"), ("0", "1"))
     learner = TorchLearner(small, epochs=3)
-    stopped = train_shadows(rows, learner, models=3, cache=tmp_path, backend="sequential")
+    stopped = train_shadows(rows, learner, models=3, cache=tmp_path, n_jobs=1)
     again = train_shadows(rows, learner, models=5, cache=tmp_path, n_jobs=2)
     assert (stopped.reused, again.reused) == (0, 3)
-    whole = train_shadows(rows, learner, models=5, backend="sequential")
+    whole = train_shadows(rows, learner, models=5, n_jobs=1)
     assert np.array_equal(again.signals.logit, whole.signals.logit)
-    changed = train_shadows(
-        rows, learner.set_params(epochs=4), models=2, cache=tmp_path, backend="sequential"
-    )
+    changed = train_shadows(rows, learner.set_params(epochs=4), models=2, cache=tmp_path, n_jobs=1)
     assert changed.reused == 0  # another training is another folder
 
 

@@ -57,7 +57,7 @@ def audited(estimate: float, *, chance: float = 0.5, blind: float = 0.5, worst: 
 def run():
     """Trees on random labels: nearly every record is given away."""
     examples = read_examples(noisy(), "y")
-    return train_shadows(examples, learner_from_name("tree"), models=64, backend="sequential")
+    return train_shadows(examples, learner_from_name("tree"), models=64, n_jobs=1)
 
 
 def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -> None:

@@ -394,7 +394,7 @@ def audit_shadows(
         >>> rng = np.random.default_rng(0)
         >>> x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
         >>> noise = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-        >>> run = train_shadows(noise, learner_from_name("tree"), models=12, backend="sequential")
+        >>> run = train_shadows(noise, learner_from_name("tree"), models=12, n_jobs=1)
         >>> audit = audit_shadows(run, attacks=["rmia"])
         >>> bool(audit.attacks["rmia"].auc.estimate > 0.7)
         True

@@ -360,7 +360,7 @@ def record_exposure(
         >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
         >>> x[1:, 0] += 9 * y[1:]
         >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, backend="sequential")
+        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, n_jobs=1)
         >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
         [0]
     """

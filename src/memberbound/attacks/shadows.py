@@ -6,7 +6,6 @@ import copy
 import os
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.errors import InputError, one_of, whole_number
+from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
-from memberbound.learners.refits import Arrays, FitStore, connected, fingerprint, refits
+from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = [
@@ -169,8 +168,6 @@ def train_shadows(
     models: int = 64,
     seed: int = 0,
     n_jobs: int | None = -1,
-    backend: str = "processes",
-    client: object = None,
     cache: str | os.PathLike[str] | None = None,
     records: int | None = None,
     known: KnownRows | None = None,
@@ -186,9 +183,8 @@ def train_shadows(
             then all models share their coins, which no interval of an audit allows.
         models: number of models.
         seed: of halves and learners.
-        n_jobs: processes, as in joblib; None: all cores unless the fits take a moment only.
-        backend: ``"processes"`` (joblib), ``"sequential"``, or ``"dask"``.
-        client: a ``distributed.Client`` for dask; made when left out.
+        n_jobs: processes, as in joblib; None: all cores unless the fits take a moment only.  Where
+            there is a current cluster it trains, unless one process is asked for.
         cache: folder in which each finished fit is written at once; none by default.
         records: how many records are attacked at most: a uniform sample of a larger population,
             whose halves the models are trained on all the same.  All of them unless given.
@@ -207,13 +203,12 @@ def train_shadows(
         >>> x = rng.normal(size=(40, 2))
         >>> y = (x[:, 0] > 0).astype(int)
         >>> examples = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-        >>> run = train_shadows(examples, learner_from_name("tree"), models=4, backend="sequential")
+        >>> run = train_shadows(examples, learner_from_name("tree"), models=4, n_jobs=1)
         >>> run.membership.sum(axis=1).tolist()
         [20, 20, 20, 20]
     """
     total = whole_number("models", models, at_least=2)
     whole_number("seed", seed, at_least=0)
-    one_of("backend", backend, ("processes", "sequential", "dask"))
     if n_jobs not in (-1, None):
         whole_number("workers", n_jobs, remedy="-1 is all cores.")
     if examples.rows < SMALLEST_POPULATION:
@@ -239,21 +234,20 @@ def train_shadows(
     damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
     if progress is not None:
         progress(reused, total)
-    workers = 1 if backend == "sequential" else n_jobs
     end = time.monotonic() + (seconds or 0.0)
-    with connected(client=client) if backend == "dask" else nullcontext() as cluster:
-        for model, fit in refits(work, missing, workers=workers, cluster=cluster, store=store):
-            fits[model] = fit
-            if progress is not None:
-                progress(len(fits), total)
-            if seconds is not None and time.monotonic() > end and len(fits) < total:
-                fits = _first_fits(fits)
-                if len(fits) < FEWEST_IN_TIME:
-                    raise InputError(
-                        f"seconds must be enough for {FEWEST_IN_TIME} models, got {seconds!r}: "
-                        f"{len(fits)} were trained in that time."
-                    )
-                break
+    cluster = None if n_jobs == 1 else current_cluster()
+    for model, fit in refits(work, missing, workers=n_jobs, cluster=cluster, store=store):
+        fits[model] = fit
+        if progress is not None:
+            progress(len(fits), total)
+        if seconds is not None and time.monotonic() > end and len(fits) < total:
+            fits = _first_fits(fits)
+            if len(fits) < FEWEST_IN_TIME:
+                raise InputError(
+                    f"seconds must be enough for {FEWEST_IN_TIME} models, got {seconds!r}: "
+                    f"{len(fits)} were trained in that time."
+                )
+            break
     run = _collected(work, attacked, sample, fits, reused=reused)
     if not damaged:
         return run

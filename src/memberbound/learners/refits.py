@@ -258,13 +258,11 @@ def current_cluster() -> Cluster | None:
     return _CLUSTER.get()
 
 
-def _client(address: str | None, seconds: float) -> object:
+def _client(address: str, seconds: float) -> object:
     try:
         distributed = import_module("distributed")
     except ImportError:
         raise InputError("a cluster needs dask: pip install 'memberbound[dask]'.") from None
-    if address is None:  # a cluster on this machine, for as long as the client lives
-        return distributed.Client(set_as_default=False)
     try:
         return distributed.Client(address, timeout=seconds, set_as_default=False)
     except (OSError, ValueError, TypeError) as problem:
@@ -276,19 +274,12 @@ def _client(address: str | None, seconds: float) -> object:
 
 @contextlib.contextmanager
 def connected(scheduler: str | None = None, client: object = None) -> Iterator[Cluster]:
-    """Make a cluster the current one: by a client, by an address, or a new one on this machine.
-
-    Without either the current one stays where there is one.
-    """
-    if client is not None and scheduler is not None:
-        raise InputError("scheduler must be left out when a client is given.")
+    """Make a cluster the current one: by a client or by an address."""
+    if (client is None) == (scheduler is None):
+        raise InputError("a cluster must be named by either scheduler or client.")
     if client is not None and not callable(getattr(client, "submit", None)):
         raise InputError(f"client must be a distributed.Client, got {type(client).__name__}.")
-    current = current_cluster()
-    if client is None and scheduler is None and current is not None:
-        yield current
-        return
-    first: Any = _client(scheduler, _FIRST) if client is None else client
+    first: Any = client if scheduler is None else _client(scheduler, _FIRST)
     # The address is asked for now: a client without its connection does not know it any more.
     cluster = Cluster(first, str(getattr(getattr(first, "scheduler", None), "address", "")))
     token = _CLUSTER.set(cluster)
@@ -308,8 +299,6 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
         scheduler, client = named.get("scheduler"), named.get("client")
         if scheduler is None and client is None:
             return function(*given, **named)
-        if "backend" in inspect.signature(function).parameters:
-            named["backend"] = "dask"
         with connected(cast("str | None", scheduler), client) as cluster:
             if named.get("workers") is None:
                 named["workers"] = cluster.workers

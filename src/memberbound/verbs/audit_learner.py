@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 
@@ -159,9 +159,6 @@ def audit_learner(
         str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
     ]
     | None = None,
-    backend: Annotated[
-        Literal["processes", "sequential", "dask"], Option("choice", web=False)
-    ] = "processes",
     workers: Workers = -1,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
@@ -207,8 +204,7 @@ def audit_learner(
         force: overwrite ``records``.
         cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
             the command line's default: the user's cache folder).
-        backend: where models are trained: ``processes``, ``sequential`` or ``dask``.
-        workers: processes; -1 uses all cores.
+        workers: processes; -1 uses all cores, 1 trains in this process.
         scheduler: address of a dask scheduler whose workers train the models.
         client: for Python: a ``distributed.Client`` instead.
         seed: for the random halves and the learners.
@@ -252,7 +248,6 @@ def audit_learner(
         models=models,
         seed=start,
         n_jobs=workers,
-        backend=backend,
         cache=cache_folder(cache),
         progress=progress,
     )

@@ -217,7 +217,7 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     options = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["age"]}
     options["attacks"] = ["loss", "rmia", "learned"]  # the last has no accuracy to draw
     job = run("audit-learner", "head.csv", **options, records=True)
-    own = memberbound.audit_learner("head.csv", **options, backend="sequential")
+    own = memberbound.audit_learner("head.csv", **options, workers=1)
     expected = as_json(own) | {"records_out": "records.csv"}
     assert timeless(job["result"]) == timeless(expected)
     assert job["files"] == ["records.csv"]

@@ -73,7 +73,7 @@ def performed(
         elif parameter.name == "workers" and (name != "audit" or "model" in options):
             # An audit trains only where there is a model.  One worker where a verb knows processes
             # only: each would have the memory of a whole job.
-            arguments["workers"] = workers if "backend" in verb.by_name else 1
+            arguments["workers"] = workers if name == "audit-learner" else 1
     with parallel_config(backend="threading"), observed_queries(advance_query):
         answer = verb.function(**arguments)
         assert answer is not None
