@@ -453,6 +453,9 @@ _STEP = 1e-4
 _SHUFFLES = 4
 #: Rounds without improvement before the search ends.
 _PATIENCE = 2
+#: Half are the most informative states, half the cheapest.  One state, chosen by gain per leak,
+#: keeps up to a quarter less information at the same limit (Adult, ACS).
+_WIDTH = 4
 
 
 @dataclass
@@ -531,7 +534,7 @@ class Visited:
         }
 
 
-def explore(visited: Visited, accept: Callable[[Score], bool], width: int = 4) -> None:
+def explore(visited: Visited, accept: Callable[[Score], bool]) -> None:
     """Beam search from the coarsest state through acceptable states.
 
     Half of the beam are the most informative states, half those that gain most information per
@@ -551,9 +554,8 @@ def explore(visited: Visited, accept: Callable[[Score], bool], width: int = 4) -
                     gains[child] = max(gain, gains.get(child, gain))
         telling = sorted(gains, key=lambda s: (-visited.scores[s].information, s))
         cheap = sorted(gains, key=lambda s: (-gains[s], s))
-        half = max(1, width // 2)
         visited.forget(beam)
-        beam = list(dict.fromkeys([*telling[:half], *cheap[: width - half]]))
+        beam = list(dict.fromkeys([*telling[: _WIDTH // 2], *cheap[: _WIDTH // 2]]))
         top = max((visited.scores[s].information for s in beam), default=best)
         idle = 0 if top > best + _STEP else idle + 1
         best = max(best, top)
@@ -678,7 +680,7 @@ class Choice:
 
 
 def choose(
-    frame: DataFrame, rows: int, wish: Wish, selection: Selection, *, data_free: bool, width: int
+    frame: DataFrame, rows: int, wish: Wish, selection: Selection, *, data_free: bool
 ) -> Choice:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
@@ -713,7 +715,7 @@ def choose(
     )
     visited = Visited(evaluator)
     if ladders:
-        explore(visited, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed, width)
+        explore(visited, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed)
     ranked = _settled(visited, wish, needed)
     if ladders:
         best_state = ranked[0] if ranked else evaluator.start

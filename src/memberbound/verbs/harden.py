@@ -197,7 +197,6 @@ def harden(
     reference: InputFile | None = None,
     recipe: OutputFile | None = None,
     learners: bool | None = None,
-    width: Annotated[int, Option("whole", web=False)] = 4,
 ) -> Hardening:
     """Coarsen a table until no learner trained on it can leak too much, certified.
 
@@ -243,7 +242,6 @@ def harden(
         recipe: write the recipe to this JSON file.
         learners: train three learners before and after (default: if there is a target and at most
             50 000 rows).
-        width: width of the beam search.
 
     Command line:
         memberbound harden people.csv --security 0.95 --target income --out safe.parquet
@@ -310,7 +308,6 @@ def harden(
         wish,
         selection,
         data_free=parts.validity == "union",
-        width=whole_number("width", width),
     )
     release = _released(choice, parts, wish)
     counted = [c for c in frame.columns if c not in selection.left_out]
