@@ -19,7 +19,7 @@ def with_glossary(page: str) -> str:
     rows = [f"| {word} | {meaning} |" for word, meaning in GLOSSARY]
     games = [f"- **{name}**: {text}." for name, text in GAMES.items()]
     table = ["| word | meaning |", "|---|---|", *rows]
-    return "\n".join([page, *table, "", "## Games", "", *games, ""])
+    return "\n".join([page, *table, "", "## Who attacks", "", *games, ""])
 
 
 def section(verb: Verb) -> str:

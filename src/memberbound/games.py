@@ -9,6 +9,7 @@ from memberbound.errors import InputError, finite_number, one_of, positive, whol
 
 __all__ = [
     "ADJACENCIES",
+    "ATTACKERS",
     "GUESSES_STAND_ALONE",
     "Adjacency",
     "Game",
@@ -19,6 +20,13 @@ __all__ = [
     "gamma_from_priors",
 ]
 
+#: Game → who attacks, in the words that people read.
+ATTACKERS = {
+    "neighbour": "an attacker who knows every other record",
+    "subset": "an attacker who knows all records, but not who was drawn",
+    "iid": "an attacker who knows the source of the records, but not the table",
+    "model": "the attacks that were run on this model",
+}
 #: How two neighbouring data sets differ.
 Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, fraction
-from memberbound.games import Game
+from memberbound.games import ATTACKERS, Game
 
 if TYPE_CHECKING:
     pass
@@ -447,9 +447,8 @@ class Certificate:
             shown = significant(self.value, self.direction)
             claim = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"
         at = "" if self.confidence == 1.0 else f" with confidence {confident(self.confidence)}"
-        return (
-            f"{claim}{at} ({self.game.name} game, {self.game.protects}; {', '.join(self.theorems)})"
-        )
+        against = ATTACKERS[self.game.name]
+        return f"{claim}{at} ({self.game.protects}, against {against}; {', '.join(self.theorems)})"
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None
     same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
     assert sandwiched(read_ceiling(same), floor).sandwich_gap == pytest.approx(2.0)
     for game in (ModelGame(), IidGame()):
-        with pytest.raises(InputError, match="in the subset game"):
+        with pytest.raises(InputError, match="in the game “subset”"):
             sandwiched(read_ceiling(same), replace(floor, game=game))
     with pytest.raises(InputError, match="must be an advantage"):
         sandwiched(read_ceiling(same), replace(floor, quantity="AUC"))

@@ -25,6 +25,7 @@ from markdown_it import MarkdownIt
 
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
+from memberbound.games import ATTACKERS
 from memberbound.report import pdf
 from memberbound.report.decision import About
 from memberbound.report.evidence import cyclonedx, registry_entry
@@ -249,7 +250,10 @@ def test_card_of_a_release_says_what_its_certificate_says(releases, tmp_path):
     assert metric["args"]["theorems"] == ["X22"]
     for text in said["certificate"]["assumptions"]:
         assert escaped(text) in body
-    assert "| neighbour | every record | 50 % | **≤ 55 %**, certified" in body
+    assert (
+        "| an attacker who knows every other record | every record | 50 % | **≤ 55 %**, certified"
+        in body
+    )
     assert "At 1 % false alarms an attack finds ≤ 1.9 % of the members" in body
     public = releases / "mean.safetensors.certificate.json"
     export(public, format="model-card", out=tmp_path / "mean.md")
@@ -285,7 +289,7 @@ def test_printed_bounds_are_bounds(eta):
     report["question"]["eta"] = eta
     head, body = parts(model_card(published(report)))
     for (_, metric), game in zip(evaluations(head), ("neighbour", "subset"), strict=True):
-        (row,) = (line for line in body.splitlines() if line.startswith(f"| {game} |"))
+        (row,) = (line for line in body.splitlines() if line.startswith(f"| {ATTACKERS[game]} |"))
         if metric["value"] > 0.9999:
             assert "≤" not in row
             continue

@@ -237,8 +237,7 @@ class ModelAudit:
             lines.append("members and non-members are not comparable: there is no floor")
         elif self.by_access:
             lines.append(
-                "what is given away at least (all lines hold together, confidence "
-                f"{confident(self.confidence)}):"
+                f"leak at least (all lines hold together, confidence {confident(self.confidence)}):"
             )
             for level, bound in self.by_access.items():
                 shown = NO_LEAK
@@ -256,7 +255,7 @@ class ModelAudit:
             lines.append(
                 "overfitting: security of this model against the loss threshold "
                 f"≤ {significant(model.upper, 'upper', 3)} at confidence "
-                f"{confident(model.confidence)} (1: nothing shown)"
+                f"{confident(model.confidence)} (1: {NO_LEAK})"
             )
         if self.law is not None and not self.law.differs:
             lines.append(self.law.sentence)

@@ -77,8 +77,8 @@ def read_ceiling(
         upper = certificate.quantity == "eta" and certificate.direction == "upper"
         if not isinstance(game, SubsetGame) or not upper:
             raise InputError(
-                "certificate must bound eta in the subset game from above, which is what this "
-                f"audit plays, got {certificate.quantity} in the {game.name} game, "
+                "certificate must bound eta from above in the game “subset”, which this audit "
+                f"measures, got {certificate.quantity} in the game “{game.name}”, "
                 f"{certificate.direction}."
             )
         return _ceiling(
@@ -91,7 +91,7 @@ def read_ceiling(
     inner = release.get("certificate", release)
     try:
         if inner["game"] != "subset" or inner["quantity"] != "eta":
-            raise InputError("certificate must bound eta in the subset game.")
+            raise InputError("certificate must bound eta in the game “subset”.")
         # Without the sizes 2η could be the ceiling of another game than this audit's halves.
         if release.get("population") is None or release.get("size") is None:
             raise InputError(
@@ -130,8 +130,8 @@ def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
     game = floor.game
     if not isinstance(game, SubsetGame) or floor.quantity != "advantage":
         raise InputError(
-            "floor must be an advantage in the subset game, which is what the certificate bounds, "
-            f"got {floor.quantity} in the {game.name} game."
+            "floor must be an advantage in the game “subset”, which the certificate bounds, "
+            f"got {floor.quantity} in the game “{game.name}”."
         )
     if ceiling.population not in (None, game.population):
         raise InputError(

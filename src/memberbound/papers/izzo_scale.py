@@ -344,4 +344,4 @@ def _promise_panel(axes: Axes, sweep: Sweep) -> None:
     axes.set_yticks(np.arange(0.5, 1.01, 0.1))
     axes.grid(visible=True, alpha=0.25)
     axes.legend(fontsize=9, loc="upper left")
-    axes.set_title(f"Is the promise kept at d = {DIMENSION:,}?".replace(",", " "), fontsize=12)
+    axes.set_title(f"Does the promise hold at d = {DIMENSION:,}?".replace(",", " "), fontsize=12)

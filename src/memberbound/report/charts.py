@@ -108,7 +108,7 @@ _ROW = 74
 _GROUPS = {
     "model": "The given model, its own records against fresh ones",
     "subset": "This learner, on half of these records",
-    "iid": "Another game: any model on such a table",
+    "iid": "Another attacker: any model on such a table",
 }
 #: A shield.
 _SHIELD = ((0, 1), (0.9, 0.7), (0.8, -0.3), (0, -1.1), (-0.8, -0.3), (-0.9, 0.7))

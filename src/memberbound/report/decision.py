@@ -437,8 +437,9 @@ def dpia_annex(case: Case) -> str:
     rates = []
     if promise is not None:
         rates = [
-            f"Somebody who accuses at most {percent(float(fpr), 'given')} of the people who were "
-            f"not in the data finds at most {percent(most, 'upper')} of those who were."
+            f"With false alarms about at most {percent(float(fpr), 'given')} of the people who "
+            f"were not in the data, nobody identifies more than {percent(most, 'upper')} of those "
+            "who were."
             for fpr, most in promise.tpr_upper.items()
         ]
     found = exposed(case)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+from memberbound.games import ATTACKERS
 from memberbound.quantities import confident, marked, points
 from memberbound.report import prose
 from memberbound.report.publication import Promise, Publication
@@ -86,7 +87,8 @@ _OF_RELEASE = (
     "these records."
 )
 _OF_SETTINGS = (
-    "It holds in the game that the certificate beside the model's file names, and for one release "
+    "It holds against the attacker that the certificate beside the model's file names, and for one "
+    "release "
     "from these records. It says nothing about a model that is trained in another way."
 )
 _NOT_HERE = (
@@ -153,7 +155,7 @@ def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
     more = points(published.eta).replace("point", "percentage point")
     rows = [
         [
-            escaped(promise.game),
+            escaped(ATTACKERS[promise.game]),
             escaped(promise.protects),
             str(prose.blind_guess(promise.blind)),
             _ceiling(promise),
@@ -162,7 +164,7 @@ def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
     ]
     curves = [
         f"At {marked(float(rate), 'given')} false alarms an attack finds "
-        f"{marked(most, 'certificate', 'tpr')} of the members ({promise.game} game)."
+        f"{marked(most, 'certificate', 'tpr')} of the members (against {ATTACKERS[promise.game]})."
         for promise in published.promises
         for rate, most in promise.tpr_upper.items()
     ]
@@ -176,7 +178,7 @@ def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
         "",
         _OF_RELEASE if published.released else _OF_SETTINGS,
         "",
-        *table(["game", "protects", "blind guess", "≤ certified ceiling"], rows),
+        *table(["who attacks", "protects", "blind guess", "≤ certified ceiling"], rows),
         "",
         *bullets([*games, *curves]),
         "",

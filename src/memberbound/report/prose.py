@@ -25,9 +25,9 @@ __all__ = [
 
 #: Word for the verdict's level.
 LEVELS = {
-    "safe": "Promise kept",
+    "safe": "Passed",
     "exposed": "Exposed",
-    "unproved": "Not proved",
+    "unproved": "No guarantee",
     "partial": "Incomplete",
 }
 
@@ -39,10 +39,10 @@ STATES = {
 }
 
 GAMES = {
+    "neighbour": "the attacker knows every other record; one record is in, or another in its place",
     "subset": "a random half of these records is the training set; the attacker knows all of them",
     "iid": "all records are fresh draws from one source; the attacker knows that source",
     "model": "one given model; a candidate is one of its training records or a fresh one",
-    "neighbour": "the attacker knows every other record; one record is in, or another in its place",
 }
 
 #: What an attacker sees of a model, in words.
@@ -55,8 +55,8 @@ ACCESS = {
 
 #: Stands on everything that was computed from the rows and that no budget paid for.
 OWNER_ONLY = (
-    "For the owner of the table only: what stands here was computed from its rows, and no "
-    "certificate covers what it tells about them. Publish the released file with its certificate, "
+    "For the owner of the table only: these numbers were computed from its rows, and no "
+    "certificate covers them. Publish the released file with its certificate, "
     "and the model card."
 )
 
@@ -144,7 +144,7 @@ LIMITS = (
         "a certified ceiling excludes it.",
     ),
     (
-        "Different games do not compare",
+        "Bounds against different attackers do not compare",
         "Numbers about this learner and numbers about any model on the table answer different "
         "questions. They stand in separate groups and must not be subtracted from one another.",
     ),
@@ -162,8 +162,9 @@ GLOSSARY = (
     ("member, non-member", "A record that was, or was not, in the training set."),
     ("attack", "A method that looks at what was released and says “in” or “out” about a record."),
     (
-        "success rate, accuracy",
-        "How often an attack is right, where half of the candidates are members.",
+        "attack success",
+        "How often an attack is right about membership, where half of the candidates are members. "
+        "“Accuracy” alone is the model's own.",
     ),
     ("blind guessing", "Always giving the likelier answer without looking; right about half."),
     (
@@ -228,8 +229,9 @@ GLOSSARY = (
     ),
     ("cell", "All rows with the same values in the columns studied."),
     (
-        "game",
-        "What the attacker knows, and what “out” means. Bounds of different games do not compare.",
+        "who attacks",
+        "What the attacker knows, and what “out” means (“game” in JSON and in the theory). Bounds "
+        "against different attackers do not compare.",
     ),
 )
 

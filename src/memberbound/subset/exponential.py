@@ -132,7 +132,7 @@ class ExponentialMechanism:
         if len(losses) < _FEWEST:
             raise InputError(
                 f"losses must be of at least {_FEWEST} records, got {len(losses)}. "
-                "The subset game hides a record among the others of its population."
+                "A record hides among the others of its population."
             )
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(losses).all() or not np.isfinite(np.ptp(losses)):

@@ -102,8 +102,8 @@ class LearnerAudit(AuditAnswer):
         exposure = self.records
         fields = exposure.to_dict(5)
         text = (
-            f"\n\nrecords provably guessed better than blindly: {fields['exposed_records']} "
-            f"({exposure.targets} target models)"
+            f"\n\nrecords with a leak shown: {fields['exposed_records']} "
+            f"({exposure.targets} attacked models)"
         )
         for item in fields["most_exposed"]:  # type: ignore[attr-defined]
             text += f"\n  {_record(item, exposure.blind)}"

@@ -96,7 +96,7 @@ class TableAudit(AuditAnswer):
             inside = percent(self.copies.member_share_estimate, "estimate")
             outside = percent(self.copies.non_member_share_estimate, "estimate")
             lines.append(
-                f"copied rows: {self.copies.members} members ({inside}) stand in the table as they "
+                f"copied rows: {self.copies.members} members ({inside}) are in the table as they "
                 f"are, and {self.copies.non_members} non-members ({outside}), by chance"
             )
         if self.one_law is not None and self.comparable:

@@ -31,7 +31,7 @@ _HEAD = """\
 #   how texts are written, where one could mean two things (1,234 or 03/02/2021):
 #     weight: {range: [0, 300], decimal: ","}      seen: {range: […], format: "%d/%m/%Y"}
 # An entry that stays empty is left to noisy histograms, which cost a part of the budget.
-# What stands behind a column is a guess from the table: delete it before you pass this file on.
+# The comment behind a column is a guess from the table: delete it before you share this file.
 """
 _HINTS = {
     "number": "numbers: [low, high]",

@@ -145,9 +145,9 @@ class Certification(IidAnswer, Certified, Limited):
         one = "row" if self.unit is None else of_unit(self.unit)
         if self.delta_upper >= 1:
             return (
-                f"Nothing can be certified{sure}: with {rows_in_words(self.n, self.unit)} in "
-                f"{self.atoms} different cells some learner could give away the average {one} "
-                "completely; coarser or fewer columns would help."
+                f"No guarantee{sure}: with {rows_in_words(self.n, self.unit)} in {self.atoms} "
+                f"different cells, some learner could reveal the average {one} completely. "
+                "Use coarser or fewer columns."
             )
         right = percent(min(1.0, self.accuracy_upper), "upper")
         if self.unit is None:
@@ -195,8 +195,8 @@ class Certification(IidAnswer, Certified, Limited):
         return [
             *super().summary_notes(),
             *(
-                f"exposed: {cell.rows} row(s), leak "
-                f"{marked(cell.leak_upper, 'certificate', 'leak', 6)}: "
+                f"exposed: {cell.rows} row(s), leak limit: "
+                f"{marked(cell.leak_upper, 'certificate', 'leak', 6)}; "
                 + ", ".join(f"{name}={value}" for name, value in cell.values.items())
                 for cell in self.exposed_cells
             ),

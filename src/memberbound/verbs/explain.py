@@ -197,7 +197,7 @@ class Explanation(Answer, Limited):
             ),
         }[self.notion]
         convert = (
-            "advantage, accuracy and TPR speak of the neighbour game at "
+            "advantage, accuracy and TPR are against an attacker who knows every other record, at "
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
         )
         one = "One record is one person's whole contribution; groups are less protected."
@@ -261,7 +261,7 @@ class Explanation(Answer, Limited):
         if self.prior != 0.5:
             odds = f" when {percent(self.prior, 'given')} of the candidates are members"
         if vacuous(self.accuracy_upper):
-            success = f"nothing useful is proved about how often an attacker can be right{odds}."
+            success = f"there is no useful guarantee{odds}."
         else:
             blind = percent(max(self.prior, 1 - self.prior), "upper")
             success = (
@@ -270,11 +270,12 @@ class Explanation(Answer, Limited):
                 f"{blind})."
             )
         parts = [lead + success]
-        if self.fpr:
+        if self.fpr and not vacuous(self.accuracy_upper):
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
-                f"An attack with a false-positive rate of at most {percent(alpha, 'given')} finds "
-                f"at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members."
+                f"An attack with a false-positive rate of at most {percent(alpha, 'given')} "
+                f"identifies at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the "
+                "members."
             )
         if self.guess_upper:
             guesses = " and ".join(
@@ -314,7 +315,7 @@ class Explanation(Answer, Limited):
         return [
             ("ε at δ", epsilon),
             ("adjacency", self.adjacency),
-            (f"accuracy at prior {significant(self.prior, 'given')}", accuracy),
+            (f"attack success at prior {significant(self.prior, 'given')}", accuracy),
             *((name, marked(v, "certificate", quantity, 6)) for name, v, quantity in bounds),
         ]
 

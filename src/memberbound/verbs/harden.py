@@ -107,7 +107,7 @@ class Hardening(Answer):
         """What is certified about the released rows."""
         sure = at_confidence(self.after.confidence)
         if vacuous(self.after.delta_upper, "delta"):
-            return f"Nothing useful is proved about the {self.rows_released} released rows{sure}."
+            return f"There is no useful guarantee for the {self.rows_released} released rows{sure}."
         who = {
             "split": "nobody who does not know which rows were picked for release",
             "union": "nobody who learns nothing from the choice of this recipe",
@@ -152,8 +152,8 @@ class Hardening(Answer):
         if self.information_kept_estimate is not None:
             kept = marked(self.information_kept_estimate, "estimate")
             lines.append(
-                f"{self.information_measure} kept: {kept} of the most that any coarsening tried "
-                "kept, on the fitting rows"
+                f"{self.information_measure} kept: {kept} of what the best coarsening tried keeps, "
+                "on the fitting rows"
             )
         lines += ["", *(f"- {step}" for step in self.steps), *self.summary_notes()]
         return "\n".join(lines)
@@ -167,7 +167,7 @@ _ASSUMPTIONS = (
     "certified is the hardened table as released; figures about the original table and the "
     "estimates of this report are not part of it",
     "the bounds on the average record and on single records hold with the stated confidence each",
-    "the command was run once: choosing among several runs is a choice that nothing pays for",
+    "the command was run once: the certificate does not cover a choice among several runs",
 )
 
 

@@ -68,10 +68,10 @@ class LedgerState(Answer):
         if self.left > 0:
             left = f"The next release may take η = {significant(self.left, 'given')} at most."
         return (
-            f"Nobody who sees all that this ledger ever allows is right about any record's "
+            f"Nobody who sees every release that this ledger allows is right about any record's "
             f"membership more than {most} of the time. So far: {made} "
-            f"release{'' if made == 1 else 's'}{unfinished}, together "
-            f"{percent(0.5 + self.eta, 'upper')}. {left}"
+            f"release{'' if made == 1 else 's'}{unfinished}, together at "
+            f"most {percent(0.5 + self.eta, 'upper')}. {left}"
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:

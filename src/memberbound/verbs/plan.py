@@ -224,7 +224,7 @@ def _plan_for_law(
     enough: list[int | None] = []
     if uniform is not None:
         atoms = whole_number("uniform", uniform)
-        rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
+        rarest, source = 1 / atoms, f"{atoms} equally likely values"
         if security is not None:
             enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:

@@ -264,7 +264,7 @@ class PopulationAnswer(Answer, Limited):
         """A sentence a privacy officer can pass on."""
         sure = at_confidence(self.confidence)
         if vacuous(self.success_upper):
-            unproved = "nothing useful is proved about any record's membership"
+            unproved = "there is no useful guarantee for any record's membership"
             return f"From {self.release}, {unproved}{sure}."
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
@@ -295,18 +295,18 @@ class PopulationAnswer(Answer, Limited):
             (f"ε{at}, any data set", self._epsilon),
             (f"ε(X){at}, these records", bound(self.epsilon_population)),
             (f"ε̃{at}, practical", bound(self.pmp_epsilon_upper)),
-            ("success, any data set", marked(self.success_worst_case_upper, "certificate")),
-            ("success, these records", marked(self.success_population_upper, "certificate")),
-            ("success, practical", marked(self.success_upper, "certificate")),
+            ("attack success, any data set", marked(self.success_worst_case_upper, "certificate")),
+            ("attack success, these records", marked(self.success_population_upper, "certificate")),
+            ("attack success, practical", marked(self.success_upper, "certificate")),
             ("η (MIP)", eta),
             ("method", self.method),
         ]
         if self.crowd is not None:
             average = marked(_average_success(self.bounds), "certificate")
-            rows.append(("success, average record", average))
+            rows.append(("attack success, average record", average))
         if self.coupling is not None:
             alone = marked(self.coupling.success_upper, "certificate")
-            rows.append(("success, by coupling alone", alone))
+            rows.append(("attack success, by coupling alone", alone))
             rows.append(("ε̃, by coupling alone", bound(self.coupling.pmp_epsilon_upper)))
         if self.fresh_rows is not None:
             fresh = self.fresh_rows
@@ -327,8 +327,9 @@ class PopulationAnswer(Answer, Limited):
                 "" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)"
             )
             lines.append(
-                f"  record {item.record}: success {marked(item.success_upper, 'certificate')}, "
-                f"{self.distances.name} ≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
+                f"  record {item.record}: attack success "
+                f"{marked(item.success_upper, 'certificate')}, {self.distances.name} "
+                f"≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )
         return [*lines, *super().summary_notes()]
 
@@ -530,8 +531,8 @@ def _remarks(table: Population) -> list[str]:
     repeated = int(pd.DataFrame(table.values).duplicated().sum())
     if repeated:
         notes.append(
-            f"{repeated} records repeat another one; rows are told apart by their place, "
-            "so somebody with two rows is protected as two records"
+            f"{repeated} records repeat another one; somebody with two rows is protected as two "
+            "records"
         )
     spread = np.array([column.std() for column in table.values.T])
     if spread.max() > 0 and (spread < spread.max() / 100).any():

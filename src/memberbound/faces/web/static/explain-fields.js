@@ -132,9 +132,9 @@ export function fields(form, given) {
       slider: { from: 0.1, to: 100, log: true },
     }),
     form.numeric("accept_fpr", {
-      label: "… while accusing this share of non-members",
+      label: "… at this share of false alarms",
       unit: "%",
-      help: "Share of the non-members that it may wrongly accuse (FPR).",
+      help: "Share of the non-members that it may wrongly call members (FPR).",
       slider: { from: 0.001, to: 50, log: true },
     }),
     form.numeric("accept_advantage", { label: "Advantage (TPR − FPR) at most", slider: { from: 0.01, to: 0.99 } }),
@@ -172,7 +172,7 @@ export function fields(form, given) {
     }),
     form.textual("fpr", {
       label: "False-positive rates",
-      help: "Shares of non-members that an attacker may wrongly accuse, separated by commas. Small ones matter most: an attacker who accuses few people is believed.",
+      help: "Shares of non-members that an attacker may wrongly call members, separated by commas. Small ones matter most: an attacker who names few people is believed.",
       placeholder: "0.1, 0.01, 0.001",
     }),
     element(
@@ -199,7 +199,7 @@ export function fields(form, given) {
       }),
       form.numeric("lam", {
         label: "λ (weight of a missed member)",
-        help: "Security MIS: how bad it is to miss a member, compared with a false accusation.",
+        help: "Security MIS: how bad it is to miss a member, compared with a false alarm.",
         slider: { from: 0.1, to: 10, log: true },
       }),
       form.select("adjacency", {

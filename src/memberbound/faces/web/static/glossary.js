@@ -1,7 +1,7 @@
 // What each number means, in plain words, with the theorems it rests on.
 export const GLOSSARY = {
   accuracy_upper: {
-    label: "Right at most",
+    label: "Attack success",
     text: "Somebody is told to say “in” or “out” about one record. Whatever they do, they are right at most this often. Blind guessing is right as often as the likelier answer.",
     theorems: ["I24-P2", "X2"],
   },
@@ -12,7 +12,7 @@ export const GLOSSARY = {
   },
   tpr_upper: {
     label: "Members identified",
-    text: "An attacker who wrongly accuses no more than the stated share of non-members (FPR) finds at most this share of the members (TPR).",
+    text: "An attacker with at most the stated share of false alarms among non-members (FPR) identifies at most this share of the members (TPR).",
     theorems: ["I24-T4"],
   },
   guess_upper: {
@@ -21,8 +21,8 @@ export const GLOSSARY = {
     theorems: ["X23"],
   },
   precision_upper: {
-    label: "Accusations that are right",
-    text: "An attacker may accuse as few people as they like, only the surest. At most this share of the accusations is right. With δ > 0 it is always 100 %.",
+    label: "Identifications that are right",
+    text: "An attacker may name as few people as they like, only the surest. At most this share of the names is right. With δ > 0 it is always 100 %.",
     theorems: ["I24-T4"],
   },
   eta_upper: {
@@ -32,7 +32,7 @@ export const GLOSSARY = {
   },
   security_lower: {
     label: "Security MIS",
-    text: "1 means that membership cannot be guessed better than blindly, 0 that it can be read off. About the average record.",
+    text: "1 means that attacks are no better than blind guessing, 0 that membership can be read off. About the average record.",
     theorems: ["A25-P5", "A25-T6"],
   },
   security_lower_iid: {
