@@ -275,6 +275,17 @@ def test_what_was_weighed_is_not_published():
     assert all(said[name] in str(case.stated()) for name in private)
 
 
+def test_the_annex_names_what_was_done(released):
+    done = {
+        "drawn fresh": of_release(released, "model.json"),
+        "drawn from a test seed": of_release(released, "new.csv"),
+        "recommends: coarser columns": of_study(coarser_recommended()),
+        "recommends: noise that protects every record": of_study(sample()),
+    }
+    for words, case in done.items():
+        assert [w for w in done if w in dpia_annex(case)] == [words]
+
+
 def test_hostile_names_stay_text():
     case = of_study(hostile())
     for text in (render_decision(case), dpia_annex(case), checklist(case)):

@@ -297,8 +297,13 @@ def must_be_true(case: Case) -> list[str]:
     elif game == "subset":
         listed.append("The half was drawn by chance, and nobody outside knows which half it was.")
     else:
-        listed.append("The people are like draws from one large group, and the columns are all.")
-    listed.append("Nothing else made from these rows was given away, or it was counted in.")
+        listed.append(
+            "The people are like draws from one large group, and the model sees no other columns."
+        )
+    listed += [
+        "Nothing else made from these rows was given away, or it was counted in.",
+        "The file was made on a machine that nobody has tampered with.",
+    ]
     if file is not None and case.release is None:
         listed.append(f"The file {file.name} is the one that the study speaks of.")
     return listed
@@ -337,6 +342,15 @@ def limit(case: Case) -> str:
     if default and case.about.limit_chosen_by is None:
         text += " This is the default of the software. Nobody has chosen it for these people yet."
     return text
+
+
+def measure(case: Case) -> str:
+    """Return what was done to protect people."""
+    if case.file is not None and case.file.noise:
+        drawn = "drawn fresh and is kept nowhere" if case.file.secure else "drawn from a test seed"
+        return f"Noise was added when the file was made. It was {drawn}."
+    remedy = case.remedy
+    return "Nothing." if remedy is None else f"As the study recommends: {remedy.label.lower()}."
 
 
 def exposed(case: Case) -> str | None:
@@ -444,9 +458,7 @@ def dpia_annex(case: Case) -> str:
         ]
     found = exposed(case)
     measures = [
-        "Noise was added when the file was made. It was drawn fresh and is kept nowhere."
-        if file is not None and file.noise
-        else "The data were made coarser, or were shown to need no change.",
+        escaped(measure(case)),
         escaped(limit(case)),
         f"Chosen by: {asked(about.limit_chosen_by, 'name and role')}",
         f"Reason: {asked(about.limit_reason, 'why this limit is right for these people')}",

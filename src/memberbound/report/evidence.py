@@ -16,7 +16,7 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.quantities import SIGNS, confident, percent, significant
-from memberbound.report.decision import KINDS, About, Case, costs, promised
+from memberbound.report.decision import KINDS, About, Case, costs, measure, promised
 from memberbound.report.model_card import Fields, clean, escaped, table
 from memberbound.report.publication import Promise, Publication, ReleasedFile
 
@@ -327,7 +327,7 @@ def checklist(case: Case) -> str:
         "private": "answered" if private else "not answered",
         "parameters": parameters(published) if private else given,
         "theorems": ", ".join(promise.theorems) or "as the report lists them",
-        "change": "Noise in making the file." if file is None or file.noise else "Coarser columns.",
+        "change": measure(case),
         "cost": " ".join(costs(case)) or "not measured.",
         "digest": "no file yet" if file is None else f"SHA-256 {file.sha256}",
         "attacks": "The study attacked models of this kind; its report has the attack success.",
