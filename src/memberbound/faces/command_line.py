@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,10 +26,9 @@ from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
-from memberbound.faces.terminal import print_text
+from memberbound.faces.terminal import Countdown, on_terminal, print_text
 from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
-from memberbound.tables.source import csv_encoding
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
@@ -47,6 +46,8 @@ _PANELS = {
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
+#: Verbs that look at a table first, and print what it is read as, for whoever owns it.
+_PREVIEWED = ("audit-learner", "certify", "harden", "protect", "protect-half", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -265,6 +266,8 @@ class _Command:
             check_target(plot)
         most = None if fail_above is None else number("fail_above", fail_above)
         limit = self.limit(most, fail_on, junit)
+        from memberbound.tables.source import csv_encoding  # the help page needs no engine
+
         with csv_encoding(encoding):
             result = self.answer(typed)
         for parameter in self.verb.of_kind("out", "records"):
@@ -304,10 +307,12 @@ class _Command:
                 values[parameter.name] = not typed["no_cache"]
         if typed.get("config") is not None:
             self.leave_to_configuration(typed, values)
+        positional = [values.pop(p.name) for p in self.parameters if p.positional]
+        if self.verb.name in _PREVIEWED and on_terminal(sys.stderr):
+            _print_preview(positional[0], values.get("database_table"))
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_progress_bar(parameter))
-            positional = [values.pop(p.name) for p in self.parameters if p.positional]
             return self.verb.function(*positional, **values)
 
     def leave_to_configuration(self, typed: Keywords, values: Keywords) -> None:
@@ -362,6 +367,16 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         print_text(text, measures=measures)
 
 
+def _print_preview(source: object, database_table: str | None) -> None:
+    """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
+    from memberbound.tables.preview import preview_lines
+
+    with suppress(MemberboundError):
+        lines = preview_lines(source, database_table) if isinstance(source, Path) else []
+        for line in lines:
+            print_text(line, stream=sys.stderr)
+
+
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
     assert isinstance(result, Limited)
@@ -373,10 +388,6 @@ def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     return held.exceeded
 
 
-#: Seconds over which speed is averaged: all of a run, so that the time left does not swing.
-_WHOLE_RUN = 1e6
-
-
 @contextmanager
 def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     """Show a bar on standard error while work is done, with the time left.
@@ -386,8 +397,14 @@ def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     beginning of each stage is printed.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
+    from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
+    from rich.text import Text
+
+    countdown = Countdown()
+
+    class TimeLeft(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(countdown.shown(task.completed, task.total, task.elapsed or 0.0))
 
     label = parameter.option.metavar
     console = Console(stderr=True)
@@ -398,7 +415,6 @@ def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
         console=console,
         transient=True,
         disable=not console.is_terminal,
-        speed_estimate_period=_WHOLE_RUN,
     ) as bar:
         task = bar.add_task(label or "", total=None)
 

@@ -17,7 +17,16 @@ from typing import TextIO
 
 from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
 
-__all__ = ["STYLES", "Block", "blocks", "fitted", "kinds_in", "print_text"]
+__all__ = [
+    "STYLES",
+    "Block",
+    "Countdown",
+    "blocks",
+    "fitted",
+    "kinds_in",
+    "on_terminal",
+    "print_text",
+]
 
 #: How each kind looks: the blue, green and orange of the report, and never by colour alone.
 STYLES: dict[Kind, str] = {
@@ -153,6 +162,39 @@ def _wrapped(line: str, width: int) -> list[str]:
     )
     pieces = wrapper.wrap(_TOGETHER.sub("\u00a0", line))
     return [piece.replace("\u00a0", " ") for piece in pieces]
+
+
+@dataclass
+class Countdown:
+    """The time left of some work: estimated at each report of it, and passing in between.
+
+    >>> left = Countdown()
+    >>> [left.shown(*now) for now in [(0, 4, 5), (1, 4, 10), (1, 4, 25), (1, 4, 50), (4, 4, 60)]]
+    ['0:05 so far', 'about 0:30 left', 'about 0:15 left', '0:50 so far', 'about 0:00 left']
+    """
+
+    done: float = 0.0
+    #: When the work ends, if all of it takes as long as what was done.
+    end: float | None = None
+
+    def shown(self, done: float, total: float | None, elapsed: float) -> str:
+        """Return the time left after so many seconds; how long it took where none can be said."""
+        if total and done > self.done:
+            self.done, self.end = done, elapsed * total / done
+        if self.end is None or self.end < elapsed:
+            return f"{_clock(elapsed)} so far"
+        return f"about {_clock(self.end - elapsed)} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def on_terminal(stream: TextIO) -> bool:
+    """Tell whether somebody reads what is written here, and not a file or a pipe."""
+    return stream.isatty()
 
 
 def print_text(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
