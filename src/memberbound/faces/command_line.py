@@ -367,7 +367,7 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         print_text(text, measures=measures)
 
 
-def _print_preview(source: object, database_table: str | None) -> None:
+def _print_preview(source: object, database_table: Any) -> None:
     """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
     from memberbound.tables.preview import preview_lines
 

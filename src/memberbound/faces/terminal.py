@@ -11,8 +11,9 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from itertools import groupby
-from textwrap import TextWrapper
+from textwrap import TextWrapper, wrap
 from typing import TextIO
 
 from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
@@ -39,6 +40,10 @@ _NUMBER = r" ?-?(?:[\d.,]+(?:e-?\d+)?(?: %)?|∞)"
 _GAP = re.compile(r"\s{2,}")
 #: A sign stays beside its number, and a number beside its unit.
 _TOGETHER = re.compile(r"(?<=[≤≥≈=→]) (?=\S)|(?<=\d) (?=%)")
+#: An estimate with its interval.
+_INTERVAL = re.compile(r"(-?\d\.\d+) \[(-?\d\.\d+), (-?\d\.\d+)\]")
+#: A head of a table is broken at words to this width.
+_HEAD = 9
 #: A value that has less room than this goes below its name.
 _NARROWEST = 24
 
@@ -79,7 +84,7 @@ def fitted(text: str, width: int) -> str:
         if max(map(len, block)) <= width:
             lines += block
         elif cells > 2 and len(block) > 1:
-            lines += _as_records([_cells(line) for line in block], width)
+            lines += _narrow_table([_cells(line) for line in block], width)
         else:
             for line in block:
                 lines += _wrapped(line, width)
@@ -129,6 +134,41 @@ def blocks(text: str, *, measures: bool) -> list[Block]:
 
 def _cells(line: str) -> list[str]:
     return _GAP.split(line.strip()) if line.strip() else []
+
+
+def _narrow_table(rows: list[list[str]], width: int) -> list[str]:
+    """Return a table with one line per row, its heads broken and its intervals shortened.
+
+    Of ``0.651 [0.622, 0.681]`` as much is kept as there is room for: ``0.65 ≥ 0.62``, ``≥ 0.62``.
+    Where that is not enough, every row becomes a block.
+    """
+    for form in ("", "{estimate} ≥ {floor}", "≥ {floor}"):
+        body = [[row[0], *(_shortened(cell, form) for cell in row[1:])] for row in rows[1:]]
+        widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+        heads = [
+            [head] if len(head) <= w else wrap(head, _HEAD, break_long_words=False)
+            for head, w in zip(rows[0], widths, strict=True)
+        ]
+        widths = [max(w, *map(len, head)) for w, head in zip(widths, heads, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= width:
+            deep = max(map(len, heads))
+            above = [[*[""] * (deep - len(head)), *head] for head in heads]
+            lines = [*zip(*above, strict=True), *body]
+            return [
+                "  ".join(f"{cell:<{w}}" for cell, w in zip(line, widths, strict=True)).rstrip()
+                for line in lines
+            ]
+    return _as_records(rows, width)
+
+
+def _shortened(cell: str, form: str) -> str:
+    """Return an interval with two digits, its ends rounded outwards; anything else as it is."""
+    match = _INTERVAL.fullmatch(cell)
+    if match is None or not form:
+        return cell
+    estimate, low, _ = map(Decimal, match.groups())
+    cent = Decimal("0.01")
+    return form.format(estimate=estimate.quantize(cent), floor=low.quantize(cent, ROUND_FLOOR))
 
 
 def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
