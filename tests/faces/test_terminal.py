@@ -194,7 +194,8 @@ def test_a_missing_file_is_what_study_complains_about(tmp_path: Path) -> None:
         memberbound.study(tmp_path / "table.csv")
 
 
-AUDIT = """attack            AUC                   accuracy              TPR at FPR 0.1        TPR at FPR 0.001
+AUDIT = """attack            AUC                   accuracy              \
+TPR at FPR 0.1        TPR at FPR 0.001
 loss              0.651 [0.622, 0.681]  0.648 [0.622, 0.675]  0.000 [0.000, 0.346]  –
 modified-entropy  0.640 [0.619, 0.681]  0.648 [0.619, 0.675]  0.121 [-0.075, 0.2]   –"""
 
