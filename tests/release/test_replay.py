@@ -32,6 +32,7 @@ from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
 from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.settings import Settings
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
@@ -171,14 +172,20 @@ def bounds_for(table):
     )
 
 
-def model_of(learner):
+def model_of(learner, settings=None):
     def make(table, source):
         target = "x6" if isinstance(table, list) else "ill"
         public = dict(bounds_for(table))
         if learner in ("ridge", "huber"):
             public |= {target: {"range": [0, 1]}}
         return fit_private(
-            table, target, eta=ETA, learner=learner, bounds=public, source=source, tune=False
+            table,
+            target,
+            eta=ETA,
+            learner=learner,
+            bounds=public,
+            source=source,
+            settings=settings,
         ).to_dict()
 
     return make
@@ -207,6 +214,7 @@ def synthetic_table(table, source):
 
 
 RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
+    "balanced": model_of("logistic", Settings(class_weight="balanced", penalty=2.0)),
     "mean": statistic_of("mean", ["weight", "born", "amount"]),
     "sum": statistic_of("sum", ["weight", "born"]),
     "covariance": statistic_of("covariance", ["weight", "born"]),
@@ -334,7 +342,9 @@ def test_every_oddity_in_every_format(monkeypatch, tmp_path, form, release):
     compare(monkeypatch, RELEASES[release], write, tmp_path, list(odd_records()))
 
 
-@pytest.mark.parametrize("release", ["ridge", "svm", "huber", "covariance", "quantiles", "sum"])
+@pytest.mark.parametrize(
+    "release", ["ridge", "svm", "huber", "balanced", "covariance", "quantiles", "sum"]
+)
 def test_other_releases(monkeypatch, tmp_path, release):
     others = list(odd_records())[::9]
     compare(monkeypatch, RELEASES[release], as_objects, tmp_path, others)

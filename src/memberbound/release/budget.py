@@ -77,6 +77,8 @@ _ASSUMPTIONS = (
     "inferred from these rows (as pandas.read_csv does; give the file itself instead).",
     "Other records do not depend on the record in question, and nothing else about the table is "
     "published.",
+    "No column was computed from other rows, as a scaler, an encoder or an imputer fitted on them "
+    "does.",
     SAMPLER_ASSUMPTION,
 )
 _SEEDED = "The noise comes from a seed: nobody who may know it is protected."

@@ -28,6 +28,7 @@ from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import check_output
 from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
 from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
+from memberbound.release.all_rows.settings import settings_of
 from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
@@ -128,6 +129,7 @@ def protect(
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = default if learner is None else checked_form(learner)
+    settings = settings_of(learner)
     if ledger is not None and form == "network":
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
     if out is not None:
@@ -156,11 +158,12 @@ def protect(
         released = train(
             table,
             target,
-            learner if form == "network" else form,
+            form if learner is None else learner,
             eta=eta,
             bounds=public,
             tune=tune,
             seed=seed,
+            settings=settings,
             reserve=entry.reserve,
         )
         if out is not None:
@@ -175,8 +178,6 @@ def protect(
     advance(2, 2)
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
-    if learner is not None and not isinstance(learner, str) and form != "network":
-        notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
         calibration=released.calibration_,
         released=released,

@@ -31,6 +31,7 @@ from memberbound.release.all_rows.gradient import (
     clipped_residuals,
 )
 from memberbound.release.all_rows.losses import LOSSES, Loss
+from memberbound.release.all_rows.settings import MOST_LEAVES, Settings
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons
@@ -40,7 +41,7 @@ __all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draw
 IntArray = NDArray[np.int64]
 
 #: Bins of a column of numbers.
-_BINS = 32
+_BINS = MOST_LEAVES
 #: Chosen once on breast cancer, heart, Adult and ACS; docs/gradient.md has why.
 _CLIP = 0.25
 _ROUNDS = 60
@@ -84,27 +85,41 @@ class Boosting:
 
     @classmethod
     def default(
-        cls, *, rows: int, columns: int, draws: int, mu: float, regression: bool = False
+        cls,
+        *,
+        rows: int,
+        columns: int,
+        draws: int,
+        mu: float,
+        regression: bool = False,
+        settings: Settings | None = None,
     ) -> Boosting:
         """Return the rule of docs/gradient.md: a function of public numbers only.
 
-        ``draws`` is how many numbers a round with the most leaves releases.  Noise in a column's
-        table is about 2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so
-        that is fixed, and the rate is chosen such that this noise is at most of order one.
+        ``settings`` may fix rounds and leaves, and multiply the rate.  ``draws`` is how many
+        numbers a round with the most leaves releases.  Noise in a column's table is about
+        2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so that is fixed,
+        and the rate is chosen such that this noise is at most of order one.
         """
         signal = positive("mu", mu) * rows / math.sqrt(whole_number("columns", columns))
-        rounds = max(1, min(_ROUNDS, MOST_DRAWS // whole_number("draws", draws)))
+        stated = settings or Settings()
+        rounds = stated.rounds or max(1, min(_ROUNDS, MOST_DRAWS // whole_number("draws", draws)))
         reach = _REACH["numbers" if regression else "classes"]
-        leaves = _MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES
+        leaves = stated.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
         # Where the noise does not limit the rate, residuals are clipped less.
         clip = _CLIP if rate < _FASTEST else 2 * _CLIP
-        return cls(rounds, min(rate, _FASTEST), leaves, clip)
+        return cls(rounds, min(rate, _FASTEST) * stated.pace, leaves, clip)
 
 
-def most_boosting_draws(width: int, columns: int, outputs: int) -> int:
-    """Return how many numbers default rounds draw at most, for encoders of at most this width."""
-    per_round = outputs * (width + columns * (_MORE_LEAVES + 1))
+def most_boosting_draws(
+    width: int, columns: int, outputs: int, settings: Settings | None = None
+) -> int:
+    """Return how many numbers the rounds draw at most, for encoders of at most this width."""
+    stated = settings or Settings()
+    per_round = outputs * (width + columns * ((stated.leaves or _MORE_LEAVES) + 1))
+    if stated.rounds is not None:
+        return stated.rounds * per_round
     return max(per_round, min(_ROUNDS * per_round, MOST_DRAWS))
 
 
@@ -251,6 +266,7 @@ def leaf_sums(
     clip: float,
     units: int,
     starts: IntArray | None = None,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
 
@@ -270,8 +286,8 @@ def leaf_sums(
         kept = np.clip(scaled, -largest, largest)
     else:
         kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
-    # Truncation towards zero makes no residual longer.
-    whole = np.trunc(kept)
+    # Neither weights up to 1 nor truncation towards zero make a residual longer.
+    whole = np.trunc(kept if weights is None else kept * weights[:, None])
     sums = [np.bincount(leaves, weights=column, minlength=count) for column in whole.T]
     return np.column_stack(sums)
 
@@ -286,6 +302,7 @@ def boost(
     weights: ArrayLike | None = None,
     persons: Persons | None = None,
     boosting: Boosting | None = None,
+    settings: Settings | None = None,
     pace: float = 1.0,
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
@@ -298,8 +315,8 @@ def boost(
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
-    Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
-    between 0 and 1.
+    Edge cases: ``weights`` are between 0 and 1, those of 0 leave records out without a trace
+    (unknown classes).
     """
     binned = _binned(encoder)
     rows, columns = bins.shape
@@ -313,6 +330,7 @@ def boost(
         rows=records,
         columns=columns,
         draws=loss.outputs * sum(column.leaf_count(_MORE_LEAVES) for column in binned),
+        settings=settings,
         mu=part.mu,
         regression=loss.name == "ridge",
     )
@@ -332,10 +350,14 @@ def boost(
         for k, column in enumerate(binned):
             leaves = column.leaves(how.leaves, coins)
             place = bins[:, k]
-            residuals = loss.residuals(scores, target) * weight[:, None]
-            count = column.leaf_count(how.leaves)
             exact = leaf_sums(
-                residuals, leaves[place], count, clip=how.clip, units=units, starts=starts
+                loss.residuals(scores, target) * (weight > 0)[:, None],
+                leaves[place],
+                column.leaf_count(how.leaves),
+                clip=how.clip,
+                units=units,
+                starts=starts,
+                weights=weight,
             )
             # From here on nothing but the noisy sums is used: post-processing.
             moved = -step * sums.measure(exact)[leaves]

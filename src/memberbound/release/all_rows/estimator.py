@@ -20,6 +20,7 @@ from memberbound.release.all_rows.models import (
     fit_private,
     replaces_preprocessing,
 )
+from memberbound.release.all_rows.settings import settings_of
 from memberbound.release.noise import checked_eta
 from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import source_from_seed
@@ -61,8 +62,14 @@ class MembershipPrivate(PrivateEstimator):
     Nobody who knows all other records, and sees the model, is right about any record's membership
     more than ``eta`` above blind guessing.  X may hold texts and missing values; it is encoded
     inside, from ``bounds`` or from noisy histograms, so nothing must be scaled or encoded before:
-    whatever was fitted on these rows in front of it is not covered.  The base says what is trained;
-    its settings are not used.
+    whatever was fitted on these rows in front of it is not covered.  The base says what is trained,
+    and these of its settings are honoured: C, alpha, class_weight and fit_intercept of linear
+    models; learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
+    column each) and class_weight of boosting.  Solvers and tolerances are not needed; any other
+    setting must be at its default.
+
+    A search over settings (GridSearchCV) makes a model per candidate and fold from the same rows:
+    give their number as ``releases``, or search on a synthetic table (``synthesize``).
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
@@ -110,11 +117,17 @@ class MembershipPrivate(PrivateEstimator):
         self.tune = tune
         self.insecure_seed = insecure_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> MembershipPrivate:
-        """Train on all rows: a table or an array, and one class or number per row."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> MembershipPrivate:
+        """Train on all rows: a table or an array, and one class or number per row.
+
+        ``sample_weight`` are secret numbers from 0 to 1, one per row, and are cut off there: divide
+        by a maximum that is public.
+        """
         checked_eta(self.eta)
         whole_number("releases", self.releases)
-        form = checked_form(self.estimator)
+        form, settings = checked_form(self.estimator), settings_of(self.estimator)
         if replaces_preprocessing(self.estimator):
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
@@ -142,6 +155,8 @@ class MembershipPrivate(PrivateEstimator):
             bounds=public,
             tune=bool(self.tune),
             releases=self.releases,
+            settings=settings,
+            sample_weight=sample_weight,
             source=source_from_seed(self.insecure_seed),
         )
         self.calibration_ = self.released_.calibration_

@@ -86,7 +86,8 @@ class Descent:
     """How to descend: public numbers, chosen without the data.
 
     ``rate`` multiplies the mean gradient, ``momentum`` β the velocity (of which 1 - β is new),
-    ``averaged`` is the share of the steps, at the end, whose iterates are averaged.
+    ``averaged`` is the share of the steps, at the end, whose iterates are averaged, ``decay`` the λ
+    of λ/2·‖θ‖² beside the mean loss, the intercept left out.
 
     Examples:
         >>> Descent.default(rows=898, width=64, outputs=10, mu=0.2513).steps
@@ -99,6 +100,7 @@ class Descent:
     momentum: float = _MOMENTUM
     averaged: float = 0.1
     intercept: float = _INTERCEPT
+    decay: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", whole_number("steps", self.steps))
@@ -110,6 +112,7 @@ class Descent:
         fraction("momentum", self.momentum, open_right=True)
         fraction("averaged", self.averaged, open_left=True)
         nonnegative("intercept", self.intercept)
+        nonnegative("decay", self.decay)
 
     @classmethod
     def default(
@@ -204,19 +207,22 @@ def clipped_sum(
     clip: float,
     intercept: float,
     starts: Sequence[IntArray] | None = None,
+    weights: Sequence[FloatArray] | None = None,
     step: float = 0.0,
 ) -> FloatArray:
     """Return Σ over records of the clipped gradient, the intercept's row last.
 
-    ``residuals(number, scores)`` gives r for a block's scores, ``starts`` whose rows a block has.
-    Summands are cut off at multiples of ``step``.  What the sum loses to rounding otherwise is
-    counted by :func:`path_sensitivity`.
+    ``residuals(number, scores)`` gives r for a block's scores, ``starts`` whose rows a block has;
+    ``weights`` from 0 to 1 multiply what was clipped.  Summands are cut off at multiples of
+    ``step``.  What the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
     """
     total = np.zeros_like(theta)
     for number, block in enumerate(blocks):
         scores = np.asarray(block @ theta[:-1]) + intercept * theta[-1]
         whose = None if starts is None else starts[number]
         moved = clipped_residuals(residuals(number, scores), lengths[number], clip, whose)
+        if weights is not None:
+            moved *= weights[number][:, None]
         if step:
             moved = np.trunc(moved / step) * step
         total[:-1] += _turned(block) @ moved
@@ -384,8 +390,8 @@ def descend(
     computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
-    Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
-    between 0 and 1.
+    Edge cases: ``weights`` are between 0 and 1, those of 0 leave records out without a trace
+    (unknown classes).
 
     Examples:
         >>> from memberbound.release.randomness import InsecureSource
@@ -416,7 +422,8 @@ def descend(
 
     def residuals(number: int, scores: FloatArray) -> FloatArray:
         place = cuts[number]
-        return np.asarray(loss.residuals(scores, reads[place]) * weight[place, None])
+        # A row without weight takes nothing of its person's clip.
+        return np.asarray(loss.residuals(scores, reads[place]) * (weight[place, None] > 0))
 
     theta = np.zeros((width + 1, loss.outputs))
     velocity, mean = np.zeros_like(theta), np.zeros_like(theta)
@@ -430,12 +437,14 @@ def descend(
             clip=descent.clip,
             intercept=descent.intercept,
             starts=starts,
+            weights=[weight[cut] for cut in cuts],
             step=summand_step(descent.clip, records),
         )
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope
         theta = theta - descent.rate * velocity
+        theta[:-1] /= 1 + descent.rate * descent.decay
         if number >= first:
             mean += (theta - mean) / (number - first + 1)
     mean = _score_grid(mean)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
@@ -55,6 +55,7 @@ from memberbound.release.all_rows.probabilities import (
     probability_line,
     probability_sums,
 )
+from memberbound.release.all_rows.settings import Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -96,6 +97,10 @@ _FORMS = {
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
+_ONE = (
+    "It covers this one model. A search over settings makes a model per candidate and fold: give "
+    "their number as releases, or search on a synthetic table (memberbound synthesize)."
+)
 _TOGETHER = (
     "No more than {models} models are made from these rows, each asked for this eta with this "
     "number of releases; the bound is for all of them together, whichever is chosen."
@@ -159,6 +164,7 @@ class PrivateModel:
     eta: float
     learner: str
     releases: int = 1
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def _loss(self) -> Loss:
@@ -198,12 +204,8 @@ class PrivateModel:
     def certificate_(self) -> Certificate:
         """What is promised."""
         certificate = self._together.certificate(secure=self.secure)
-        if self.releases == 1:
-            return certificate
-        return replace(
-            certificate,
-            assumptions=(*certificate.assumptions, _TOGETHER.format(models=self.releases)),
-        )
+        how_many = _ONE if self.releases == 1 else _TOGETHER.format(models=self.releases)
+        return replace(certificate, assumptions=(*certificate.assumptions, how_many))
 
     @property
     def _together(self) -> Budget:
@@ -291,6 +293,7 @@ class PrivateModel:
             "rows": self.rows,
             "secure_source": self.secure,
             "releases": self.releases,
+            "settings": self.settings.to_dict(),
             **self.budget.to_dict(),
             **self.model.to_dict(),
         }
@@ -316,6 +319,7 @@ class PrivateModel:
                 float(fields["eta"]),
                 learner,
                 int(fields["releases"]),
+                Settings(**fields["settings"]),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(
@@ -333,6 +337,8 @@ def fit_private(
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
     releases: int = 1,
+    settings: Settings | None = None,
+    sample_weight: ArrayLike | None = None,
     source: RandomSource | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
@@ -356,6 +362,7 @@ def fit_private(
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
     ``releases`` η, and the certificate, hold for so many such models of the same rows together.
+    ``settings`` are public; ``sample_weight`` belongs to the records, and is cut off at 0 and 1.
     ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
@@ -377,12 +384,13 @@ def fit_private(
     public = read_bounds(bounds)
     classifier = learner in _CLASSIFIERS or (boosted and not isinstance(public.get(target), Range))
     drawn = SecureSource() if source is None else source
+    how = Settings() if settings is None else settings
 
     def draws(width: int, columns: int, outputs: int) -> int:
         most = most_draws(width, outputs)
         if boosted:
-            most = most_boosting_draws(width, columns, outputs)
-        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs)
+            most = most_boosting_draws(width, columns, outputs, how)
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs) + outputs
 
     made = prepare(
         table,
@@ -404,11 +412,16 @@ def fit_private(
     loss, wanted = loss_named(name, made.wanted, count if classifier else None)
     kind = BoostedModel if boosted else GradientModel
     encoded = kind.features(encoder, made.read)
-    work = _Training(encoded, made.wanted, wanted, made.weights, loss, classifier, made.persons)
+    weights = made.weights * _public_weights(sample_weight, len(made.weights))
+    if classifier:
+        by_class = how.weights(made.wanted, code.classes, budget, made.persons)
+        weights = weights * by_class[made.wanted]
+    work = _Training(
+        encoded, made.wanted, wanted, weights, loss, classifier, how, encoder, boosted, made.persons
+    )
     rows = made.rows
     # Free the raw table: training needs the encoded rows only.
     del made, table
-    work = replace(work, boosted=encoder) if boosted else work
     probable = name in ("logistic", "softmax")
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if probable else None
     pace = work.pace(budget) if tune else 1.0
@@ -416,12 +429,29 @@ def fit_private(
     if counts is not None:
         scaled = "boosting" if boosted else name
         line = probability_line(
-            model, work.rows, work.read, work.weights, counts, kind=scaled, persons=work.persons
+            model,
+            work.rows,
+            work.read,
+            work.weights,
+            counts,
+            kind=scaled,
+            offsets=how.intercept,
+            persons=work.persons,
         )
         model = model.moved(*line)
     return PrivateModel(
-        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases
+        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases, how
     )
+
+
+def _public_weights(stated: ArrayLike | None, rows: int) -> FloatArray:
+    """Return weights of rows, cut off at 0 and 1; what is no number counts as 0."""
+    if stated is None:
+        return np.ones(rows)
+    weights = np.asarray(stated, dtype=np.float64)
+    if weights.shape != (rows,):
+        raise InputError(f"sample_weight must be one number per row, got shape {weights.shape!r}.")
+    return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,32 +549,40 @@ class _Training:
     weights: FloatArray
     loss: Loss
     classifier: bool
+    settings: Settings
+    encoder: Encoder
+    boosted: bool
     persons: Persons | None = None
-    #: What the bins of the rows were made with, where they are to be boosted.
-    boosted: Encoder | None = None
 
     def trained(self, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
-        if self.boosted is not None:
+        if self.boosted:
             return boost(
-                self.boosted,
+                self.encoder,
                 self.rows,
                 self.wanted,
                 self.loss,
                 part,
                 weights=self.weights,
                 persons=self.persons,
+                settings=self.settings,
                 pace=pace,
             )
         rows, width = self.rows.shape
+        records = rows if self.persons is None else self.persons.count
         how = Descent.default(
-            rows=rows if self.persons is None else self.persons.count,
+            rows=records,
             width=width,
             outputs=self.loss.outputs,
             mu=part.mu,
             regression=not self.classifier,
         )
-        how = replace(how, rate=how.rate * pace)
+        # An encoded number is half a standardised one, over the nominal length of a row; clips make
+        # gradients of about unit length this much shorter, and so the penalty's.
+        decay = how.clip * self.settings.penalty / (4.0 * self.encoder.length**2 * records)
+        how = replace(how, rate=how.rate * pace, decay=decay)
+        if not self.settings.intercept:
+            how = replace(how, intercept=0.0)
         return descend(
             self.rows,
             self.wanted,

@@ -11,6 +11,8 @@ several classes each has counts of its own: its log-odds against the rest, in or
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -47,6 +49,8 @@ _SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
 #: A record's counts are whole numbers of 2^-30 or coarser, so that sums are exact.
 _UNITS = 30
 _BLOCK = 65_536
+#: Vectorised functions take at most so many numbers at a time.
+_LANES = 64
 
 
 class _Scored(Protocol):
@@ -60,11 +64,28 @@ def probability_sums(outputs: int) -> int:
 
 
 def log_odds(scores: FloatArray) -> FloatArray:
-    """Return the log-odds of every class against the rest; of a single score it is that score."""
+    """Return the log-odds of every class against the rest; of a single score it is that score.
+
+    Numerics: a row's numbers do not depend on its place, to the last bit (:func:`_elementwise`).
+    """
     if scores.shape[1] == 1:
         return scores
-    others = [special.logsumexp(np.delete(scores, k, 1), axis=1) for k in range(scores.shape[1])]
-    return np.asarray(scores - np.column_stack(others))
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    shares = _elementwise(np.exp, shifted)
+    rest = np.zeros_like(shares)
+    for k in range(shares.shape[1]):
+        for other in range(shares.shape[1]):
+            rest[:, k] += shares[:, other] * (other != k)
+    # Where the rest underflows the odds are beyond the last knot.
+    return np.asarray(shifted - _elementwise(np.log, np.maximum(rest, sys.float_info.min)))
+
+
+def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+    """Return a function of every value; the array is filled up, since a short end may be computed
+    by another routine, which may round otherwise.
+    """
+    filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
+    return function(filled)[: values.size].reshape(values.shape)
 
 
 def score_counts(

@@ -19,6 +19,7 @@ from memberbound.release.all_rows.encoding import Bounds, Categories, Range
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
 from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
+from memberbound.release.all_rows.settings import Settings, settings_of
 from memberbound.release.budget import Budget
 from memberbound.release.model_quality import (
     Score,
@@ -57,9 +58,13 @@ def train(
     bounds: Bounds,
     tune: bool,
     seed: int | None,
+    settings: Settings | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
-    """Train a learner that has a private form: a linear model, boosting, or a network."""
+    """Train a learner that has a private form: a linear model, boosting, or a network.
+
+    Its settings are those of the learner, or ``settings``.
+    """
     source = source_from_seed(seed)
     form = str(private_form(learner))
     factory = network_factory(learner)
@@ -71,6 +76,7 @@ def train(
             learner=form,
             bounds=bounds,
             tune=tune,
+            settings=settings_of(learner) if settings is None else settings,
             source=source,
             reserve=reserve,
         )
@@ -121,6 +127,7 @@ def _scores(
             bounds=bounds,
             tune=released.tuned,
             seed=seed,
+            settings=released.settings,
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
@@ -183,7 +190,7 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         return None
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
-    strength = 4.0 * trial.encoder.length**2
+    strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)
     makers = {
         "logistic": lambda: linear_model.LogisticRegression(C=strength, max_iter=300),
         "svm": lambda: svm.LinearSVC(C=strength),

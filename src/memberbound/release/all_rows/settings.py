@@ -1,0 +1,183 @@
+"""What an estimator of scikit-learn says about training that the private form honours.
+
+Every setting is a public number.  A setting that the private form has no counterpart for must be at
+its default: a search over it would compare noise with noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError, nonnegative, positive, whole_number
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.encoding import counted
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget
+from memberbound.tables.columns import label_of
+from memberbound.tables.in_memory import Persons
+
+__all__ = ["MOST_LEAVES", "MOST_ROUNDS", "Settings", "settings_of"]
+
+#: How a minimum is found, how fast, and what is printed: nothing that the private form takes.
+_NUMERICAL = (
+    *("copy_X", "dual", "max_iter", "n_jobs", "random_state", "solver", "tol", "verbose"),
+    "warm_start",
+)
+#: Settings that are honoured, by the class of the estimator.
+_LINEAR = ("C", "class_weight", "fit_intercept")
+_HONOURED = {
+    "LogisticRegression": (*_LINEAR, "penalty"),
+    "LinearSVC": _LINEAR,
+    "Ridge": ("alpha", "fit_intercept"),
+    "LinearRegression": ("fit_intercept",),
+    "HuberRegressor": ("alpha", "fit_intercept"),
+    "GradientBoostingClassifier": ("learning_rate", "max_depth", "max_leaf_nodes", "n_estimators"),
+    "HistGradientBoostingClassifier": (
+        *("class_weight", "learning_rate", "max_depth", "max_iter", "max_leaf_nodes"),
+    ),
+}
+#: Further values that are taken: the private form does the same.
+_TAKEN = {"penalty": (None, "l2"), "early_stopping": (False,)}
+MOST_ROUNDS, MOST_LEAVES = 1000, 32
+#: Share of μ² for the class frequencies of balanced weights.
+_FREQUENCY_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Public numbers that change how a private form is trained; by default nothing is changed.
+
+    ``penalty`` is the λ of λ/2·‖β‖² beside the sum of all losses, for standardised columns (1/C, or
+    alpha).  ``class_weight`` has a weight per class, or is ``"balanced"``.  ``pace`` multiplies the
+    rate; ``rounds`` and ``leaves`` (per tree, which has one column) are those of boosting.
+    """
+
+    penalty: float = 0.0
+    intercept: bool = True
+    class_weight: Mapping[str, float] | str | None = None
+    rounds: int | None = None
+    leaves: int | None = None
+    pace: float = 1.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return asdict(self)
+
+    def weights(
+        self,
+        codes: NDArray[np.generic],
+        classes: tuple[str, ...],
+        budget: Budget,
+        persons: Persons | None = None,
+    ) -> FloatArray:
+        """Return a weight from 0 to 1 for every class, the largest being 1.
+
+        Guarantee: balanced weights are computed from noisy counts that the budget pays for.
+        Edge cases: a class that is not mentioned has the weight 1 before scaling; a class that is
+        not the target's is refused.
+        """
+        stated = self.class_weight
+        if not classes or stated is None:
+            return np.ones(len(classes))
+        if isinstance(stated, str):
+            part = budget.take("class frequencies", _FREQUENCY_SHARE)
+            noise = part.sums(sensitivity=HISTOGRAM_MOVES)
+            # The first cell is for rows of other classes.
+            counts = counted(np.asarray(codes, dtype=np.int64) + 1, len(classes) + 1, persons)[1:]
+            weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
+        else:
+            unknown = [name for name in stated if name not in classes]
+            if unknown:
+                raise InputError(
+                    f"class_weight must be of the target's classes {list(classes)!r}, got "
+                    f"{unknown[0]!r}."
+                )
+            weights = np.array([stated.get(name, 1.0) for name in classes])
+        return np.asarray(weights / weights.max())
+
+
+def settings_of(learner: object) -> Settings:
+    """Return the settings of an estimator of scikit-learn; a name has none.
+
+    Edge cases: of a pipeline they are those of its last step.
+
+    Examples:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> settings_of(LogisticRegression(C=0.1, fit_intercept=False)).intercept
+        False
+        >>> settings_of(LogisticRegression(l1_ratio=0.5))
+        Traceback (most recent call last):
+        ...
+        memberbound.errors.InputError: l1_ratio must be left at its default 0.0: the private form \
+of LogisticRegression has no such setting, got 0.5.
+    """
+    steps = getattr(learner, "steps", None)
+    inner: Any = steps[-1][1] if steps else learner
+    name = type(inner).__name__
+    if name not in _HONOURED or not hasattr(inner, "get_params"):
+        return Settings()
+    usual, stated = type(inner)().get_params(), inner.get_params()
+    changed = {key: value for key, value in stated.items() if repr(value) != repr(usual[key])}
+    honoured = _HONOURED[name]
+    for key, value in changed.items():
+        # None is taken where it stands in the list, not whatever equals it.
+        taken = any(value is one or repr(value) == repr(one) for one in _TAKEN.get(key, ()))
+        if not taken and (key not in (*honoured, *_NUMERICAL) or key in _TAKEN):
+            raise InputError(
+                f"{key} must be left at its default {usual[key]!r}: the private form of {name} has "
+                f"no such setting, got {value!r}."
+            )
+    used = {key: stated[key] for key in honoured if key in stated}
+    return _linear(used) if "fit_intercept" in used else _boosted(used, changed)
+
+
+def _linear(used: Mapping[str, Any]) -> Settings:
+    penalty = 0.0
+    if "C" in used and used.get("penalty", "") is not None:
+        strength = used["C"]
+        penalty = 0.0 if strength == np.inf else 1.0 / positive("C", strength)
+    if "alpha" in used:
+        penalty = nonnegative("alpha", used["alpha"])
+    weights = _class_weight(used.get("class_weight"))
+    return Settings(penalty, bool(used["fit_intercept"]), weights)
+
+
+def _boosted(used: Mapping[str, Any], changed: Mapping[str, Any]) -> Settings:
+    """Return settings of boosting: only what was changed, since the private defaults are others."""
+    rounds = changed.get("n_estimators", changed.get("max_iter"))
+    leaves = changed.get("max_leaf_nodes")
+    depth = changed.get("max_depth")
+    if rounds is not None:
+        rounds = _at_most("rounds", whole_number("rounds", rounds), MOST_ROUNDS)
+    if depth is not None:
+        leaves = min(2 ** min(whole_number("max_depth", depth), 10), leaves or MOST_LEAVES)
+    if leaves is not None:
+        leaves = min(whole_number("max_leaf_nodes", leaves, at_least=2), MOST_LEAVES)
+    pace = positive("learning_rate", used["learning_rate"]) / 0.1
+    weights = _class_weight(used.get("class_weight"))
+    return Settings(class_weight=weights, rounds=rounds, leaves=leaves, pace=pace)
+
+
+def _at_most(name: str, value: int, most: int) -> int:
+    if value > most:
+        raise InputError(f"{name} must be at most {most} in the private form, got {value}.")
+    return value
+
+
+def _class_weight(stated: Any) -> Mapping[str, float] | str | None:
+    if stated is None:
+        return None
+    if isinstance(stated, str) and stated == "balanced":
+        return stated
+    if not isinstance(stated, Mapping):
+        raise InputError(
+            f"class_weight must be 'balanced' or map classes to weights, got {stated!r}."
+        )
+    weights = {label_of(key): nonnegative("class_weight", value) for key, value in stated.items()}
+    if not any(weights.values()):
+        raise InputError(f"class_weight must have a weight above 0, got {stated!r}.")
+    return weights
