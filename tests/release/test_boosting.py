@@ -130,8 +130,8 @@ def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, publ
 def test_a_clip_that_is_forgotten_is_caught(monkeypatch):
     table = hills(300)
 
-    def unclipped(residuals, leaves, count, *, clip, units, starts):
-        return honest(residuals, leaves, count, clip=4 * clip, units=units + 2, starts=starts)
+    def unclipped(residuals, leaves, count, *, clip, units, **rows):
+        return honest(residuals, leaves, count, clip=4 * clip, units=units + 2, **rows)
 
     honest = boosting.leaf_sums
     monkeypatch.setattr(boosting, "leaf_sums", unclipped)

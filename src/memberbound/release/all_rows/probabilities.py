@@ -81,8 +81,9 @@ def log_odds(scores: FloatArray) -> FloatArray:
 
 
 def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
-    """Return a function of every value; the array is filled up, since a short end may be computed
-    by another routine, which may round otherwise.
+    """Return a function of every value, the same wherever the value stands.
+
+    A short end of an array may be computed by another routine, so there is none.
     """
     filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
     return function(filled)[: values.size].reshape(values.shape)
