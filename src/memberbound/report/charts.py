@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTACKERS",
     "Look",
+    "count_above",
     "count_text",
     "draw_roc",
     "estimated_line",
@@ -172,7 +173,7 @@ def sandwich_of(
 
 def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     shown = {row.most.kind for row in rows}
-    shown |= {"estimate" for row in rows if row.estimate is not None}
+    shown |= {"estimate" for row in rows if row.observed is not None}
     shown |= {"audit" for row in rows if row.beaten}
     kinds: dict[str, tuple[Any, str]] = {
         "certificate": (
@@ -255,8 +256,8 @@ def _points(axes: Axes, row: SandwichRow, y: float) -> None:
         points.append(("ceiling", upper, f"certified {row.most}", _shield()))
     if row.beaten is not None:
         points.append(("floor", row.beaten.lower, f"measured {row.least}", _arrow()))
-    if row.estimate is not None:
-        points.append(("estimate", row.estimate.estimate, f"estimate {row.seen}", _ring()))
+    if row.observed is not None:
+        points.append(("estimate", row.observed.estimate, f"estimate {row.seen}", _ring()))
     for kind, x, words, look in points:
         tag_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
 
@@ -273,72 +274,81 @@ def _sandwich_words(row: SandwichRow) -> str:
     parts = []
     if row.floor is not None:
         parts.append(f"measured floor {row.least}" if row.beaten else f"{row.least}")
-    if row.estimate is not None:
+    if row.observed is not None:
         parts.append(f"estimate {row.seen}")
     proved = row.most.kind == "certificate"
     parts.append(f"certified ceiling {row.most}" if proved else NO_GUARANTEE)
     return f"{row.label}: {', '.join(parts)}."
 
 
-# ── What each remedy costs: the model's score with it, beside the score as it is ──────────────────
+# ── What each remedy costs: how the model's score changes ─────────────────────────────────────────
 
 _REMEDY_ROW = 50
 
 
 def remedies_chart(report: Report) -> Chart | None:
-    """Return the score with each remedy; nothing if none has a score."""
-    priced = [(r, r.price) for r in report.remedies if r.price is not None]
+    """Return how the score changes with each remedy; nothing if none has a score."""
+    priced = [(r, r.price) for r in report.remedies if r.price is not None and r.id != "nothing"]
     if not priced:
         return None
     name, before = priced[0][1].name, priced[0][1].before
-    values = [before, *(price.after for _, price in priced)]
     # A score may be far below zero (R²); the figure ends at -1 and the number is written beside.
-    low, high = max(-1.0, min(0.0, *values)), max(1.0, *values)
-    usual = f"score of {report.usual.replace('trained', 'the model trained')}"
+    changes = [max(-1.0, price.after - before) for _, price in priced]
+    low, high = min(0.0, *changes), max(0.0, *changes)
+    span = max(high - low, 0.01)
+    # The numbers stand on the right.
+    left, right = low - 0.05 * span, high + 0.3 * span
+    usual = report.usual.replace("trained", "the model trained")
 
     def draw(width: float, _view: View) -> Figure:
+        from matplotlib.ticker import MaxNLocator
+
         legend: list[tuple[Any, str]] = [
             (patch_key(**bar_style("estimated")), "enough for what was asked"),
             (patch_key(**bar_style("estimated", "//")), "not enough"),
-            (line_key(color=colour("ink"), ls=DASHED, lw=1.5), usual),
+            (line_key(color=colour("ink"), ls=DASHED, lw=1.5), f"{usual}: {score_mark(before)}"),
         ]
         if any(remedy.recommended for remedy, _ in priced):
             legend.append((line_key(color=colour("ink"), ls="", marker="*", ms=10), "recommended"))
         margins = {"left": 12, "right": 16, "top": 10}
         figure, (axes,) = make_axes(width, _REMEDY_ROW * len(priced), legend, **margins)
-        axes.set(xlim=(low, high * 1.001), ylim=(0.45 - len(priced), 0.55))
+        axes.set(xlim=(left, right), ylim=(0.45 - len(priced), 0.55))
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        draw_vertical(axes, before, "ink", DASHED)
-        title = f"{name} with the remedy, estimate (dashed: as usual)"
-        label_axes(axes, cut_text(title, width - 20, SMALL))
-        for place, (remedy, price) in enumerate(priced):
-            score = str(score_mark(price.after))
+        ticks = MaxNLocator(4).tick_values(left, right)
+        inside = [float(tick) for tick in ticks if left <= tick <= right]
+        set_ticks(axes.xaxis, inside, [significant(tick, "estimate", 3) for tick in inside])
+        draw_vertical(axes, 0.0, "ink", DASHED)
+        label_axes(axes, cut_text(f"change of the model's {name}, estimate", width - 20, SMALL))
+        for place, ((remedy, price), change) in enumerate(zip(priced, changes, strict=True)):
             look = bar_style("estimated", "" if remedy.enough else "//")
-            (bar,) = axes.barh(-place - 0.18, max(price.after, low) - low, 0.4, left=low, **look)
-            tag_mark(bar, "bar", f"{remedy.label}: {score}")
+            (bar,) = axes.barh(-place - 0.18, change, 0.4, **look)
+            tag_mark(bar, "bar", f"{remedy.label}: {price.change}")
             star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
             label = cut_text(star + remedy.label, width - 110)
-            write_text(axes, low, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
-            write_text(axes, high, 0.27 - place, score, ha="right", fontstyle="italic")
+            write_text(axes, left, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
+            shown = {"ha": "right", "fontstyle": "italic"}
+            write_text(axes, right, 0.27 - place, str(price.change), **shown)
         return figure
 
     parts = [
-        f"{remedy.label} {score_mark(price.after)}, {'enough' if remedy.enough else 'not enough'}"
+        f"{remedy.label} {price.change}, {'enough' if remedy.enough else 'not enough'}"
         f"{', recommended' if remedy.recommended else ''}"
         for remedy, price in priced
     ]
     return Chart(
         "remedies",
-        f"{name} with each remedy",
-        f"{name} with each remedy; as it is {score_mark(before)}. {'; '.join(parts)}.",
-        ("Remedy", "Certified", f"{name} before", f"{name} after", "Enough"),
+        f"Change of {name} with each remedy",
+        f"Change of the model's {name} with each remedy; as it is {score_mark(before)}. "
+        f"{'; '.join(parts)}.",
+        ("Remedy", "Certified", f"{name} before", f"{name} after", "Change", "Enough"),
         [
             (
                 remedy.label,
                 marked(remedy.accuracy_upper, "certificate"),
                 None if remedy.price is None else score_mark(remedy.price.before),
                 None if remedy.price is None else score_mark(remedy.price.after),
+                None if remedy.price is None else remedy.price.change,
                 "yes" if remedy.enough else "no",
             )
             for remedy in report.remedies
@@ -643,10 +653,11 @@ def exposure_chart(report: Report) -> Chart | None:
 
     parts = []
     for item in shown:
-        over = sum(count for low, _, count in item.histogram.bars if low >= allowed - 1e-9)
+        _, over, chance = count_above(item, allowed)
         parts.append(
             f"{item.label}: {over} of {sum(item.histogram.counts)} records in the bars above "
-            f"{limit}; {item.records.exposed_records} proved to be exposed"
+            f"{limit}, by chance alone about {chance}; {item.records.exposed_records} shown to be "
+            "exposed"
         )
     return Chart(
         "exposure",
@@ -685,6 +696,18 @@ def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
     tag_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")
     axes.set_ylim(0, 1.25 * max(1, *item.histogram.counts))
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+
+
+def count_above(item: Exposure, success: float) -> tuple[float, int, int]:
+    """Return the edge from which on records count, how many lie beyond it, and how many by chance.
+
+    The edge is that of the first bar that begins at the success rate or above it.
+    """
+    beyond = item.histogram.above(success)
+    edge = beyond[0] if beyond else 1.0
+    first = len(item.histogram.counts) - len(beyond)
+    expected = _by_chance(item, np.array(item.histogram.edges))[first:].sum()
+    return edge, sum(item.histogram.counts[first:]), round(float(expected))
 
 
 def _by_chance(item: Exposure, edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -133,13 +133,16 @@ Result = Annotated[Mapping[str, Any], _VerbsOwn()]
 Role = Literal["number", "category", "date", "identifier", "text"]
 #: Subjects that are models, and all of them.
 Learned = Literal["given", "model", "noise-average", "noise-every"]
-Subject = Literal["given", "model", "noise-average", "noise-every", "table", "coarser-table"]
+Subject = Literal[
+    "given", "model", "noise-average", "noise-every", "noise-other", "table", "coarser-table",
+]  # fmt: skip
 #: What a subject is called, in the order of the report.
 LABELS: dict[Subject, str] = {
     "given": "The given model",
     "model": "Model trained as usual",
     "noise-average": "Model with noise that protects the average record",
     "noise-every": "Model with noise that protects every record",
+    "noise-other": "Another learner with noise that protects every record",
     "table": "Any model trained on the table",
     "coarser-table": "Any model trained on the coarser table",
 }
@@ -288,9 +291,18 @@ class SandwichRow:
         return marked(None if self.ceiling is None else self.ceiling.upper, "certificate")
 
     @property
+    def observed(self) -> Seen | None:
+        """The estimate, where it says something.
+
+        About the one record that is guessed best, a few models show a high number by chance alone:
+        it counts where a floor shows a leak.
+        """
+        return self.estimate if self.record == "average" or self.beaten else None
+
+    @property
     def seen(self) -> Mark | None:
-        """The estimate for a reader, if there is one."""
-        return None if self.estimate is None else marked(self.estimate.estimate, "estimate")
+        """The estimate for a reader, where it says something."""
+        return None if self.observed is None else marked(self.observed.estimate, "estimate")
 
     @property
     def least(self) -> Mark | None:
@@ -339,6 +351,10 @@ class Histogram:
     def bars(self) -> tuple[tuple[float, float, int], ...]:
         """The lower edge, the upper edge and the count of every bar."""
         return tuple(zip(self.edges, self.edges[1:], self.counts, strict=False))
+
+    def above(self, success: float) -> tuple[float, ...]:
+        """Return the lower edges of the bars that begin at a success rate, or above it."""
+        return tuple(edge for edge in self.edges[:-1] if edge >= success - 1e-9)
 
 
 @dataclass(frozen=True)
@@ -496,6 +512,12 @@ class Price:
 
     def __str__(self) -> str:
         return f"{score_mark(self.before)} → {score_mark(self.after)}"
+
+    @property
+    def change(self) -> Mark:
+        """How much the score changes, an estimate."""
+        change = score_mark(self.after - self.before).text.removeprefix("≈ ")
+        return Mark("estimate", f"≈ {'' if change.startswith('-') else '+'}{change}")
 
 
 def score_mark(value: float) -> Mark:

@@ -39,7 +39,15 @@ from memberbound.quantities import (
 )
 from memberbound.report import charts, prose
 from memberbound.report.drawing import Chart
-from memberbound.report.model import RECORDS, Report, StepRecord, plain, score_mark
+from memberbound.report.model import (
+    RECORDS,
+    Exposure,
+    ListedRecord,
+    Report,
+    StepRecord,
+    plain,
+    score_mark,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -210,6 +218,7 @@ def render(
             settings=[*_settings(report), *(stated or {}).items()],
             recipe=_recipe(report),
             surprising=_surprising(report),
+            exposed=_exposed(report),
             promise=prose.promise(report.blind_in("subset"), report.question.eta),
         )
     )
@@ -296,8 +305,9 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
-            words = f"{price.name}; {report.usual} {score_mark(price.before)}"
-            shown.append(("What it costs", score_mark(price.after), words))
+            after, before = score_mark(price.after), score_mark(price.before)
+            words = f"{price.name} {after}; {report.usual} {before}"
+            shown.append(("What it costs", price.change, words))
         elif best.extra_rows is not None:
             needed = Mark("given", f"{best.extra_rows} rows")
             shown.append(("What it costs", needed, "more of the same kind"))
@@ -305,13 +315,38 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     if given is not None:
         words = "an attack is right" if given.beaten else NO_LEAK
         shown.append(("The given model", given.least if given.beaten else None, words))
-    for record in ("worst", "average"):
-        row = report.row_of("model", record)
-        if row is not None:
-            words = "an attack is right" if row.beaten else NO_LEAK
-            mark = row.least if row.beaten else None
-            shown.append((f"Trained as usual, {RECORDS[record]}", mark, words))
+    rows = [report.row_of("model", record) for record in ("worst", "average")]
+    attacked = [row for row in rows if row is not None]
+    if attacked and not any(row.beaten for row in attacked):
+        shown.append(("Attacks on the model trained as usual", None, NO_LEAK))
+        return shown
+    for row in attacked:
+        words = "an attack is right" if row.beaten else NO_LEAK
+        mark = row.least if row.beaten else None
+        shown.append((f"Trained as usual, {RECORDS[row.record]}", mark, words))
     return shown
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """How many records of a model are above the limit, by chance alone, and shown to be exposed."""
+
+    item: Exposure
+    edge: float
+    above: int
+    by_chance: int
+
+    @property
+    def proved(self) -> tuple[ListedRecord, ...]:
+        """The records that are shown to be exposed, of those that are listed."""
+        return tuple(record for record in self.item.records.most_exposed if record.proved)
+
+
+def _exposed(report: Report) -> list[Exposed]:
+    return [
+        Exposed(item, *charts.count_above(item, item.records.blind_accuracy + report.question.eta))
+        for item in report.exposure
+    ]
 
 
 def _steps(report: Report) -> list[tuple[StepRecord, list[Block]]]:
@@ -369,7 +404,7 @@ def _gains(report: Report) -> dict[str, float]:
 def _surprising(report: Report) -> bool:
     """Tell whether an estimate lies above a certified ceiling, which needs a word."""
     return any(
-        row.ceiling and row.estimate and row.estimate.estimate > row.ceiling.upper
+        row.ceiling and row.observed and row.observed.estimate > row.ceiling.upper
         for row in report.sandwich
     )
 

@@ -131,6 +131,8 @@ _TOO_FEW_ROWS = (
 )
 _NOT_ATTACKED = "It was not attacked: halves of the table are too few rows to train on."
 Progress = Callable[[int, int], None]
+#: What is known about the average record of a subject, and about its worst.
+_Pair = tuple[SandwichRow, SandwichRow]
 
 
 # ── What a step finds ─────────────────────────────────────────────────────────────────────────────
@@ -186,6 +188,12 @@ class Context:
         """The population of the subset game: all rows, of a quick study a sample at most."""
         question = self.question
         return self.data.sampled(_PLAYED, question.seed) if question.quick else self.data
+
+    @property
+    def subset_game(self) -> SubsetGame:
+        """The game of the audits: a random half of the sample."""
+        rows = self.sample.examples.rows
+        return SubsetGame(rows, rows // 2, "every")
 
     @property
     def small(self) -> bool:
@@ -269,8 +277,8 @@ def _attack_fields(
     name = f"{label}: best attack tried ({detail.best_curve})"
     curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
     if certificate is not None:
-        rows, line = _promised(subject, rows, certificate)
-        curves.append(line)
+        rows = _covered(rows, certificate, every=subject == "noise-every")
+        curves.append(_certified_curve(subject, certificate))
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
     histogram = Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
@@ -279,10 +287,8 @@ def _attack_fields(
     return {"rows": rows, "roc": tuple(curves), "exposure": shown}
 
 
-def _promised(
-    subject: Learned, rows: tuple[SandwichRow, SandwichRow], certificate: Certificate
-) -> tuple[tuple[SandwichRow, SandwichRow], RocCurve]:
-    """Return the rows of the average and the worst record below a certificate, and its line."""
+def _covered(rows: _Pair, certificate: Certificate, *, every: bool) -> _Pair:
+    """Return the rows of the average and the worst record below a certificate."""
     average, worst = (
         replace(
             row,
@@ -296,24 +302,21 @@ def _promised(
         for row in rows
     )
     # A promise about the average record says nothing about the worst one.
-    every = subject == "noise-every"
-    whom = "every record" if every else "average record"
+    return average, worst if every else rows[1]
+
+
+def _unattacked(subject: Subject, game: SubsetGame) -> _Pair:
+    """Return the rows of a subject that nobody attacked."""
+    blank = SandwichRow(subject, LABELS[subject], "average", "subset", game.blind, None, None, None)
+    return blank, replace(blank, record="worst")
+
+
+def _certified_curve(subject: Learned, certificate: Certificate) -> RocCurve:
+    """Return the line that no attack can be above."""
+    whom = "every record" if subject == "noise-every" else "average record"
     name = f"{LABELS[subject]}: no attack can be above ({whom})"
     line = _advantage_line(read_ceiling(certificate).advantage)
-    curve = RocCurve(subject, "certificate", name, *line)
-    return (average, worst if every else rows[1]), curve
-
-
-def _unattacked_fields(
-    subject: Learned, game: SubsetGame, certificate: Certificate
-) -> dict[str, Any]:
-    """Return what a certificate alone says of a subject, as fields of a finding."""
-    average, worst = (
-        SandwichRow(subject, LABELS[subject], record, "subset", game.blind, None, None, None)
-        for record in cast("tuple[Literal['average', 'worst'], ...]", ("average", "worst"))
-    )
-    rows, line = _promised(subject, (average, worst), certificate)
-    return {"rows": rows, "roc": (line,)}
+    return RocCurve(subject, "certificate", name, *line)
 
 
 def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
@@ -497,7 +500,8 @@ def _audit(
         progress=progress,
     )
     release = None
-    if not question.quick:
+    # What is certified already is attacked with less effort in a quick study.
+    if certificate is None or not question.quick:
         release = release_floor(
             learner,
             run,
@@ -544,7 +548,9 @@ class ProtectedModel:
             fields["audit"] = self.audited.to_dict()
         else:
             assert isinstance(game, SubsetGame)
-            fields = _unattacked_fields(subject, game, certificate)
+            every = subject == "noise-every"
+            rows = _covered(_unattacked(subject, game), certificate, every=every)
+            fields = {"rows": rows, "roc": (_certified_curve(subject, certificate),)}
             note = f" {_NOT_ATTACKED}{note}"
         finding = Finding(
             self.answer.to_dict(),
@@ -612,19 +618,18 @@ def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
     The certificate speaks of every table, so it holds for the halves that the audit draws as well.
     The audit informs: where halves are too few rows to train on, there is none.
     """
-    learner, rows = _own_learner(context), context.sample.examples.rows
+    learner = _own_learner(context)
     answer = _release_of_all_rows(context, learner)
     progress(1, 10)
     private = _private_rows(context, context.data, learner)
     score = context.score(context.data.examples, private.trained)
     progress(4, 10)
-    game = SubsetGame(rows, rows // 2, "every")
-    certificate = replace(answer.calibration.certificate, game=game)
+    certificate = replace(answer.calibration.certificate, game=context.subset_game)
     audited = None
     with suppress(InputError):
         private = _private_rows(context, context.sample, learner)
         # The learner gets rows by their numbers.
-        numbers = np.arange(rows, dtype=np.float64)[:, None]
+        numbers = np.arange(context.sample.examples.rows, dtype=np.float64)[:, None]
         numbered = replace(context.sample.examples, features=numbers)
         audited, _ = _audit(context, numbered, private, _part(progress, 4, 10, 10), certificate)
     return ProtectedModel(answer, certificate, audited, score, learner)
@@ -708,7 +713,9 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
         train = _private_rows(context, context.data, name).trained
         score = context.score(context.data.examples, train)
         if best is None or _estimate_of(score) > _estimate_of(best.score):
-            best = Finding(answer.to_dict(), answer.sentence, score=score, learner=name)
+            blank = _unattacked("noise-other", context.subset_game)
+            rows = _covered(blank, answer.calibration.certificate, every=True)
+            best = Finding(answer.to_dict(), answer.sentence, rows=rows, score=score, learner=name)
         progress(place + 1, len(names))
     if best is None:
         raise refusal
