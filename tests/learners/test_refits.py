@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 import os
-import pickle
-import signal
 import subprocess
 import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from faults.squares import Raises, Square, Stays
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import fingerprint, refits
-
-
-class Square:
-    """Squares; the pieces in ``deadly`` kill their process, each ``deaths`` times."""
-
-    def __init__(self, folder, deadly=(), deaths=1, parent=None):
-        self.folder, self.deadly, self.deaths = Path(folder), set(deadly), deaths
-        self.parent = os.getpid() if parent is None else parent
-
-    def __call__(self, piece):
-        died = list(self.folder.glob(f"{piece}-*"))
-        if piece in self.deadly and os.getpid() != self.parent and len(died) < self.deaths:
-            (self.folder / f"{piece}-{len(died)}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return piece * piece
-
-
-class Stays(Square):
-    def __reduce__(self):
-        raise pickle.PicklingError("this stays here")
-
-
-class Raises(Square):
-    def __call__(self, piece):
-        raise OSError(f"piece {piece}")
-
 
 PIECES = [3, 1, 4, 1, 5, 9]
 SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
