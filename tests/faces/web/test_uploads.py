@@ -149,11 +149,11 @@ def test_contents_that_do_not_match_are_refused(inspect, name):
 
 
 def test_a_gzip_bomb_is_stopped_while_it_unpacks(inspect):
-    bomb = gzip.compress(b"a,b\n" + b"1,2\n" * 2_000_000)
+    bomb = gzip.compress(b"a,b\n" + b"1,2\n" * 500_000)
     assert len(bomb) < 30_000
     with pytest.raises(InputError, match="at most 977 KiB"):
         inspect("bomb.csv.gz", bomb)
-    assert inspect("bomb.csv.gz", bomb, unpacked=10**7, rows=10**7)["rows"] == 2_000_000
+    assert inspect("bomb.csv.gz", bomb, unpacked=10**7, rows=10**7)["rows"] == 500_000
 
 
 def test_a_gzip_bomb_in_many_parts_is_stopped(inspect):
