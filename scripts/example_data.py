@@ -104,8 +104,8 @@ def tokens(draws: np.random.Generator, documents: int) -> tuple[pd.DataFrame, pd
             "record": np.repeat(np.arange(documents), 20),
             "member": np.repeat(member, 20),
             "position": np.tile(np.arange(20), documents),
-            "logprob": (base + gain).ravel().round(4),
-            "reference_logprob": base.ravel().round(4),
+            "logprob": np.minimum(base + gain, -0.001).ravel().round(4),
+            "reference_logprob": np.minimum(base, -0.001).ravel().round(4),
         }
     )
     source = np.array(["letters", "notes"])[np.arange(documents) // 2 % 2]

@@ -254,7 +254,7 @@ def test_card_of_a_release_says_what_its_certificate_says(releases, tmp_path):
         "| an attacker who knows every other record | every record | 50 % | **≤ 55 %**, certified"
         in body
     )
-    assert "At 1 % false alarms an attack finds ≤ 1.9 % of the members" in body
+    assert "At 1 % false alarms an attack identifies ≤ 1.9 % of the members" in body
     public = releases / "mean.safetensors.certificate.json"
     export(public, format="model-card", out=tmp_path / "mean.md")
     ((_, metric),) = evaluations(parts((tmp_path / "mean.md").read_text("utf-8"))[0])

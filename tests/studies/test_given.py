@@ -77,7 +77,7 @@ def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Pat
     assert row.floor.lower == pytest.approx((1 + answer.reached[1]) / 2)
     assert row.floor.lower <= (1 + answer.reached[1]) / 2
     assert report.verdict.level == "exposed"
-    assert "the given model gives its training records away" in report.verdict.sentence
+    assert "the given model leaks its training records" in report.verdict.sentence
     assert report.question.learner == "tree"  # it would be retrained as what it is
     assert report.question.model == "model.joblib"
     assert str(tmp_path) not in json.dumps(report.to_dict())

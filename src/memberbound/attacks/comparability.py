@@ -71,7 +71,7 @@ class Duplicates:
                 f"target (rows {first}{f' and {more} more' if more > 0 else ''}). No attack can "
                 "tell such rows apart, so every number is drawn towards blind guessing: give "
                 "non-members that the model was not trained on. They are not left out, because "
-                "that would make two samples of one law differ"
+                "that would make two samples of one distribution differ"
             )
         if self.repeated_members:
             notes.append(

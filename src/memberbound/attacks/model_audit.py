@@ -342,7 +342,8 @@ def audit_records(
     :func:`overfitting_ceiling`, each on its own.
     """
     no_columns = (
-        "Whether members and non-members come from one law cannot be tested without their columns",
+        "Whether members and non-members come from one distribution cannot be tested without "
+        "their columns",
     )
     if isinstance(records, ScoreTable):
         audit = audit_score_table(

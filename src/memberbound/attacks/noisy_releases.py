@@ -149,7 +149,7 @@ def audit_release(
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     count = whole_number("targets", targets, at_least=8)
     if not isinstance(noise, GaussianNoise):
-        raise InputError("noise must be normal to be integrated over, got another law.")
+        raise InputError("noise must be normal to be integrated over, got another distribution.")
     cover = noise.scale**2 * np.eye(noise.dimension)
     fresh = FreshSubsets(game, seed)
     trained = _Trained.on(statistic, fresh, whole_number("training", training, at_least=2), workers)

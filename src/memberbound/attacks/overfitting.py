@@ -248,8 +248,8 @@ def _one_run(
         1,
         len(train),
         (
-            "The fresh records are independent draws from the law of the training records and "
-            "influenced nothing.",
+            "The fresh records are independent draws from the distribution of the training "
+            "records and influenced nothing.",
         ),
     )
 
@@ -301,7 +301,8 @@ def _several_runs(
         len(train),
         len(train[0]),
         (
-            "The runs are independent, each with its own training and fresh records from one law.",
+            "The runs are independent, each with its own training and fresh records from one "
+            "distribution.",
             "The thresholds were chosen without the runs that are counted.",
         ),
     )

@@ -67,7 +67,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
             "smallest leaf",
             min(leaves),
             " rows",
-            "A leaf with few rows gives their targets away: its answer is their mean or count.",
+            "A leaf with few rows reveals their targets: its answer is their mean or count.",
         )
     member = evidence.member
     if evidence.classes:

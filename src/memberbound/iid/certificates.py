@@ -94,7 +94,7 @@ _SHARES_WITH_REST = {_HEAVY: 0.10, EXPONENTIAL: 0.40, SPLIT: 0.35, GIVEN: 0.05, 
 _WEIGHTS = (0.35, 0.2, 0.15, 0.12, 0.1, 0.08)
 
 #: The plug-in figure misleads when it is this much below the certificate, or when this share of the
-#: rows is alone in its cell (rows of that kind say that much of the law was never seen).
+#: rows is alone in its cell (rows of that kind say that much of the distribution was never seen).
 _MISLEADING_RATIO, _MISLEADING_SINGLES = 1.5, 0.02
 
 
@@ -162,14 +162,14 @@ def certify_counts(
     if size > profile.rows:
         raise InputError(
             f"n must be at most the table's {profile.rows} rows, got {n!r}. "
-            "More training rows than data need the law itself."
+            "More training rows than data need the distribution itself."
         )
-    assumptions = ["the rows are independent draws from one law"]
+    assumptions = ["the rows are independent draws from one distribution"]
     source = profile
     if reference is not None:
         _same_training_rows(profile, reference, size)
         source = reference.pooled()
-        assumptions.append("the reference rows are independent draws from the same law")
+        assumptions.append("the reference rows are independent draws from the same distribution")
     candidates = _candidates(source, size, 1 - level, reference)
     method = min(candidates, key=lambda name: candidates[name])
     estimate = delta_plug_in_estimate(source, size)
@@ -264,7 +264,7 @@ def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str
     warnings = []
     if singles > _MISLEADING_SINGLES * profile.rows:
         warnings.append(
-            f"{singles} of {profile.rows} rows are unique, so much of the law was "
+            f"{singles} of {profile.rows} rows are unique, so much of the distribution was "
             "never seen and the plug-in estimate is too low"
         )
     if estimate * _MISLEADING_RATIO < bound and math.isfinite(bound):

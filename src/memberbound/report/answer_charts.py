@@ -126,7 +126,7 @@ def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -
         floor = None if lower is None else Floor("audit", lower, confidence, name)
         seen = Seen("estimate", estimate, "accuracy")
         rows.append(SandwichRow("given", name, "average", "model", 0.5, None, seen, floor))
-    title = "How often each attack is right"
+    title = "Success of each attack"
     alt = f"{title}, half of the candidates being members."
     return sandwich_of(("attacks", title, alt), rows, [(0.5, "blind guessing 50 %")])
 

@@ -558,7 +558,7 @@ def success_chart(
         label_axes(
             axes,
             cut_text(axis, width - 20, SMALL),
-            "right at most, most exposed record",
+            "attack success at most, most exposed record",
             pad=25,
         )
         axes.axhline(level[0], color=colour("ink"), ls=DASHED, lw=1.5)
@@ -646,7 +646,7 @@ def exposure_chart(report: Report) -> Chart | None:
             axes.set_title(label, loc="left", fontsize=TEXT, color=colour("ink"), pad=5)
             for x, color, dash in ((blind, "quiet", DOTTED), (allowed, "ink", DASHED)):
                 draw_vertical(axes, x, color, dash, up=top if axes is panels[0] else 1.0)
-        label_axes(panels[-1], "how often the attack is right (estimate)")
+        label_axes(panels[-1], "attack success on a record (estimate)")
         name_line(panels[0], blind, f"blind {blind_guess(blind)}", top, left=True)
         name_line(panels[0], allowed, f"allowed {limit}", top, left=False)
         return figure
@@ -661,8 +661,8 @@ def exposure_chart(report: Report) -> Chart | None:
         )
     return Chart(
         "exposure",
-        "How many records are guessed how well",
-        f"How many records are guessed how well, one histogram for each. {'. '.join(parts)}.",
+        "Attack success, record by record",
+        f"Attack success, record by record, one histogram for each. {'. '.join(parts)}.",
         ("Right about a record", *(item.label for item in shown)),
         [
             (

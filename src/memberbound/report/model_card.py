@@ -163,7 +163,7 @@ def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
         for promise in published.promises
     ]
     curves = [
-        f"At {marked(float(rate), 'given')} false alarms an attack finds "
+        f"At {marked(float(rate), 'given')} false alarms an attack identifies "
         f"{marked(most, 'certificate', 'tpr')} of the members (against {ATTACKERS[promise.game]})."
         for promise in published.promises
         for rate, most in promise.tpr_upper.items()

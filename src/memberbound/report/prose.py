@@ -135,7 +135,7 @@ RELEASE_LIMITS = (
 LIMITS = (
     (
         "The average is not everybody",
-        "A promise about the average record can hold while a few unusual records are given away "
+        "A promise about the average record can hold while a few unusual records leak "
         "completely. That is why the most exposed record always stands beside it.",
     ),
     (
@@ -213,11 +213,11 @@ GLOSSARY = (
     ),
     (
         "TPR, FPR",
-        "True-positive rate: the share of members that an attack finds. False-positive rate: the "
-        "share of non-members that it calls members (false alarms).",
+        "True-positive rate: the share of members that an attack identifies. False-positive rate: "
+        "the share of non-members that it calls members (false alarms).",
     ),
     ("advantage", "TPR minus FPR: 0 is blind guessing, 1 is certainty."),
-    ("ROC", "The members an attack finds at each rate of false alarms."),
+    ("ROC", "The members an attack identifies at each rate of false alarms."),
     (
         "shadow model",
         "A model trained only for the attack, on records whose membership the attacker knows.",

@@ -337,7 +337,7 @@ def verdict(
     elif proved is not None:
         level, now = "exposed", proved
     elif given is not None and not given.comparable:
-        now = "Nothing is known about the given model: no attack on it could be measured."
+        now = "No guarantee for the given model: no attack on it could be measured."
     else:
         audited = findings.get("audit")
         blind = 0.5 if audited is None else audited.rows[0].blind
@@ -370,12 +370,12 @@ def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | N
         if row.record == "average":
             model = "the given model" if row.subject == "given" else "the model"
             return (
-                f"As it is, {model} gives its training records away: an attack is right about the "
+                f"As it is, {model} leaks its training records: an attack is right about the "
                 f"average record at least {least} of the time {sure}."
             )
         if question.record == "every":
             return (
-                f"As it is, the model gives some of its training records away: an attack is right "
+                f"As it is, the model leaks some of its training records: an attack is right "
                 f"about one of them at least {least} of the time {sure}."
             )
     return None

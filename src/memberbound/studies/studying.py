@@ -260,7 +260,7 @@ def study(
         target: column to predict.
         learner: a short name or ``package.module:factory`` (default: the model's own kind, else
             logistic or ridge by the target's values, a choice that no bound covers).
-        eta: how far above blind guessing anybody may get (default: 0.05, right 55 % of the time).
+        eta: largest gain of any attack over blind guessing (default: 0.05, right 55 % of the time).
         record: who must be protected: ``every`` record or the ``average`` one (default: every).
         epsilon: an ε to explain for these records (default: 8).
         delta: its δ (default: 1e-5).

@@ -26,8 +26,8 @@ __all__ = ["leak_of_means", "table_leaks"]
 _ORDER = 0x7AB1E
 
 ASSUMPTIONS = (
-    "The rows, in whatever order, are independent draws from one law; the training set is n more "
-    "draws from it.  n and σ were fixed without looking at them.",
+    "The rows, in whatever order, are independent draws from one distribution; the training set is "
+    "n more draws from it.  n and σ were fixed without looking at them.",
     "Only a function of the mean of the training rows plus independent noise N(0, σ²) on every "
     "coordinate is released.",
 )

@@ -177,7 +177,7 @@ def audit(
             and 0.001, where there are enough non-members).
         columns: columns that the model gets (default: those it was trained on).
         database_table: the table inside a DuckDB or SQLite file.
-        records: write which members are recognised to this CSV file.
+        records: write which members are identified to this CSV file.
         force: overwrite ``records``.
         seed: for random parts of the records and the learners.
         shadows: reference models to train at most.

@@ -76,7 +76,7 @@ class AuditAnswer(Answer, Limited):
     """
 
     FAILS_ON: ClassVar = ("estimate", "floor")
-    COMPARED: ClassVar = "how often the best attack tried is right (one candidate in two is in)"
+    COMPARED: ClassVar = "the success of the best attack tried (one candidate in two is a member)"
     #: Words of the sentence: what was attacked, about whom, and what the numbers do not mean.
     ATTACKED: ClassVar[str] = ""
     ABOUT: ClassVar[str] = ""

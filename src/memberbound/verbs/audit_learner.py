@@ -196,7 +196,7 @@ def audit_learner(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        certificate: a certificate of η in the subset game to check the audit against: an audit
+        certificate: a certificate of protect-half to check the audit against: an audit
             above it raises :class:`memberbound.attacks.sandwich.ContradictionError`. If fits
             failed the two are not compared, and a warning says so.
         records: write every record's exposure to this CSV file; its limits hold for all records

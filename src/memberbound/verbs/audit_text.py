@@ -146,7 +146,7 @@ def audit_text(
     progress: Annotated[Callable[..., None], Option("progress", metavar="scoring tokens")]
     | None = None,
 ) -> TextAudit:
-    """Measure which documents a fine-tuned language model gives away, with confidence intervals.
+    """Measure which documents a fine-tuned language model leaks, with confidence intervals.
 
     The model is given as a folder (``lm``, best with the ``base`` it was fine-tuned from, and files
     of ``members`` and ``nonmembers``), or as a table of its ``tokens``: one row per token with

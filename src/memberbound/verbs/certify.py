@@ -74,7 +74,7 @@ def independent_units(unit: str, when: str = "") -> str:
     """Return what is assumed in place of independent rows."""
     return (
         f"One record is one value of “{unit}” with all its rows; these records are independent "
-        f"draws from one law{when}."
+        f"draws from one distribution{when}."
     )
 
 
@@ -111,7 +111,7 @@ class Certification(IidAnswer, Certified, Limited):
 
     VERB: ClassVar = "certify"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified attack accuracy on the average row, for any learner"
+    COMPARED: ClassVar = "the certified attack success on the average row, for any learner"
 
     game: IidGame
     theorems: tuple[str, ...]
@@ -236,7 +236,7 @@ def certify(
     the leak Δ of every learner trained on ``n`` rows (average record), and ``record_leak`` the
     leak about each row; each of the two holds with that confidence by itself.
     Theorem: A25-T14 for a law; X5 (n ≤ N) or X16 (n > N), X7 and X15 for a table.
-    Assumes: the rows (with ``unit``, the units) are independent draws from one law.
+    Assumes: the rows (with ``unit``, the units) are independent draws from one distribution.
     Edge cases: rows that are all distinct give 1: nothing can be certified, and that is an answer.
 
     Args:
@@ -286,7 +286,7 @@ def certify(
     if table is None:
         options = (columns, roles, reference, unit, database_table, records, list_exposed or None)
         if n is None:
-            raise InputError("n must be given with a law: the number of rows trained on.")
+            raise InputError("n must be given with a distribution: the number of rows trained on.")
         if any(option is not None for option in options):
             raise InputError(
                 "columns, roles, reference, unit, database_table, records and list_exposed apply "
@@ -399,7 +399,7 @@ def _certify_law(
         **vars(certified),
         game=game,
         theorems=("A25-T14", "X7"),
-        assumptions=("The rows are independent draws from exactly the law given.",),
+        assumptions=("The rows are independent draws from exactly the distribution given.",),
     )
 
 

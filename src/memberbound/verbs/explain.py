@@ -99,7 +99,7 @@ class Explanation(Answer, Limited):
 
     VERB: ClassVar = "explain"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified accuracy of any attack on any record"
+    COMPARED: ClassVar = "the certified success of any attack on any record"
 
     guarantee: DpGuarantee = field(metadata=INTERNAL)
     epsilon: Given | None
@@ -367,10 +367,10 @@ def explain(
         steps: DP-SGD: number of steps.
         history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
             also that list, an Opacus accountant or ``PrivacyEngine``.
-        ledger: ledger of releases: what everything that it ever allows promises together.
+        ledger: ledger of releases: what all releases that it allows promise together.
         nu: MIS: probability that the tested record is not a member.
         lam: MIS: weight of a missed member.
-        prior: share of candidates who are members, for the accuracy.
+        prior: share of candidates who are members, for the attack success.
         fpr: false-positive rate at which the TPR is bounded; may be repeated.
         baseline: chance of guessing something else about a record (an attribute, the record itself)
             without the release; the answer bounds it with the release. May be repeated.

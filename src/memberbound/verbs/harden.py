@@ -337,7 +337,7 @@ def harden(
         rows_released=len(release.table),
         theorems=("A25-T14", "X5", "X7", "X15", "X18"),
         assumptions=(
-            f"the rows are independent draws from one law, and {person}",
+            f"the rows are independent draws from one distribution, and {person}",
             *_ASSUMPTIONS,
             parts.assumption(choice.candidates),
         ),

@@ -166,7 +166,7 @@ def plan(
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
     independent: tuple[str, ...] = (
-        "The rows are independent draws from one law, now and later.",
+        "The rows are independent draws from one distribution, now and later.",
         ONE_ROW_PER_PERSON,
     )
     covered = (
@@ -183,7 +183,7 @@ def plan(
         needed,
         security,
         record_leak,
-        "a table of unknown law",
+        "a table of unknown distribution",
         confidence,
         game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
@@ -243,7 +243,7 @@ def _plan_for_law(
         1.0,
         game,
         ("A25-T14", "X7"),
-        ("The rows are independent draws from exactly the law given.",),
+        ("The rows are independent draws from exactly the distribution given.",),
         atoms=atoms,
         reason=None if needed else f"More than {MAX_PLAN:,} rows would be needed.",
     )

@@ -190,7 +190,7 @@ class PopulationAnswer(Answer, Limited):
 
     VERB: ClassVar = "population"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified success rate of any attack on any record"
+    COMPARED: ClassVar = "the certified success of any attack on any record"
 
     mechanism: str
     query: str

@@ -84,7 +84,7 @@ def protect(
         learner: ``logistic``, ``svm``, ``ridge``, ``huber``, ``boosting``, or the
             ``package.module:factory`` of a PyTorch module (default: logistic; ridge where the
             bounds give the target a range).
-        eta: how far above blind guessing anybody may get, in (0, ½).
+        eta: largest gain of any attack over blind guessing, in (0, ½).
         bounds: YAML or JSON file (or a mapping) with what is public about the columns:
             ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
         tune: try several learning rates, paid for out of the budget.

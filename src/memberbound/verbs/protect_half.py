@@ -106,7 +106,7 @@ def protect_half(
         learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
         statistic: instead of a model, release a ``mean``, ``sum``, ``histogram``, ``contingency``
             table, ``covariance`` or ``quantiles``; in Python also a function of the drawn rows.
-        eta: how far above blind guessing anybody may get, in (0, ½).
+        eta: largest gain of any attack over blind guessing, in (0, ½).
         record: who is protected.
         method: ``crowd`` (means, counts, covariances), ``neighbour``, ``moment`` or ``izzo``;
             ``auto`` chooses.

@@ -64,7 +64,7 @@ def summarize(
         source: a file or a table, one record per row.
         statistic: ``mean``, ``sum``, ``covariance`` or ``quantiles`` of columns of numbers; a
             ``histogram`` of one column, or a ``contingency`` table of several.
-        eta: how far above blind guessing anybody may get, in (0, ½).
+        eta: largest gain of any attack over blind guessing, in (0, ½).
         columns: columns to use (default: all).
         bounds: YAML or JSON file (or a mapping) with what is public about the columns:
             ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.

@@ -199,7 +199,7 @@ def synthesize(
 
     Args:
         source: a file or a table, one record per row.
-        eta: how far above blind guessing anybody may get, in (0, ½).
+        eta: largest gain of any attack over blind guessing, in (0, ½).
         target: column that models will predict; its relation to the others is kept best.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns:
             ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``. Everything else is

@@ -251,7 +251,9 @@ def _python(verb: str, arguments: list[str]) -> str:
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    file: FileId | None = Field(default=None, description="The table; none for a known law.")
+    file: FileId | None = Field(
+        default=None, description="The table; none for a known distribution."
+    )
     verb: str
     options: Options
 
