@@ -225,9 +225,10 @@ RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
 }
 
 
-def without_names(values, places, count, histograms):
+def without_names(values, places, count, histograms, persons=None):
     """Texts are named or not by a threshold that pays for itself: test_a_value_is_a_number_or_…"""
     numbers = ~np.isnan(values.numbers)
+    assert persons is None
     return histograms.measure(np.bincount(places[numbers], minlength=count)), ()
 
 
