@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 import memberbound
 from commands import answered
@@ -105,6 +105,44 @@ def test_a_bound_without_exceptions_would_be_caught():
         caught["forgotten"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0)
         caught["once"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0, delta=min(delta, 1) / 9)
     assert min(caught.values()) > 0
+
+
+def worst_mechanism(m, v, epsilon, delta):
+    """The largest P(at least v of m right) of all (ε, δ)-DP mechanisms, by linear programming."""
+    coins = list(product((-1, 1), repeat=m))
+    size = len(coins)
+    pairs = [
+        (a, b)
+        for a, s in enumerate(coins)
+        for b, u in enumerate(coins)
+        if sum(x != y for x, y in zip(s, u, strict=True)) == 1
+    ]
+    # P(guess | coins) for all coins and guesses, then the excess of every pair and guess.
+    eye = np.eye(size)
+    excess, budget = [], []
+    for place, (a, b) in enumerate(pairs):
+        one, other = (np.kron(np.eye(size)[k], eye) for k in (a, b))
+        own = np.kron(np.eye(len(pairs))[place], eye)
+        excess.append(np.hstack([one - math.exp(epsilon) * other, -own]))
+        budget.append(np.concatenate([np.zeros(size * size), own.sum(axis=0)]))
+    limits = np.vstack([*excess, *budget])
+    most = np.concatenate([np.zeros(len(pairs) * size), np.full(len(pairs), delta)])
+    laws = np.hstack([np.kron(eye, np.ones(size)), np.zeros((size, len(pairs) * size))])
+    right = [[sum(map(int.__eq__, s, t)) >= v for t in coins] for s in coins]
+    aim = np.concatenate([np.ravel(right) / -size, np.zeros(len(pairs) * size)])
+    return -optimize.linprog(aim, limits, most, laws, np.ones(size)).fun
+
+
+@pytest.mark.parametrize(("m", "v"), [(1, 1), (2, 2), (3, 2), (3, 3)])
+def test_the_worst_mechanism_is_covered_and_independent_coins_are_not_it(m, v):
+    epsilon, delta = 1.0, 0.05
+    truth = worst_mechanism(m, v, epsilon, delta)
+    limit = one_run_p_value(m, m, v, epsilon=epsilon, delta=delta)
+    assert truth <= limit + 1e-9
+    assert limit <= 1.05 * truth
+    # The best guess of a single coin, taken for independent: below what the class reaches.
+    independent = stats.binom.sf(v - 1, m, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+    assert independent == pytest.approx(truth) if m == 1 else independent < truth - 1e-3
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
