@@ -35,6 +35,7 @@ SAYS = {
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
     "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
     "17_can_we_hand_over_a_table": "Attacks on the new rows",
+    "18_what_does_a_fine_tuned_language_model_give_away": "no leak shown, within the limit of 70 %",
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
@@ -44,6 +45,7 @@ NEEDS = {
     "9_what_does_a_network_give_away": ("torch",),
     "11_what_does_a_boosted_model_give_away": ("lightgbm", "onnxmltools", "onnxruntime"),
     "12_where_do_we_keep_the_verdict": ("mlflow",),
+    "18_what_does_a_fine_tuned_language_model_give_away": ("torch", "transformers"),
 }
 #: Train networks in processes of their own, or load large libraries of others, which takes longest
 #: where others work as well.  `make docs` runs every example, and one that fails stops it.
@@ -52,6 +54,7 @@ LONG = (
     "10_what_does_a_text_classifier_give_away",
     "11_what_does_a_boosted_model_give_away",
     "12_where_do_we_keep_the_verdict",
+    "18_what_does_a_fine_tuned_language_model_give_away",
 )
 #: What a script leaves: files in the folder in which it is run, and matplotlib's list of fonts and
 #: folder of settings, where it draws.

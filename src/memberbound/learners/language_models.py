@@ -57,18 +57,23 @@ def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
     path = check_folder(folder, name)
     try:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM, AutoTokenizer, logging
     except ImportError:
         raise InputError(
             "a language model needs PyTorch and transformers: pip install 'memberbound[text]'."
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # scoring has a bar of its own
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), **local)
         model = AutoModelForCausalLM.from_pretrained(str(path), use_safetensors=True, **local)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{name} could not be loaded from {path.name!r}: {first}") from None
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     return model.to(torch.float32).eval(), tokenizer
 
 
