@@ -18,7 +18,7 @@ import memberbound as mb
 
 documented = (inspect.getdoc(getattr(np, name)) or "" for name in dir(np))
 texts = {" ".join(p.split()[:24]) for d in documented for p in d.split("\n\n") if len(p) > 90}
-texts = [sorted(texts)[i] for i in np.random.default_rng(0).permutation(len(texts))[:360]]
+texts = [sorted(texts)[i] for i in np.random.default_rng(0).permutation(len(texts))[:300]]
 words = {word: place for place, word in enumerate(sorted({*" ".join(texts).split()}), 2)}
 tokens = Tokenizer(models.WordLevel({"[UNK]": 0, "[BOS]": 1, **words}, unk_token="[UNK]"))
 tokens.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -47,14 +47,14 @@ def train(model: torch.nn.Module, batch: list[str], steps: int, noise: float | N
 
 
 with TemporaryDirectory() as folder:
-    train(base, texts[:120], 8, None)
+    train(base, texts[:100], 5, None)
     for name, noise in (("base", None), ("tuned", None), ("private", 8.0)):
-        train(model := copy.deepcopy(base), texts[120:240], 0 if name == "base" else 15, noise)
+        train(model := copy.deepcopy(base), texts[100:200], 0 if name == "base" else 12, noise)
         model.save_pretrained(f"{folder}/{name}")
         tokenizer.save_pretrained(f"{folder}/{name}")
-    table = pd.DataFrame({"text": texts[120:]})
-    sides = {"members": table[:120], "nonmembers": table[120:]}
+    table = pd.DataFrame({"text": texts[100:]})
+    sides = {"members": table[:100], "nonmembers": table[100:]}
     for name in ("tuned", "private"):
         found = mb.audit_text(lm=f"{folder}/{name}", base=f"{folder}/base", **sides)
         print(f"── {name}: {found.sentence}\n{found.held_to(0.7, 'floor').sentence}\n")
-print(mb.explain(noise_multiplier=8.0, sample_rate=1, steps=15, delta=1e-5).sentence)
+print(mb.explain(noise_multiplier=8.0, sample_rate=1, steps=12, delta=1e-5).sentence)

@@ -1,6 +1,7 @@
 """Each example runs as a user runs it, says what it is there to say, and leaves nothing behind."""
 
 import ast
+import getpass
 import os
 import re
 import subprocess
@@ -56,9 +57,14 @@ LONG = (
     "12_where_do_we_keep_the_verdict",
     "18_what_does_a_fine_tuned_language_model_give_away",
 )
-#: What a script leaves: files in the folder in which it is run, and matplotlib's list of fonts and
-#: folder of settings, where it draws.
-LEAVES = {"1_can_this_model_leak": ["here/reports", "home/.config", "home/matplotlib"]}
+#: What a script leaves: files in the folder in which it is run, matplotlib's list of fonts and
+#: folder of settings, where it draws, and an empty cache of torch.
+LEAVES = {
+    "1_can_this_model_leak": ["here/reports", "home/.config", "home/matplotlib"],
+    "18_what_does_a_fine_tuned_language_model_give_away": [
+        f"temporary/torchinductor_{getpass.getuser()}"
+    ],
+}
 #: Everything in the folders of matplotlib.
 FONTS = r"home/matplotlib/fontlist-[\w.]+\.json|home/\.config/matplotlib"
 
