@@ -31,8 +31,8 @@ from memberbound.release import budget as budgets
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
+from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.settings import Settings
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource

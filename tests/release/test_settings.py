@@ -16,8 +16,8 @@ from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
 from memberbound.release.all_rows.boosting import leaf_sums
 from memberbound.release.all_rows.gradient import clipped_sum, row_lengths
+from memberbound.release.all_rows.learner_settings import Settings, settings_of
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.settings import Settings, settings_of
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import save
 

@@ -16,7 +16,7 @@ from conftest import chromium_path
 from faces.web.pages_checks import violations
 from memberbound.errors import InputError
 from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
-from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.exporting import case_of, export
 from memberbound.report.model_card import model_card
 from memberbound.verbs.protect import protect

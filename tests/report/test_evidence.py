@@ -15,7 +15,7 @@ from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release.budget import Budget
 from memberbound.report.decision import About, Case
-from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.exporting import case_of
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half

@@ -28,7 +28,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
 from memberbound.report import pdf
 from memberbound.report.decision import About
-from memberbound.report.evidence import cyclonedx, registry_entry
+from memberbound.report.evidence_files import cyclonedx, registry_entry
 from memberbound.report.exporting import FORMATS, Export, export
 from memberbound.report.mlflow_log import owner_entry, published_entry
 from memberbound.report.model import Report

@@ -47,8 +47,8 @@ def check_folder(folder: str | Path, name: str) -> Path:
         raise InputError(f"{name} must not need code of its own, got {what}.")
     if not list(path.glob("*.safetensors")):
         pickled = [file.name for file in path.iterdir() if file.suffix in _PICKLED]
-        found = f", got {pickled[0]}, which can run code when it is loaded" if pickled else ""
-        raise InputError(f"{name} must hold its weights as safetensors{found}.")
+        other = f", got {pickled[0]}, which can run code when it is loaded" if pickled else ""
+        raise InputError(f"{name} must hold its weights as safetensors{other}.")
     return path
 
 

@@ -20,7 +20,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
-from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.model import Report, checked, read
 from memberbound.report.model_card import model_card
 from memberbound.report.prose import OWNER_ONLY

@@ -27,8 +27,8 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import check_output
 from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
+from memberbound.release.all_rows.learner_settings import settings_of
 from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
-from memberbound.release.all_rows.settings import settings_of
 from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta

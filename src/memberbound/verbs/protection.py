@@ -285,8 +285,9 @@ class Protection(_Released):
     @computed
     def sentence(self) -> str:
         """A sentence to pass on with the release: who is held to what, and knowing what."""
-        known = ", the columns' names and the bounds given"
-        public = known if self.bounds else " and the columns' names"
+        public = " and the columns' names"
+        if self.bounds:
+            public = ", the columns' names and the bounds given"
         verb = "computed from" if isinstance(self.released, Release) else "trained on"
         rows, number = f"all {self.rows_trained} rows", "its number of rows"
         if (unit := self._budget.unit) is not None:

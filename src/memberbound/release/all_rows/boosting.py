@@ -30,8 +30,8 @@ from memberbound.release.all_rows.gradient import (
     MOST_DRAWS,
     clipped_residuals,
 )
+from memberbound.release.all_rows.learner_settings import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
-from memberbound.release.all_rows.settings import MOST_LEAVES, Settings
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons

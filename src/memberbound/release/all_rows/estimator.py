@@ -14,13 +14,13 @@ from memberbound.errors import InputError, whole_number
 from memberbound.learners import named_rows
 from memberbound.learners.trained import available_if
 from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
+from memberbound.release.all_rows.learner_settings import settings_of
 from memberbound.release.all_rows.models import (
     Labels,
     checked_form,
     fit_private,
     replaces_preprocessing,
 )
-from memberbound.release.all_rows.settings import settings_of
 from memberbound.release.noise import checked_eta
 from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import source_from_seed

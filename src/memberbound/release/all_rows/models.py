@@ -49,13 +49,13 @@ from memberbound.release.all_rows.gradient import (
     descend,
     most_draws,
 )
+from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.losses import Loss, loss_named
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
     probability_line,
     probability_sums,
 )
-from memberbound.release.all_rows.settings import Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta

@@ -369,8 +369,8 @@ class SyntheticTable:
                 if start < end:
                     law = steps[cell // len(self.groups), cell % len(self.groups)]
                     inside = place[start:end]
-                    found = np.searchsorted(law, shares[inside] * law[-1], side="right")
-                    chosen[inside] = np.minimum(found, len(law) - 1)
+                    step = np.searchsorted(law, shares[inside] * law[-1], side="right")
+                    chosen[inside] = np.minimum(step, len(law) - 1)
             blocks[child] = chosen
         return blocks, groups
 

@@ -17,9 +17,9 @@ from memberbound.errors import InputError
 from memberbound.learners import network_factory
 from memberbound.release.all_rows.encoding import Bounds, Categories, Range
 from memberbound.release.all_rows.gradient import Features
+from memberbound.release.all_rows.learner_settings import Settings, settings_of
 from memberbound.release.all_rows.models import Labels, PrivateModel, fit_private, private_form
 from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
-from memberbound.release.all_rows.settings import Settings, settings_of
 from memberbound.release.budget import Budget
 from memberbound.release.model_quality import (
     Score,

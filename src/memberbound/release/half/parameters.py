@@ -260,10 +260,10 @@ class _Centres(Adapter):
 
     def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         del population
-        found = np.asarray(model.cluster_centers_, dtype=np.float64)
+        centres = np.asarray(model.cluster_centers_, dtype=np.float64)
         start = np.asarray(model.init, dtype=np.float64)
-        cost = np.square(start[:, None, :] - found[None, :, :]).sum(axis=2)
-        return np.asarray(found[linear_sum_assignment(cost)[1]].ravel())
+        cost = np.square(start[:, None, :] - centres[None, :, :]).sum(axis=2)
+        return np.asarray(centres[linear_sum_assignment(cost)[1]].ravel())
 
     def set_parameters(
         self, model: BaseEstimator, vector: FloatArray, population: Population
@@ -568,8 +568,8 @@ class FittedPredictions:
             present = np.searchsorted(classes, model.classes_)
             answers[:, present] = model.predict_proba(self.query)
         else:
-            said = np.searchsorted(classes, model.predict(self.query))
-            answers[np.arange(len(said)), said] = 1.0
+            predicted = np.searchsorted(classes, model.predict(self.query))
+            answers[np.arange(len(predicted)), predicted] = 1.0
         return self._columns(answers)
 
     @staticmethod
