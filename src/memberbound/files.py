@@ -12,6 +12,7 @@ import contextlib
 import errno
 import gzip
 import json
+import math
 import os
 import re
 import secrets
@@ -22,11 +23,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memberbound.errors import InputError, MemberboundError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pandas import DataFrame
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "PrivateFolder",
     "check_input",
     "check_output",
+    "large_array",
     "read_document",
     "remove_drafts",
     "remove_leftovers",
@@ -283,6 +287,26 @@ def _remove_own() -> None:
 _LOCK = "lock"
 #: What it is called until it is locked.
 _FRESH = "lock.new"
+
+
+def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None) -> NDArray[Any]:
+    """Return an array to be filled: in memory, or in a file if it is larger than ``memory`` bytes.
+
+    The file has no name from the beginning, so nothing is left of it however the process ends; its
+    place on the disk is taken at once, so that filling it cannot fail.
+    """
+    import numpy as np
+
+    size = math.prod(shape) * kind.itemsize
+    if memory is None or size <= memory:
+        return np.empty(shape, kind)
+    try:
+        with tempfile.TemporaryFile() as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, kind, "r+", shape=shape)
+    except OSError as error:
+        raise unwritable(f"the temporary folder {tempfile.gettempdir()}", error) from error
 
 
 class PrivateFolder:

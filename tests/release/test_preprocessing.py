@@ -567,3 +567,31 @@ def test_a_range_in_which_nothing_lies_keeps_its_own_scale():
     model = fit_private(table, "y", eta=0.1, bounds=bounds, source=InsecureSource(1))
     scaling = model.encoder.columns[0].scaling
     assert (scaling.low, scaling.high) == (1000, 2000)
+
+
+@pytest.mark.parametrize("memory", [None, 100])
+def test_compact_rows_are_multiplied_exactly_as_the_numbers_they_stand_for(memory):
+    """In memory and on disk, against the table of numbers in integers."""
+    draws = np.random.default_rng(3)
+    table = raw_table(900)
+    codes = (
+        ColumnCode("age", Scaling(18.0, 90.0, 50.0, 20.0), (), (MISSING,), False),
+        ColumnCode("city", None, ("Rome", "Oslo"), (), True),
+        ColumnCode("year", Scaling(2015.0, 2020.0, 2017.0, 2.0)),
+        ColumnCode("code", None, ("7",), (), False),
+        ColumnCode("name"),
+    )
+    encoder = Encoder(codes)
+    read = read_records(table).columns
+    rows = encoder.rows(read, memory)
+    assert isinstance(rows.numbers, np.memmap) is (memory is not None)
+    numbers = rows[:]
+    numbers = np.asarray(numbers.todense()) if hasattr(numbers, "todense") else numbers
+    block = rows.block(slice(100, 300))
+    theta = np.rint(draws.normal(size=(encoder.width, 2)) * 2**20) / 2**20
+    moved = np.rint(draws.normal(size=(200, 2)) * 2**20) / 2**20
+    whole = np.rint(numbers[100:300] * 2**13).astype(np.int64)
+    assert ((block @ theta) * 2**33 == whole @ np.rint(theta * 2**20).astype(np.int64)).all()
+    turned = whole.T @ np.rint(moved * 2**20).astype(np.int64)
+    assert (block.turned(moved) * 2**33 == turned).all()
+    assert (block.squares() * 2**26 == np.square(whole).sum(axis=1)).all()

@@ -217,6 +217,8 @@ class Records:
     name: str = "the table"
     unit: str | None = None
     persons: Persons | None = None
+    #: What is made of the rows and is larger than so many bytes is kept on disk; None: in memory.
+    memory: int | None = None
     #: Declared types (of pandas or Arrow), where a column has one.
     types: Mapping[str, object] = field(default_factory=dict)
 

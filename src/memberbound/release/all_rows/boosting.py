@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, fraction, one_of, positive, whole_number
+from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.encoding import (
     CELLS,
@@ -29,6 +30,7 @@ from memberbound.release.all_rows.encoding import (
 from memberbound.release.all_rows.gradient import (
     MOST_DRAWS,
     clipped_residuals,
+    row_cuts,
 )
 from memberbound.release.all_rows.learner_settings import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
@@ -49,6 +51,8 @@ _REACH = {"classes": 1.0, "numbers": 0.25}
 _FASTEST = 16.0
 #: Leaves of a column of numbers, and the signal μ·rows/√columns from which on there are more.
 _FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
+#: Rows whose residuals are added up at once.
+_ROWS = 2**17
 #: A clipped residual is a whole number of at most 2^30 units, so that sums are exact.
 _UNITS = 30
 #: Means nearer to an end of their range than this bend the bins no further.
@@ -212,13 +216,19 @@ class BoostedModel:
         return int(self.tables[0].shape[1])
 
     @staticmethod
-    def features(encoder: Encoder, read: Mapping[str, Values]) -> NDArray[np.generic]:
-        """Return the bins of columns that were read, (rows, columns)."""
+    def features(
+        encoder: Encoder, read: Mapping[str, Values], memory: int | None = None
+    ) -> NDArray[np.generic]:
+        """Return the bins of columns that were read, (rows, columns).
+
+        They are on disk if they are larger than ``memory``.
+        """
         parts = _binned(encoder)
         if not parts:
             raise InputError(NOTHING_FOUND)
         kind = np.min_scalar_type(max(part.count for part in parts))
-        bins = np.empty((len(read[parts[0].code.name]), len(parts)), dtype=kind, order="F")
+        rows = len(read[parts[0].code.name])
+        bins = large_array((len(parts), rows), np.dtype(kind), memory).T
         for k, part in enumerate(parts):
             bins[:, k] = part.of(read[part.code.name])
         return bins
@@ -338,7 +348,8 @@ def boost(
     units = min(_UNITS, 52 - records.bit_length())
     sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
     step = how.rate * how.clip / math.ldexp(1.0, units) / records
-    starts = None if persons is None else persons.starts
+    cuts = row_cuts(rows, persons, _ROWS)
+    starts = [None if persons is None else persons.within(cut) for cut in cuts]
 
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
@@ -349,20 +360,23 @@ def boost(
     for number in range(how.rounds):
         for k, column in enumerate(binned):
             leaves = column.leaves(how.leaves, coins)
-            place = bins[:, k]
-            exact = leaf_sums(
-                loss.residuals(scores, target) * (weight > 0)[:, None],
-                leaves[place],
-                column.leaf_count(how.leaves),
-                clip=how.clip,
-                units=units,
-                starts=starts,
-                weights=weight,
-            )
+            count = column.leaf_count(how.leaves)
+            exact = np.zeros((count, loss.outputs))
+            for cut, whose in zip(cuts, starts, strict=True):
+                exact += leaf_sums(
+                    loss.residuals(scores[cut], target[cut]) * (weight[cut] > 0)[:, None],
+                    leaves[bins[cut, k]],
+                    count,
+                    clip=how.clip,
+                    units=units,
+                    starts=whose,
+                    weights=weight[cut],
+                )
             # From here on nothing but the noisy sums is used: post-processing.
             moved = -step * sums.measure(exact)[leaves]
             tables[k] += moved
-            scores += moved[place]
+            for cut in cuts:
+                scores[cut] += moved[bins[cut, k]]
         if number >= first:
             for k, table in enumerate(tables):
                 means[k] += (table - means[k]) / (number - first + 1)

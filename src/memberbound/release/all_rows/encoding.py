@@ -6,7 +6,8 @@ import hashlib
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from memberbound.errors import InputError, TooFewRowsError, finite_number
-from memberbound.files import read_document
+from memberbound.files import large_array, read_document
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import (
+    GRID,
     Features,
     clipped_sum,
     on_grid,
@@ -46,6 +48,7 @@ __all__ = [
     "Bounds",
     "Categories",
     "ColumnCode",
+    "EncodedRows",
     "Encoder",
     "Range",
     "Scaling",
@@ -294,6 +297,8 @@ _FARTHEST = 3.0
 _NUMBER_SQUARE = 0.25
 #: Rows whose values are quoted where the model does not know them.
 _LISTED = 5
+#: Bytes of encoded rows that are kept ready to be multiplied where no limit is given.
+_MOST_READY = 2**31
 NOTHING_FOUND = (
     "the table must have a column that rises above the noise, got none. "
     "Give bounds for its columns."
@@ -424,42 +429,38 @@ class Encoder:
         """How the values of the columns are written."""
         return {code.name: code.form for code in self.columns}
 
-    def encoded(self, read: Mapping[str, Values]) -> Features:
-        """Return the encoded rows: dense, or sparse where most entries would be 0."""
-        used = [code for code in self.columns if code.width]
+    @property
+    def used(self) -> tuple[ColumnCode, ...]:
+        """The columns that have a code."""
+        used = tuple(code for code in self.columns if code.width)
         if not used:
             raise InputError(NOTHING_FOUND)
-        rows = len(read[used[0].name])
-        filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
-        dense = self.width <= 2 * filled
-        data = np.zeros((rows, self.width if dense else filled))
-        one = float(on_grid(np.array(1 / self.length)))
-        index = np.zeros((0 if dense else rows, filled), dtype=np.int32)
-        place, start = 0, 0
-        for code in used:
+        return used
+
+    def rows(self, read: Mapping[str, Values], memory: int | None = None) -> EncodedRows:
+        """Return the encoded rows, column by column; on disk if they are larger than ``memory``."""
+        numbers = [code for code in self.used if code.scaling is not None]
+        listed = [code for code in self.used if code.indicators]
+        count = len(read[self.used[0].name])
+        kind = np.min_scalar_type(max([code.indicators for code in listed], default=0))
+        encoded = EncodedRows(
+            self,
+            large_array((len(numbers), count), np.dtype(np.int16), memory),
+            large_array((len(listed), count), kind, memory),
+            memory,
+        )
+        for code in self.used:
             values = read[code.name]
             if code.scaling is not None:
-                encoded = on_grid(code.scaling.encoded(values.numbers) / self.length)
-                data[:, start if dense else place] = encoded
-                if not dense:
-                    index[:, place] = start
-                place, start = place + 1, start + 1
+                scaled = on_grid(code.scaling.encoded(values.numbers) / self.length)
+                encoded.numbers[numbers.index(code)] = np.rint(scaled * GRID)
             if code.indicators:
-                on = code.places(values)
-                if dense:
-                    seen = np.flatnonzero(on >= 0)
-                    data[seen, start + on[seen]] = one
-                else:
-                    data[:, place] = (on >= 0) * one
-                    index[:, place] = start + np.maximum(on, 0)
-                place, start = place + 1, start + code.indicators
-        if dense:
-            return data
-        # indptr has the type of the indices, so that scipy copies neither.
-        ends = np.arange(0, rows * filled + 1, filled)
-        if rows * filled < 2**31:
-            ends = ends.astype(np.int32)
-        return sparse.csr_array((data.ravel(), index.ravel(), ends), shape=(rows, self.width))
+                encoded.places[listed.index(code)] = code.places(values) + 1
+        return encoded
+
+    def encoded(self, read: Mapping[str, Values]) -> Features:
+        """Return the encoded rows as numbers: dense, or sparse where most entries would be 0."""
+        return self.rows(read)[:]
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -469,6 +470,100 @@ class Encoder:
     def from_dict(cls, fields: Mapping[str, Any]) -> Encoder:
         """Return the encoder that :meth:`to_dict` described."""
         return cls(tuple(map(_code_from, fields["columns"])))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Encoded rows in two bytes or less a column: whole numbers of the grid, places of indicators.
+
+    ``numbers`` and ``places`` have a row per column; place 0 switches nothing on.  A block of rows
+    is multiplied with parameters, and its transpose with residuals, as the table of numbers would
+    be that ``[:]`` returns: all of it is exact.
+    """
+
+    encoder: Encoder
+    numbers: NDArray[Any]
+    places: NDArray[Any]
+    #: Rows may take so much memory as numbers of eight bytes.
+    memory: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and width."""
+        return self.numbers.shape[1], self.encoder.width
+
+    @property
+    def fits(self) -> bool:
+        """Whether all rows may be kept as blocks that are ready to be multiplied."""
+        entries = self.numbers.size + self.places.size
+        return entries * 8 <= (_MOST_READY if self.memory is None else self.memory)
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[slice]]:
+        """Return where numbers, and the indicators of columns, stand among the features."""
+        numbers, indicators, start = [], [], 0
+        for code in self.encoder.used:
+            if code.scaling is not None:
+                numbers.append(start)
+            if code.indicators:
+                indicators.append(slice(start + code.width - code.indicators, start + code.width))
+            start += code.width
+        return numbers, indicators
+
+    @cached_property
+    def _one(self) -> float:
+        return float(on_grid(np.array(1 / self.encoder.length)))
+
+    def block(self, rows: slice) -> EncodedRows:
+        """Return some rows, ready to be multiplied."""
+        numbers = self.numbers[:, rows] / GRID
+        return replace(self, numbers=numbers, places=self.places[:, rows].astype(np.intp))
+
+    def squares(self) -> FloatArray:
+        """Return the squared length of every row of a block."""
+        lengths = np.einsum("ij,ij->j", self.numbers, self.numbers)
+        return np.asarray(lengths + self._one**2 * np.count_nonzero(self.places, axis=0))
+
+    def __matmul__(self, theta: FloatArray) -> FloatArray:
+        """Return the scores of a block."""
+        numbers, indicators = self._starts
+        scores = np.asarray(self.numbers.T @ theta[numbers])
+        for place, inside in zip(self.places, indicators, strict=True):
+            table = np.vstack([np.zeros(theta.shape[1]), self._one * theta[inside]])
+            scores += table[place]
+        return scores
+
+    def turned(self, moved: FloatArray) -> FloatArray:
+        """Return the transpose of a block times a column per output."""
+        numbers, indicators = self._starts
+        total = np.zeros((self.encoder.width, moved.shape[1]))
+        total[numbers] = self.numbers @ moved
+        for place, inside in zip(self.places, indicators, strict=True):
+            for output, column in enumerate(moved.T):
+                sums = np.bincount(place, column, inside.stop - inside.start + 1)
+                total[inside, output] = self._one * sums[1:]
+        return total
+
+    def __getitem__(self, rows: slice | NDArray[np.generic]) -> Features:
+        """Return rows as numbers: dense, or sparse where most entries would be 0."""
+        numbers, places = self.numbers[:, rows].T / GRID, self.places[:, rows].T.astype(np.int32)
+        (count, filled), (at, inside) = numbers.shape, self._starts
+        filled += places.shape[1]
+        first = np.array([indicators.start for indicators in inside], dtype=np.int32)
+        if self.encoder.width <= 2 * filled:
+            dense = np.zeros((count, self.encoder.width))
+            dense[:, at] = numbers
+            row, column = np.nonzero(places)
+            dense[row, first[column] + places[row, column] - 1] = self._one
+            return dense
+        data = np.column_stack([numbers, (places > 0) * self._one])
+        index = np.empty((count, filled), dtype=np.int32)
+        index[:, : len(at)], index[:, len(at) :] = at, first + np.maximum(places, 1) - 1
+        # indptr has the type of the indices, so that scipy copies neither.
+        ends = np.arange(0, count * filled + 1, filled)
+        if count * filled < 2**31:
+            ends = ends.astype(np.int32)
+        return sparse.csr_array((data.ravel(), index.ravel(), ends), shape=(count, self.shape[1]))
 
 
 def _code_from(fields: Mapping[str, Any]) -> ColumnCode:

@@ -9,7 +9,7 @@ sum.  Steps, rate and clip never look at the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,7 @@ from memberbound.release.budget import Part
 from memberbound.tables.in_memory import Persons
 
 __all__ = [
+    "GRID",
     "MOST_DRAWS",
     "Descent",
     "GradientModel",
@@ -55,7 +56,7 @@ _BLOCK = 8192
 #: Encoded features are whole multiples of 1/2^13, of size at most 4, and summands of a sum of
 #: gradients whole multiples of a step, so that scores and sums are exact in whatever order they are
 #: added (proofs/persons.md).
-_GRID = 2.0**13
+GRID = 2.0**13
 _LARGEST_FEATURE = 4.0
 #: A person's share of the clip is counted in units of 1/2^16.
 _SHARES = 2.0**16
@@ -141,7 +142,7 @@ def on_grid(features: FloatArray) -> FloatArray:
         array([  819., 32768.])
     """
     cut = np.clip(features, -_LARGEST_FEATURE, _LARGEST_FEATURE)
-    return np.asarray(np.rint(cut * _GRID) / _GRID)
+    return np.asarray(np.rint(cut * GRID) / GRID)
 
 
 def summand_step(clip: float, records: int) -> float:
@@ -165,13 +166,15 @@ def row_lengths(features: Features, intercept: float) -> FloatArray:
 
     Guarantee: at least the exact length (proofs/gradient-descent.md, claim 2).
     """
-    if sparse.issparse(features):
+    if hasattr(features, "squares"):
+        squares = features.squares()
+    elif sparse.issparse(features):
         squares = np.asarray(features.multiply(features).sum(axis=1)).ravel()
     else:
         squares = np.einsum("ij,ij->i", features, features)
     terms = int(features.shape[1]) + 1
     lengths = np.sqrt(squares + intercept * intercept) * (1 + 2 * sum_slack(terms))
-    return np.maximum(lengths, _SHORTEST)
+    return np.asarray(np.maximum(lengths, _SHORTEST))
 
 
 def clipped_residuals(
@@ -199,9 +202,9 @@ def clipped_residuals(
 
 
 def clipped_sum(
-    blocks: list[Features],
+    blocks: Iterable[Features],
     residuals: Callable[[int, FloatArray], FloatArray],
-    lengths: list[FloatArray],
+    lengths: Sequence[FloatArray] | None,
     theta: FloatArray,
     *,
     clip: float,
@@ -213,19 +216,21 @@ def clipped_sum(
     """Return Σ over records of the clipped gradient, the intercept's row last.
 
     ``residuals(number, scores)`` gives r for a block's scores, ``starts`` whose rows a block has;
-    ``weights`` from 0 to 1 multiply what was clipped.  Summands are cut off at multiples of
-    ``step``.  What the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
+    ``lengths`` are computed where they are None.  ``weights`` from 0 to 1 multiply what was
+    clipped.  Summands are cut off at multiples of ``step``.  What the sum loses to rounding
+    otherwise is counted by :func:`path_sensitivity`.
     """
     total = np.zeros_like(theta)
     for number, block in enumerate(blocks):
         scores = np.asarray(block @ theta[:-1]) + intercept * theta[-1]
         whose = None if starts is None else starts[number]
-        moved = clipped_residuals(residuals(number, scores), lengths[number], clip, whose)
+        long = row_lengths(block, intercept) if lengths is None else lengths[number]
+        moved = clipped_residuals(residuals(number, scores), long, clip, whose)
         if weights is not None:
             moved *= weights[number][:, None]
         if step:
             moved = np.trunc(moved / step) * step
-        total[:-1] += _turned(block) @ moved
+        total[:-1] += _turned(block, moved)
         total[-1] += moved.sum(axis=0)
     total[-1] *= intercept
     return total
@@ -279,6 +284,9 @@ class GradientModel:
 
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
+        if hasattr(features, "block"):
+            cuts = row_cuts(features.shape[0], None)
+            return np.concatenate([self.scores(features[cut]) for cut in cuts])
         return np.asarray(features @ self.coefficients) + self.intercepts
 
     def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
@@ -313,9 +321,10 @@ class GradientModel:
         return model
 
 
-def row_cuts(rows: int, persons: Persons | None) -> list[slice]:
+def row_cuts(rows: int, persons: Persons | None, block: int | None = None) -> list[slice]:
     """Return blocks of about equal length, in which no person's rows are cut apart."""
-    ends = np.arange(0, rows + _BLOCK, _BLOCK).clip(max=rows)
+    size = block or _BLOCK
+    ends = np.arange(0, rows + size, size).clip(max=rows)
     if persons is not None:
         borders = np.append(persons.starts, rows)
         ends = np.unique(borders[np.searchsorted(borders, ends)])
@@ -324,6 +333,8 @@ def row_cuts(rows: int, persons: Persons | None) -> list[slice]:
 
 def _block(features: Features, rows: slice) -> Features:
     """Return a block of the table that shares its memory."""
+    if hasattr(features, "block"):
+        return features.block(rows)
     if not sparse.issparse(features):
         return features[rows]
     ends = features.indptr[rows.start : rows.stop + 1]
@@ -335,17 +346,21 @@ def _block(features: Features, rows: slice) -> Features:
     return block
 
 
-def _turned(block: Features) -> Features:
-    """Return the transpose of a block, in the block's own memory."""
+def _turned(block: Features, moved: FloatArray) -> FloatArray:
+    """Return the transpose of a block, in the block's own memory, times a column per output."""
+    if hasattr(block, "turned"):
+        return np.asarray(block.turned(moved))
     if not sparse.issparse(block):
-        return block.T
+        return np.asarray(block.T @ moved)
     turned = sparse.csc_array(block.shape[::-1])
     turned.data, turned.indices, turned.indptr = block.data, block.indices, block.indptr
-    return turned
+    return np.asarray(turned @ moved)
 
 
 def _checked(features: Features, records: int) -> Features:
     table = features
+    if hasattr(table, "block"):  # as an encoder made them
+        return table
     if sparse.issparse(table):
         table = sparse.csr_array(table, dtype=np.float64)
         if not table.has_canonical_format:
@@ -416,8 +431,10 @@ def descend(
     gradients = part.sums(sensitivity=sensitivity, times=descent.steps)
 
     cuts = row_cuts(rows, persons)
-    blocks = [_block(table, cut) for cut in cuts]
-    lengths = [row_lengths(block, descent.intercept) for block in blocks]
+    blocks, lengths = None, None
+    if getattr(table, "fits", True):
+        blocks = [_block(table, cut) for cut in cuts]
+        lengths = [row_lengths(block, descent.intercept) for block in blocks]
     starts = None if persons is None else [persons.within(cut) for cut in cuts]
 
     def residuals(number: int, scores: FloatArray) -> FloatArray:
@@ -430,7 +447,7 @@ def descend(
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
     for number in range(descent.steps):
         exact = clipped_sum(
-            blocks,
+            blocks or (_block(table, cut) for cut in cuts),
             residuals,
             lengths,
             _score_grid(theta),

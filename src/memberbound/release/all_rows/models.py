@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -410,8 +411,8 @@ def fit_private(
     else:
         name = {"svm": "hinge"}.get(learner, learner)
     loss, wanted = loss_named(name, made.wanted, count if classifier else None)
-    kind = BoostedModel if boosted else GradientModel
-    encoded = kind.features(encoder, made.read)
+    encode = partial(BoostedModel.features, encoder) if boosted else encoder.rows
+    encoded = encode(made.read, made.memory)
     weights = made.weights * _public_weights(sample_weight, len(made.weights))
     if classifier:
         by_class = how.weights(made.wanted, code.classes, budget, made.persons)
@@ -469,6 +470,8 @@ class Prepared:
     budget: Budget
     rows: int
     persons: Persons | None
+    #: Encoded rows larger than so many bytes are kept on disk.
+    memory: int | None
 
 
 def prepare(
@@ -536,7 +539,9 @@ def prepare(
     encoder = fit_encoder(
         read, public, settled, budget, histograms=histograms, fine=fine, persons=persons
     )
-    return Prepared(encoder, code, read, *code.read(goal), budget, rows, persons)
+    wanted, weights = code.read(goal)
+    memory = records.memory
+    return Prepared(encoder, code, read, wanted, weights, budget, rows, persons, memory)
 
 
 @dataclass(frozen=True, eq=False)

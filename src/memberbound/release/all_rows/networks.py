@@ -684,7 +684,7 @@ def fit_network(
     return _released(
         made.encoder,
         made.target,
-        (made.encoder.encoded(made.read), made.wanted, made.weights),
+        (made.encoder.rows(made.read, made.memory), made.wanted, made.weights),
         made.budget,
         factory=factory,
         training=how,
