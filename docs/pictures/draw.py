@@ -81,7 +81,7 @@ def crowd_success(path: Path) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(0.5, 1.005)
     axes.set_xlabel("ε of the noise (δ = 1e-5)")
-    axes.set_ylabel("right about the worst record")
+    axes.set_ylabel("attack success, worst record")
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     save(figure, path, title="The crowd hides the record", caption="")
 
@@ -131,7 +131,7 @@ def main() -> None:
                 args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
             )
             pictured(browser, REPORT.as_uri(), "report", height=1110, ready=".plot svg")
-            address = "http://127.0.0.1:8765/"
+            address = "http://127.0.0.1:8765/#/explain?epsilon=8&delta=1e-5"
             pictured(browser, address, "calculator", height=1100, ready=".plot[data-drawn]")
             browser.close()
     finally:

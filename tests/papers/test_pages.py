@@ -199,7 +199,7 @@ def test_the_folder_is_plain_markdown_and_whole(folder):
     assert (folder / "howto" / "roc.svg").is_file()
     assert {path.suffix for path in folder.rglob("*.*")} == {".md", ".png", ".svg", ".css", ".js"}
     assert "## certify\n" in (folder / "cli.md").read_text(encoding="utf-8")
-    assert "## Games\n" in (folder / "glossary.md").read_text(encoding="utf-8")
+    assert "## Who attacks\n" in (folder / "glossary.md").read_text(encoding="utf-8")
     assert "<sup>" in (folder / "proofs" / "coupling.md").read_text(encoding="utf-8")
 
 

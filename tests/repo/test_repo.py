@@ -63,6 +63,16 @@ def test_changelog_has_a_soundness_heading() -> None:
     assert re.search(r"^### Soundness$", changelog, flags=re.MULTILINE)
 
 
+def test_the_map_names_every_room() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = page.split("## Where things go")[1].split("### To add an option")[0]
+    assert len(places.splitlines()) <= 32
+    package = ROOT / "src" / "memberbound"
+    rooms = {path.stem for path in package.iterdir() if not path.name.startswith(("_", "py."))}
+    assert {"verbs", "games"} <= rooms
+    assert not [room for room in rooms if f"`{room}`" not in places]
+
+
 def test_citation_has_the_version_of_the_package() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.+)$", citation, flags=re.MULTILINE) == [__version__]
