@@ -305,6 +305,7 @@ def _noise(
     promised = certificate["upper"] <= question.eta
     return replace(
         blank,
+        label=f"{blank.label}: {learner}" if blank.id == "noise-other" else blank.label,
         learner=learner,
         protects="every record" if record == "every" else "average record",
         game=finding.result["game"],
