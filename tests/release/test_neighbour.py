@@ -14,8 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from memberbound import InputError, MembershipPrivate
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
+from memberbound.release.all_rows.encoding import Encoder
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
+from memberbound.release.all_rows.settings import Settings
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource, SecureSource
 
@@ -72,7 +74,8 @@ def test_tuning_is_paid_for(learner):
     loss, wanted = loss_named("logistic" if learner == "logistic" else "ridge", table["y"])
     rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
-    base = _Training(rows, read, wanted, weights, loss, learner == "logistic")
+    how = (Settings(), Encoder(()), False)
+    base = _Training(rows, read, wanted, weights, loss, learner == "logistic", *how)
     model = base.trained(Part("a trial", 0.2, InsecureSource(2)))
     for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 1.0), (0.0, 1, 0.0)):
         changed = [array.copy() for array in (rows, read, weights)]
