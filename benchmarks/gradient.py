@@ -6,10 +6,10 @@
     python benchmarks/gradient.py --canary
 
 One model per data set, run, method and η, all on the same splits; ours with default settings.
-Accuracy, balanced accuracy and AUC on other records, and processor seconds, beside the constant
-classifier and the same learner without protection.  A run is a split or, where training and test
-files are given, a draw of the noise; small tables get three times as many.  ``bounds`` says whether
-the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown`` turns such
+Accuracy, balanced accuracy, AUC and log loss on other records, and processor seconds, beside the
+constant classifier and the same learner without protection.  A run is a split or, where training
+and test files are given, a draw of the noise; small tables get three times as many.  ``bounds``
+says whether the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown`` turns such
 files into the tables of docs/protect-benchmark.md.
 
 ``--canary`` attacks the mechanism itself: two tables differ in a record chosen to be the worst,
@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -61,6 +62,7 @@ from memberbound.tables.columns import Values
 Split = tuple[pd.DataFrame, pd.DataFrame]
 Case = tuple[str, Callable[[int], Split], dict[str, Any] | None]
 ETAS = (0.01, 0.05, 0.1)
+KEYS = ("accuracy", "auc", "log_loss", "seconds")
 OURS = ("logistic", "boosting")
 TEN = {"y": {"categories": list(range(10))}}
 HEART: dict[str, Any] = {
@@ -179,7 +181,14 @@ def _encoder(table: pd.DataFrame) -> Any:
 
 def _scores(truth: np.ndarray, guess: np.ndarray, chances: np.ndarray, names: Any) -> list[float]:
     auc = roc_auc_score(truth == names[1], chances[:, 1]) if len(names) == 2 else np.nan
-    return [float(np.mean(guess == truth)), balanced_accuracy_score(truth, guess), float(auc)]
+    accuracy, loss = float(np.mean(guess == truth)), _log_loss(truth, chances, names)
+    return [accuracy, balanced_accuracy_score(truth, guess), float(auc), loss]
+
+
+def _log_loss(truth: np.ndarray, chances: np.ndarray, names: Any) -> float:
+    places = {str(name): place for place, name in enumerate(names)}
+    chosen = chances[np.arange(len(truth)), [places[name] for name in truth]]
+    return -float(np.mean(np.log(np.maximum(chosen, 1e-15))))
 
 
 def _unit(features: Any) -> np.ndarray:
@@ -277,8 +286,8 @@ def rival(
     codes, weights = model.target.read(Values.of(train[model.target.name]))
     kept = np.flatnonzero(weights > 0)
     learnt, other = (
-        _unit(model.encoder.transform(train))[kept],
-        _unit(model.encoder.transform(test)),
+        _unit(model.encoded(train)[0])[kept],
+        _unit(model.encoded(test)[0]),
     )
     truth = test[model.target.name].astype(str).to_numpy()
     names = np.array(model.target.classes, dtype=object)
@@ -288,10 +297,8 @@ def rival(
     for theta in RIVALS[name](learnt, codes[kept], len(names), mu, rng):
         seconds = time.process_time() - began
         scores = other @ theta
-        found = _scores(truth, names[scores.argmax(axis=1)], scores, names)
-        if len(names) == 2:
-            found[2] = float(roc_auc_score(truth == names[1], scores[:, 1] - scores[:, 0]))
-        yield [*found, seconds]
+        chances = softmax(scores, axis=1)
+        yield [*_scores(truth, names[scores.argmax(axis=1)], chances, names), seconds]
         began = time.process_time()
 
 
@@ -379,14 +386,18 @@ def measured(
     def line(
         method: str, eta: float | None, run: int, found: list[float], setting: int = 0
     ) -> dict[str, Any]:
-        scores = dict(zip(("accuracy", "balanced", "auc", "seconds"), found, strict=True))
+        keys = ("accuracy", "balanced", "auc", "log_loss", "seconds")
+        scores = dict(zip(keys, found, strict=True))
         clean = {k: None if math.isnan(v) else v for k, v in scores.items()}
         return about | {"method": method, "eta": eta, "run": run, "setting": setting} | clean
 
     train, test = split(run)
     truth = test[target].astype(str).to_numpy()
-    share = float(np.mean(truth == train[target].astype(str).mode()[0]))
-    yield line("constant", None, run, [share, 1 / len(set(truth)), 0.5, 0.0])
+    shares = train[target].astype(str).value_counts(normalize=True)
+    right = float(np.mean(truth == shares.index[0]))
+    chances = np.tile(shares.to_numpy(), (len(truth), 1))
+    constant = [right, 1 / len(set(truth)), 0.5, _log_loss(truth, chances, shares.index), 0.0]
+    yield line("constant", None, run, constant)
     unprotected = functools.partial(_unprotected, (train, test), target)
     yield line("unprotected", None, run, _timed(unprotected))
     for eta in ETAS:
@@ -472,8 +483,9 @@ def table(lines: list[dict[str, Any]], key: str) -> str:
     def cell(data: str, method: str, eta: float | None) -> str:
         mine = [x for x in lines if (x["data"], x["method"], x["eta"]) == (data, method, eta)]
         # The setting that is best over all runs, which nobody would know beforehand.
+        judge, sign = ("log_loss", -1) if key == "log_loss" else ("accuracy", 1)
         means = {
-            k: np.mean([x["accuracy"] for x in mine if x["setting"] == k])
+            k: sign * np.mean([x[judge] for x in mine if x["setting"] == k])
             for k in {x["setting"] for x in mine}
         }
         best = max(means, key=lambda k: means[k]) if means else 0
@@ -519,7 +531,7 @@ def main() -> None:
     if asked.markdown:
         texts = [text for file in asked.markdown for text in file.read_text("utf-8").splitlines()]
         lines = [json.loads(text) for text in texts]
-        print("\n\n".join(table(lines, key) for key in ("accuracy", "auc", "seconds")))
+        print("\n\n".join(table(lines, key) for key in KEYS))
         return
     warnings.simplefilter("ignore")
     # Run by run, so that what was measured before an end is balanced.
