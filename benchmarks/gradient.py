@@ -9,8 +9,8 @@ One model per data set, run, method and η, all on the same splits; ours with de
 Accuracy, balanced accuracy, AUC and log loss on other records, and processor seconds, beside the
 constant classifier and the same learner without protection.  A run is a split or, where training
 and test files are given, a draw of the noise; small tables get three times as many.  ``bounds``
-says whether the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown`` turns such
-files into the tables of docs/protect-benchmark.md.
+says whether the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown``
+turns such files into the tables of docs/protect-benchmark.md.
 
 ``--canary`` attacks the mechanism itself: two tables differ in a record chosen to be the worst,
 every release of a fit is made again on the other table with the same past, and the likelihood-ratio

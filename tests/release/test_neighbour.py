@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from memberbound.release.all_rows.settings import Settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -17,7 +18,6 @@ from memberbound.games import NeighbourGame
 from memberbound.release.all_rows.encoding import Encoder
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
-from memberbound.release.all_rows.settings import Settings
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource, SecureSource
 
