@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from memberbound.release.all_rows.settings import Settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -16,6 +15,7 @@ from memberbound import InputError, MembershipPrivate
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
 from memberbound.release.all_rows.encoding import Encoder
+from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
 from memberbound.release.budget import Budget, Part
