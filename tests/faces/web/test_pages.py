@@ -175,11 +175,17 @@ def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Pa
     assert scope["result"].to_dict() == saved
 
 
+def test_study_opens_first(visit: Open) -> None:
+    page = visit("")
+    assert page.locator(".page").get_attribute("data-page") == "study"
+    assert page.locator("#pages a").first.inner_text() == "Study"
+
+
 def test_explain_finds_the_setting_and_the_link_shares_it(visit: Open) -> None:
     page = visit("/explain?epsilon=8&delta=1e-5")
     answered(page)
     # From “what does ε = 8 mean” to “which ε should we take” without reading anything else.
-    page.get_by_text("Which setting should we take?").click()
+    page.get_by_text("Which setting do we need?").click()
     settled(page, "To keep η ≤ 0.05")
     expected = memberbound.explain(target_eta=0.05, delta=1e-5)
     assert page.locator(".sentence").inner_text() == expected.sentence
@@ -196,7 +202,7 @@ def test_explain_finds_the_setting_and_the_link_shares_it(visit: Open) -> None:
     assert other.locator(".sentence").inner_text() == page.locator(".sentence").inner_text()
     assert number(other, "epsilon") == number(page, "epsilon")
     assert other.get_by_label("log–log").is_checked()
-    assert other.get_by_label("Right at most", exact=True).input_value() == "60"
+    assert other.get_by_label("Attack success at most", exact=True).input_value() == "60"
 
 
 NOTIONS = {

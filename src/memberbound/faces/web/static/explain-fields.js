@@ -64,7 +64,7 @@ export function options(form) {
     if (asked.target_eta !== undefined && !(asked.target_eta > 0 && asked.target_eta < 0.5)) {
       throw new Invalid(
         "accept_accuracy",
-        `“Right at most” must be above 50 % (a coin) and below 100 %, got ${form.text("accept_accuracy")} %.`,
+        `“Attack success at most” must be above 50 % (a coin) and below 100 %, got ${form.text("accept_accuracy")} %.`,
       );
     }
   }
@@ -98,7 +98,7 @@ export function fields(form, given) {
       label: "Your question",
       options: [
         ["meaning", "What does our setting mean?"],
-        ["choose", "Which setting should we take?"],
+        ["choose", "Which setting do we need?"],
       ],
     }),
     form.choice("notion", {
@@ -120,7 +120,7 @@ export function fields(form, given) {
       ],
     }),
     form.numeric("accept_accuracy", {
-      label: "Right at most",
+      label: "Attack success at most",
       unit: "%",
       help: "50 % is tossing a coin. 55 % means: of 100 guesses, 55 are right on average.",
       slider: { from: 50.5, to: 99.5, digits: 2 },
@@ -128,7 +128,7 @@ export function fields(form, given) {
     form.numeric("accept_tpr", {
       label: "Members identified at most",
       unit: "%",
-      help: "Share of the members that the best attack may find.",
+      help: "Share of the members that the best attack may identify.",
       slider: { from: 0.1, to: 100, log: true },
     }),
     form.numeric("accept_fpr", {

@@ -10,7 +10,7 @@ import { assumptions, ceiling, figure, figures, meter, security, verdict } from 
 import { atMost, atMostInWords, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
 
 export const title = "Explain";
-export const heading = "What does a privacy setting mean, and which one should we take?";
+export const heading = "What does a privacy setting mean, and which one do we need?";
 
 const LADDER = [0.1, 0.25, 0.5, 1, 2, 4, 8, 16];
 const PROMISES = [51, 52, 55, 60, 65, 75, 90];
@@ -109,7 +109,7 @@ export function open(root, given) {
     const setting =
       answer.notion === "DP-SGD"
         ? figure("noise_multiplier", "given", "=", choosing ? significant(answer.noise_multiplier, "upper") : plain(answer.noise_multiplier), {
-            label: choosing ? "Take a noise multiplier of" : null,
+            label: choosing ? "Use a noise multiplier of" : null,
             big: choosing,
           })
         : null;
@@ -127,7 +127,7 @@ export function open(root, given) {
       big: choosing && !setting,
     });
     const accuracy = ceiling("accuracy_upper", answer.accuracy_upper, percentUp, {
-      label: answer.prior === 0.5 ? "Right at most" : `Right at most, when ${percent(answer.prior)} were in`,
+      label: answer.prior === 0.5 ? "Attack success at most" : `Attack success at most, when ${percent(answer.prior)} were in`,
       big: true,
     });
     fill(
@@ -161,7 +161,7 @@ export function open(root, given) {
         ? element(
             "p",
             { class: "quiet" },
-            "Bounds are rounded up in the last digit shown, so the promise itself may look a hair above what you asked for.",
+            "Bounds are rounded up in the last digit shown, so the promise may look slightly above what you asked for.",
           )
         : null,
       choosing
@@ -204,7 +204,7 @@ export function open(root, given) {
       curve.hidden = false;
       chart.show(
         drawn,
-        "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the more membership can be guessed.",
+        "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the better membership can be guessed.",
       );
     } catch (problem) {
       if (problem.name !== "AbortError") chart.hide();

@@ -13,7 +13,7 @@ import { TablePart } from "./table-part.js";
 import { ReportDrop } from "./uploads.js";
 
 export const title = "Study";
-export const heading = "Examine a learner on a table, or read a report";
+export const heading = "Study a table and a learner, or open a report";
 
 const LEARNERS = ["logistic", "linear", "ridge", "svm", "naive-bayes", "tree", "random-forest", "boosting", "mlp", "knn"].map(
   (name) => [name, name],
@@ -72,7 +72,7 @@ export function open(root, given) {
       {
         name: "target",
         label: "Column to predict",
-        help: "What the learner learns to say from the other columns.",
+        help: "The column that the learner predicts from the others.",
         required: true,
       },
     ],
@@ -227,7 +227,7 @@ export function open(root, given) {
     form.numeric("accept", {
       label: "Nobody may be right more than",
       unit: "%",
-      help: "The promise that the study looks a remedy for, counted from blind guessing: 55 % is 5 points above it. Blind guessing is right 50 % of the time, and a little more often for an odd number of records.",
+      help: "The limit for which the study looks for a remedy: 55 % is 5 points above blind guessing, which is right 50 % of the time, and a little more often for an odd number of records.",
       slider: { from: 50.5, to: 75 },
     }),
     element(
@@ -249,7 +249,7 @@ export function open(root, given) {
       }),
       form.numeric("shadows", {
         label: "Models trained for the audit",
-        help: "More models see attacks more clearly and take longer.",
+        help: "More models make the audit more precise, and take longer.",
       }),
       form.numeric("confidence", { label: "Confidence", slider: { from: 0.8, to: 0.999, digits: 3 } }),
     ),
