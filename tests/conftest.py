@@ -47,14 +47,17 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     return [part for part in found if not isinstance(part, DoctestModule)]
 
 
-# Collection makes some hundred thousand objects that stay: looking for garbage among them again and
-# again is a quarter of its time, in every process.
-gc.disable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for garbage from the first test on: what collection makes stays.
 
-
-def pytest_collection_finish() -> None:
-    """Collect garbage from the first test on."""
-    gc.enable()
+    Looking again and again is a quarter of its time, in every process.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 #: The files that take longest, longest first.  A process that is free takes the next file; if a
