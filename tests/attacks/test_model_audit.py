@@ -14,12 +14,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import memberbound
 from attacks.conftest import rows
-from memberbound.attacks import shadows
+from memberbound.attacks import references, shadows
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.intervals import auc_lower, auc_upper
 from memberbound.attacks.model_audit import attack_scores, audit_evidence
@@ -165,6 +167,13 @@ def test_in_a_short_time_fewer_models_are_trained(monkeypatch) -> None:
     )
     refs = train_references(evidence, "same", seconds=6.5, models=32, n_jobs=1)
     assert refs.run.models == (0, 1, 2, 3)  # seven are ready in time
+
+
+def test_models_that_are_trained_side_by_side_have_one_thread_each() -> None:
+    x, y = rows(40, 1)
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(2, n_jobs=4)).fit(x, y)
+    evidence = Evidence.of(TrainedModel.of(model), x, y, np.arange(40) < 20)
+    assert references._unfitted_copy(evidence)[-1].n_jobs == 1
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -32,6 +32,8 @@ __all__ = [
 
 #: Reference models that are trained where the time allows it.
 MODELS = 32
+#: Parameters by which estimators are told how many threads to use.
+_THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 #: Fewer members or non-members than this leave fewer than 20 of either to measure on.
 FEWEST_RECORDS = 80
 
@@ -218,13 +220,15 @@ def _unfitted_copy(evidence: Evidence) -> Learner:
 
     model = None if evidence.model is None else evidence.model.model
     try:
-        copy: Learner = clone(model)
+        copy: Any = clone(model)
     except (TypeError, RuntimeError):
         raise InputError(
             "learner must be named: 'same' trains the given model's own kind anew, which only a "
             f"scikit-learn estimator allows, got {type(model).__name__}."
         ) from None
-    return copy
+    # Many are trained side by side: threads of their own would only wait for each other.
+    settings = [n for n in copy.get_params(deep=True) if n.split("__")[-1] in _THREADS]
+    return cast(Learner, copy.set_params(**dict.fromkeys(settings, 1)) if settings else copy)
 
 
 def _by_row_number(
