@@ -22,6 +22,7 @@ from memberbound.declarations import declared
 from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.limits import Check, Limit, Limited, Success, write_junit
+from memberbound.testing import assert_private
 from memberbound.studies import Study
 from report import sample as reports
 
@@ -288,6 +289,30 @@ def test_a_build_is_green_or_red(file: str, command: str, tmp_path: Path) -> Non
         if named is not None:
             suite = ElementTree.parse(folder / named.group(1)).getroot()[0]
             assert suite.get("failures") == ("1" if leaky else "0")
+
+
+def test_a_hook_for_other_repositories_is_a_verb() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert [hook["entry"].split() for hook in hooks] == [["memberbound", "certify"]]
+
+
+def test_a_test_suite_fails_where_the_build_does(tmp_path: Path) -> None:
+    for leaky in (False, True):
+        prepare(tmp_path, leaky=leaky)
+        model = joblib.load(tmp_path / "model.joblib")
+        train, test = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("train", "test"))
+        asked = {"target": "income", "above": 0.6}
+        if not leaky:
+            assert assert_private(model, train, test, **asked).best is not None
+            continue
+        with pytest.raises(AssertionError, match="above the limit of 60 %"):
+            assert_private(model, train, test, **asked)
+        # Members from another source: whatever the limit, nothing is measured.
+        shifted = test.assign(a=test["a"] + 3)
+        with pytest.raises(AssertionError):
+            assert_private(model, train, shifted, target="income", above=0.99)
+        with pytest.raises(InputError, match="fail_above"):
+            assert_private(model, train, test, target="income", above=60)
 
 
 def test_the_examples_show_every_kind_of_number() -> None:

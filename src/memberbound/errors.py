@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 
 __all__ = ["InputError", "MemberboundError", "SearchError", "TooFewRowsError", "shortened"]
 
@@ -74,10 +75,10 @@ def finite_number(name: str, value: object, remedy: str = "") -> float:
 
 def _as_fraction(value: object) -> str:
     """Return how a percentage is written, '' for anything else."""
-    text = str(value).strip()
+    number, sign, rest = str(value).partition("%")
     try:
-        return f"Write it as {float(text[:-1]) / 100:.12g}." if text.endswith("%") else ""
-    except ValueError:
+        return f"Write it as {Decimal(number.strip()) / 100}." if sign and not rest else ""
+    except ArithmeticError:
         return ""
 
 

@@ -576,6 +576,8 @@ def in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
     return np.asarray(days + rest / (per_day // step))
 
 
+#: So few values are read one by one sooner than Arrow begins.
+_FEW = 16
 _COMPARED = (str, int, float, bool, np.str_, np.float64)
 
 
@@ -585,7 +587,7 @@ def _of_objects(values: list[object], form: Form) -> Values:
 
     try:
         # Only texts and None: the same, and quicker.  Not from pandas: NaN is no text here.
-        if all(value is None or type(value) is str for value in values):
+        if len(values) > _FEW and all(value is None or type(value) is str for value in values):
             return _of_arrow(pa.array(values, pa.large_string()), form)
     except (UnicodeError, pa.ArrowException):  # half of a surrogate pair
         pass

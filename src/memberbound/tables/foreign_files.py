@@ -19,6 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -256,7 +257,7 @@ def _declared(
     unit, first = date
     offset = (first - dt.date(1970, 1, 1)).days * 86_400
     micros = [
-        None if v is None or abs(v) * unit > 1e12 else round((v * unit + offset) * 1e6)
+        None if v is None or abs(v) * unit > 1e12 else math.floor((v * unit + offset) * 1e6 + 0.5)
         for v in numbers.to_pylist()
     ]
     return pa.array(micros, pa.timestamp("us"))
