@@ -45,7 +45,10 @@ def people(rows: int) -> pd.DataFrame:
 def usual(learner: str) -> Pipeline:
     scaled = (StandardScaler(), NUMBERS)
     encoded = (OneHotEncoder(handle_unknown="ignore", sparse_output=False), WORDS)
-    models = {"logistic": LogisticRegression(max_iter=500), "boosting": HistGradientBoostingClassifier()}
+    models = {
+        "logistic": LogisticRegression(max_iter=500),
+        "boosting": HistGradientBoostingClassifier(),
+    }
     return make_pipeline(make_column_transformer(scaled, encoded), models[learner])
 
 

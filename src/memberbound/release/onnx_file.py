@@ -29,6 +29,7 @@ from memberbound.release.all_rows.encoding import (
     cells_of,
     octave_ends,
 )
+from memberbound.release.all_rows.gradient import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.tables.columns import Values, label_of
 
@@ -169,6 +170,8 @@ class _Numbers:
     table: FloatArray
     #: Places are runs between these ends of the transformed number; None: octaves and signs.
     edges: FloatArray | None
+    #: Encoded rows are divided by it.
+    length: float = 1.0
 
     @property
     def name(self) -> str:
@@ -195,6 +198,11 @@ class _Numbers:
         scaled = graph.node("Div", shifted, graph.constant(2 * scaling.spread))
         cut = graph.clipped(scaled, -scaling.limit, scaling.limit)
         encoded = graph.node("Where", gap, graph.constant(0.0), cut)
+        # As on_grid: the same operations in the same order, since it rounds.
+        divided = graph.node("Div", encoded, graph.constant(self.length))
+        bounded = graph.clipped(divided, -LARGEST_FEATURE, LARGEST_FEATURE)
+        whole = graph.node("Round", graph.node("Mul", bounded, graph.constant(GRID)))
+        encoded = graph.node("Div", whole, graph.constant(GRID))
         product = graph.node("MatMul", encoded, graph.constant(self.coefficients[None, :]))
         return graph.node("Add", added, product)
 
@@ -270,18 +278,21 @@ def _columns(model: PrivateModel, categories: Categories) -> list[_Column]:
     if isinstance(model.model, BoostedModel):
         parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
         return [_boosted(bins, table, categories) for bins, table in parts]
-    weights = model.model.coefficients / model.encoder.length
+    weights, length = model.model.coefficients, model.encoder.length
     columns, start = [], 0
     for code in used:
-        columns.append(_linear(code, weights[start : start + code.width], categories))
+        columns.append(_linear(code, weights[start : start + code.width], length, categories))
         start += code.width
     return columns
 
 
-def _linear(code: ColumnCode, weights: FloatArray, categories: Categories) -> _Column:
+def _linear(
+    code: ColumnCode, weights: FloatArray, length: float, categories: Categories
+) -> _Column:
     scaled = code.scaling is not None
     # Below the rows of the indicators, one for values that switch on none.
-    rows = np.vstack([weights[int(scaled) :], np.zeros((1, weights.shape[1]))])
+    indicator = float(on_grid(np.array(1 / length)))
+    rows = np.vstack([weights[int(scaled) :] * indicator, np.zeros((1, weights.shape[1]))])
 
     def added(values: Values) -> FloatArray:
         return np.asarray(rows[code.places(values)])
@@ -291,7 +302,7 @@ def _linear(code: ColumnCode, weights: FloatArray, categories: Categories) -> _C
     table = np.zeros((NUMBER_CELLS + 1, weights.shape[1]))
     if code.indicators:
         table = added(_one_of_each_cell())
-    return _Numbers(code, weights[0] if scaled else None, table, None)
+    return _Numbers(code, weights[0] if scaled else None, table, None, length)
 
 
 def _boosted(bins: Any, table: FloatArray, categories: Categories) -> _Column:

@@ -33,6 +33,7 @@ from memberbound.tables.in_memory import Persons
 
 __all__ = [
     "GRID",
+    "LARGEST_FEATURE",
     "MOST_DRAWS",
     "Descent",
     "GradientModel",
@@ -57,7 +58,7 @@ _BLOCK = 8192
 #: gradients whole multiples of a step, so that scores and sums are exact in whatever order they are
 #: added (proofs/persons.md).
 GRID = 2.0**13
-_LARGEST_FEATURE = 4.0
+LARGEST_FEATURE = 4.0
 #: A person's share of the clip is counted in units of 1/2^16.
 _SHARES = 2.0**16
 #: No row is taken to be shorter: below this, squares underflow.
@@ -141,7 +142,7 @@ def on_grid(features: FloatArray) -> FloatArray:
         >>> on_grid(np.array([0.1, 9.0])) * 2**13
         array([  819., 32768.])
     """
-    cut = np.clip(features, -_LARGEST_FEATURE, _LARGEST_FEATURE)
+    cut = np.clip(features, -LARGEST_FEATURE, LARGEST_FEATURE)
     return np.asarray(np.rint(cut * GRID) / GRID)
 
 
