@@ -43,11 +43,11 @@ def records(outputs):
     return itertools.product(scores, codes, (0.0, 1 / 3, 1.0))
 
 
-@pytest.mark.parametrize("outputs", [1, 2, 3])
-def test_no_record_moves_the_counts_further(outputs):
-    vectors = np.array([record_counts(r).ravel() for r in records(outputs)]) / 2.0**UNITS
+@pytest.mark.parametrize(("scores", "outputs"), [(1, 1), (2, 1), (3, 3)])
+def test_no_record_moves_the_counts_further(scores, outputs):
+    vectors = np.array([record_counts(r).ravel() for r in records(scores)]) / 2.0**UNITS
     assert (vectors >= 0).all()
-    assert vectors.shape[1] == probability_sums(outputs)
+    assert vectors.shape[1] == probability_sums(outputs) <= probability_sums(scores)
     assert (vectors.sum(axis=1) <= outputs).all()
     squares = np.square(vectors).sum(axis=1)
     moved = np.sqrt((squares[:, None] + squares - 2 * vectors @ vectors.T).max())
@@ -107,6 +107,17 @@ def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
     assert reached < best + 0.03
     # Without it they are not, where their size is not the right one by chance.
     assert slope == 1.0 or log_loss(scores, codes) > reached + 0.1
+
+
+def test_two_scores_are_their_difference():
+    scores, codes, _ = problem(5_000, 1, 0.5)
+    both = np.column_stack([1.0 - scores, np.ones(5_000)])
+    lines = []
+    for rows in (scores, both):
+        part = Part("counts", 0.2, InsecureSource(1))
+        lines.append(probability_line(Scores(), rows, codes, np.ones(5_000), part, kind="network"))
+    assert lines[0][0] == pytest.approx(lines[1][0])
+    assert lines[1][1] == pytest.approx(lines[0][1] * [-0.5, 0.5])
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

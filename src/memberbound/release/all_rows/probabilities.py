@@ -38,7 +38,7 @@ PROBABILITY_SHARE = 0.04
 #: Knots in units of log-odds.
 _KNOTS = np.arange(-4.0, 5.0)
 #: Slopes that are usual, by kind of model; measured on Adult, ACS and heart (docs/gradient.md).
-TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 1.0}
+TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
 #: How far slope (in units of the usual one) and offsets are expected to lie from 1 and 0.
 _SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
 #: With fewer rows than this many noise scales a flatter slope is expected, down to this one: such
@@ -64,12 +64,14 @@ def probability_sums(outputs: int) -> int:
 
 
 def log_odds(scores: FloatArray) -> FloatArray:
-    """Return the log-odds of every class against the rest; of a single score it is that score.
+    """Return the log-odds of every class against the rest; of two classes those of the second.
+
+    Two classes have one score, which is the log-odds, or two, of which it is the difference.
 
     Numerics: a row's numbers do not depend on its place, to the last bit (:func:`_elementwise`).
     """
-    if scores.shape[1] == 1:
-        return scores
+    if scores.shape[1] <= 2:
+        return scores[:, -1:] - scores[:, :-1] if scores.shape[1] == 2 else scores
     shifted = scores - scores.max(axis=1, keepdims=True)
     shares = _elementwise(np.exp, shifted)
     rest = np.zeros_like(shares)
@@ -145,7 +147,8 @@ def probability_line(
     total: FloatArray | None = None
     for start in range(0, count, _BLOCK):
         inside = slice(start, start + _BLOCK)
-        odds = log_odds(usual * model.scores(rows[inside]))
+        scores = model.scores(rows[inside])
+        odds = log_odds(usual * scores)
         counts = score_counts(odds, codes[inside], weight[inside], units)
         total = counts if total is None else total + counts
     assert total is not None
@@ -156,6 +159,8 @@ def probability_line(
     scale = math.ldexp(noise.scale, -units)
     expected = min(1.0, max(_FLATTEST, records / scale / _CLEAR))
     slope, moved = _fitted(noisy, scale, expected, offsets=offsets)
+    if scores.shape[1] == 2:
+        moved = np.array([-0.5, 0.5]) * moved
     return usual * slope, moved
 
 
