@@ -1,6 +1,6 @@
 """The documentation as a browser opens it from files: for everybody, and with a search that finds.
 
-Three pages are built here; the whole site needs ``make docs`` first, and ``make test-long``.
+Four pages are built here; the whole site needs ``make docs`` first, and ``make test-long``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ whole = [
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three pages of the documentation, built as it is but for the API and the gallery."""
+    """Four pages of the documentation, built as it is but for the API and the gallery."""
     pytest.importorskip("material", reason="needs the documentation's tools")
     import yaml
     from mkdocs.commands.build import build
@@ -38,15 +38,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     place = tmp_path_factory.mktemp("site") / "docs"
     place.mkdir()
-    for name in ("index.md", "theory.md", "glossary.md"):
+    for name in ("index.md", "tutorial.md", "theory.md", "glossary.md"):
         (place / name).write_text(page(name), "utf-8")
     for name in ("site.css", "site.js", "iframe-worker.js"):
         shutil.copy(ROOT / "docs" / name, place)
     shutil.copytree(ROOT / "docs/pictures", place / "pictures")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     settings["plugins"] = [name for name in settings["plugins"] if isinstance(name, str)]
-    settings["nav"] = [{"Home": "index.md"}, {"Tour": "theory.md"}, {"Glossary": "glossary.md"}]
-    # The links of three pages lead to the others, which are not there.
+    settings["nav"] = [{"Home": "index.md"}, {"First": "tutorial.md"}, {"Tour": "theory.md"}]
+    settings["nav"] += [{"Glossary": "glossary.md"}]
+    # The links of four pages lead to the others, which are not there.
     settings["validation"] = {"links": {"not_found": "ignore", "anchors": "ignore"}}
     settings |= {"docs_dir": str(place), "site_dir": str(place.parent / "site")}
     (place.parent / "mkdocs.yml").write_text(yaml.safe_dump(settings), "utf-8")
@@ -55,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_three_pages(
+def test_axe_finds_nothing_on_four_pages(
     site: Path, open_page: Callable[..., Any], scheme: str
 ) -> None:
     assert faults(site, sorted(site.glob("[gti]*.html")), open_page, scheme) == {}
@@ -76,11 +77,27 @@ def test_the_home_page_and_its_formulas(site: Path) -> None:
     for path in ("I train models", "I own a table", "I must choose ε"):
         assert path in home
     assert "pip install" in home
-    assert "memberbound study" in home
+    assert "make study" in home
     assert "pictures/report.png" in source
     tour = (site / "theory.html").read_text("utf-8")
     assert "e<sup>ε</sup>" in tour
     assert "e^" not in tour
+
+
+def test_the_copy_button_takes_the_command_only(site: Path, open_page: Callable[..., Any]) -> None:
+    """Material copies the text that is in sight while the block is marked."""
+    page = open_page((site / "tutorial.html").as_uri())
+    copied = """(mark) => {
+        const blocks = [...document.querySelectorAll("pre code")];
+        const code = blocks.find((each) => each.querySelector(".go"));
+        code.toggleAttribute("data-md-copying", mark);
+        return code.innerText.trim();
+    }"""
+    assert page.evaluate(copied, False).startswith("$ memberbound audit")
+    text = page.evaluate(copied, True)
+    assert text.startswith("memberbound audit train.csv")
+    assert "\n" not in text
+    page.complaints.clear()
 
 
 def test_nothing_is_fetched_from_a_network(site: Path) -> None:
