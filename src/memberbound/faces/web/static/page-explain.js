@@ -281,7 +281,7 @@ export function open(root, given) {
       element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),
       choose
         ? table("Largest ε that keeps a promise", ["nobody is right more than", "largest ε", column, "take it"], rows)
-        : table("What other values of ε allow", ["setting", "right at most", column, "take it"], rows),
+        : table("What other values of ε allow", ["setting", "attack success at most", column, "take it"], rows),
     );
   }
 
