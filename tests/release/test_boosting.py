@@ -17,6 +17,7 @@ from memberbound.release.all_rows import boosting
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows.boosting import BoostedModel, Boosting, boost, leaf_sums
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cells_of
+from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import PrivateModel, fit_private, private_form
 from memberbound.release.budget import Part
@@ -224,6 +225,26 @@ def test_no_default_draws_more_than_was_allowed_for_before(width, columns, outpu
     draws = outputs * data.draw(st.integers(1, width + 5 * columns))
     how = Boosting.default(rows=1000, columns=columns, draws=draws, mu=0.25)
     assert how.rounds * draws <= boosting.most_boosting_draws(width, columns, outputs)
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(), Settings(leaves=32), Settings(rounds=3, leaves=9)]
+)
+def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings):
+    """Fixed before the table is looked at: the slack of the certificate is that of these draws."""
+    drawn = []
+
+    def release(values, scale, source):
+        drawn.append(np.size(values))
+        return np.zeros(np.shape(values))
+
+    monkeypatch.setattr(budgets, "noisy_release", release)
+    monkeypatch.setattr(boosting, "MOST_DRAWS", 2000)
+    codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(9))
+    loss, wanted = loss_named("logistic", np.arange(20) % 2)
+    bins, part = np.zeros((20, 9), dtype=np.uint8), Part("boosting", 1.0)
+    boost(Encoder(codes), bins, wanted, loss, part, settings=settings)
+    assert sum(drawn) <= boosting.most_boosting_draws(9, 9, 1, settings)
 
 
 def test_widest_tables_have_no_more_leaves_than_were_allowed_for():

@@ -130,6 +130,10 @@ def test_sample_weights_belong_to_the_rows_and_are_cut_off():
         fitted(LogisticRegression(), sample_weight=w) for w in (Y * 1.0, np.where(Y, 1, np.nan))
     )
     assert left.released_.to_dict() == gone.released_.to_dict()
+    words = ["a word" if y == 0 else 1.0 for y in Y]
+    assert fitted(LogisticRegression(), sample_weight=words).released_.to_dict() == (
+        left.released_.to_dict()
+    )
     with pytest.raises(InputError, match="one number per row"):
         fitted(LogisticRegression(), sample_weight=[1.0])
 

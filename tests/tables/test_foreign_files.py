@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import warnings
+import zipfile
 
 import pandas as pd
 import pytest
@@ -73,6 +75,42 @@ def test_json_lines(tmp_path):
     path.write_text('{"a": 1}\n[2]\n')
     with pytest.raises(InputError, match="line 2"):
         open_table(path)
+
+
+@pytest.mark.parametrize("odd", ["9" * 5000, "[" * 90_000 + "]" * 90_000, "1e999", "-Infinity"])
+def test_no_value_of_secret_lines_refuses_the_table(odd, tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": "x"}\n{"a": ' + odd + '}\n{"a": 3, "b": "y"}\n')
+    rows = rows_of(path, secret=True)
+    assert [rows[0], rows[2]] == [{"a": "1", "b": "x"}, {"a": "3", "b": "y"}]
+
+
+def edited(path, old, new):
+    """Write a workbook whose sheet is this one with other words in its XML."""
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, part in parts.items():
+            sheet = name.endswith("sheet1.xml")
+            assert not sheet or old in part
+            book.writestr(name, part.replace(old, new) if sheet else part)
+    return path
+
+
+def test_a_sheet_is_read_to_its_end_whatever_it_says_of_its_size(book):
+    expected = rows_of(book)
+    assert len(expected) == 3
+    assert rows_of(edited(book, b'ref="A1:D4"', b'ref="A1:B2"')) == expected
+
+
+def test_an_odd_cell_neither_warns_nor_raises(book):
+    """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = rows_of(edited(book, b"<v>32875</v>", b"<v>1e9</v>"), secret=True)
+    assert [row["born"] for row in rows] == [None, None, "1980-05-06 07:08:00"]
+    with pytest.raises(InputError, match="must hold numbers"):
+        rows_of(edited(book, b"<v>1e9</v>", b"<v>word</v>"))
 
 
 @pytest.mark.parametrize("ending", ["dta", "sav"])

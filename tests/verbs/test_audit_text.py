@@ -92,13 +92,14 @@ def test_canaries_bound_epsilon_from_below(tmp_path):
     turned = canaries.assign(member=1 - canaries["member"])
     for bad, word in (
         ({"canaries": turned}, "coin of canaries"),
+        ({"tokens": frame[frame["record"] != 7], "canaries": canaries}, "canary, got none of '7'"),
         ({"canaries": canaries.drop(columns="member")}, "column 'member'"),
         ({"canaries": canaries.assign(member=2)}, "1 or 0, got 2 in row 1"),
         ({"canaries": canaries, "texts": canaries}, "left out with canaries"),
         ({"texts": canaries, "delta": 0.1}, "canaries must be given"),
     ):
         with pytest.raises(InputError, match=word):
-            audit_text(tokens=frame, **bad)
+            audit_text(**{"tokens": frame} | bad)
 
 
 def test_the_blind_test_keeps_its_level():

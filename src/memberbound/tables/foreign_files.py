@@ -21,6 +21,7 @@ import importlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -57,6 +58,8 @@ _LIKE_A_VALUE = re.compile(r'\s*([-+.\d"\[{].*|true|false|nan|inf)?\s*', re.DOTA
 _BATCH = 16_384
 #: Whole numbers up to this are exact as doubles.
 _EXACT = 2**53
+#: Python reads whole numbers of at least so many digits, whatever its settings are.
+_LONGEST = 600
 
 
 def foreign_rows(
@@ -66,7 +69,7 @@ def foreign_rows(
     ending = path.suffix.lower()
     if ending in _STATISTICS:
         return _statistics(path, ending)
-    names, rows = _sheet(path, sheet) if ending in _SHEETS else _lines(path)
+    names, rows = _sheet(path, sheet) if ending in _SHEETS else _lines(path, secret=secret)
     return _batches(names, rows, secret=secret)
 
 
@@ -94,8 +97,11 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
                 raise InputError(
                     f"table must be a sheet of {path}, got {sheet!r}; it has {listed}."
                 )
-            for row in book[sheet or names[0]].iter_rows():
-                yield tuple(None if cell.data_type == "e" else cell.value for cell in row)
+            chosen = book[sheet or names[0]]
+            chosen.reset_dimensions()  # what a program notes about the size may be wrong
+            rows = chosen.iter_rows()
+            while (row := _next_row(rows, path)) is not None:
+                yield row
         finally:
             book.close()
 
@@ -113,16 +119,29 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
     return names, rows
 
 
-def _lines(path: Path) -> tuple[list[str], Rows]:
+def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
+    """Return the cells of the next row; one that holds an error, or no date, is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning would depend on a record
+        try:
+            row = next(rows, None)
+        except ValueError:
+            raise InputError(f"{path} must hold numbers where its cells say so.") from None
+    return None if row is None else tuple(None if c.data_type == "e" else c.value for c in row)
+
+
+def _lines(path: Path, *, secret: bool) -> tuple[list[str], Rows]:
     def objects() -> Iterator[dict[str, object]]:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if not line.strip():
                     continue
                 try:
-                    value = json.loads(line)
+                    value = json.loads(line, parse_int=_whole if secret else int)
                 except ValueError:
                     value = None
+                except RecursionError:  # of secret rows none refuses the table
+                    value = {} if secret else None
                 if not isinstance(value, dict):
                     raise InputError(
                         f"{path} must hold a JSON object per line, line {number} is none."
@@ -133,6 +152,11 @@ def _lines(path: Path) -> tuple[list[str], Rows]:
     if not names:
         raise InputError(f"{path} must name its columns in the object of its first line.")
     return names, lambda: (tuple(value.get(name) for name in names) for value in objects())
+
+
+def _whole(digits: str) -> int | str:
+    """Return a whole number; one that Python may not read is its digits."""
+    return int(digits) if len(digits) <= _LONGEST else digits
 
 
 def _batches(

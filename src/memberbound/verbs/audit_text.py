@@ -336,6 +336,10 @@ def _floors(
     for record, member in zip(scores.records, scores.member, strict=True):
         if coins[str(record)] != member:
             raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
+    # Canaries left out after the run may be those that fit: the others' coins are not fair then.
+    absent = next(iter(coins.keys() - set(map(str, scores.records))), None)
+    if absent is not None:
+        raise InputError(f"tokens must hold every canary, got none of {absent!r}.")
     pair = Scores.of(scores.scores[_for_records(attacks)], scores.member)
     return audit_one_run(pair, delta=delta, confidence=confidence, claimed_epsilon=claimed_epsilon)
 

@@ -336,10 +336,11 @@ def boost(
     if weight.shape != (rows,) or not ((weight >= 0) & (weight <= 1)).all():
         raise InputError("weights must be numbers from 0 to 1, one per record.")
     records = rows if persons is None else persons.count
+    most_leaves = (settings and settings.leaves) or _MORE_LEAVES
     how = boosting or Boosting.default(
         rows=records,
         columns=columns,
-        draws=loss.outputs * sum(column.leaf_count(_MORE_LEAVES) for column in binned),
+        draws=loss.outputs * sum(column.leaf_count(most_leaves) for column in binned),
         settings=settings,
         mu=part.mu,
         regression=loss.name == "ridge",

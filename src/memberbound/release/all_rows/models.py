@@ -449,10 +449,9 @@ def _public_weights(stated: ArrayLike | None, rows: int) -> FloatArray:
     """Return weights of rows, cut off at 0 and 1; what is no number counts as 0."""
     if stated is None:
         return np.ones(rows)
-    weights = np.asarray(stated, dtype=np.float64)
-    if weights.shape != (rows,):
-        raise InputError(f"sample_weight must be one number per row, got shape {weights.shape!r}.")
-    return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)
+    if np.shape(stated) != (rows,):
+        raise InputError(f"sample_weight must be one number per row, got shape {np.shape(stated)}.")
+    return np.clip(np.nan_to_num(Values.of(stated).numbers, nan=0.0), 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
