@@ -8,8 +8,8 @@ import pandas
 import pytest
 
 from memberbound import InputError
-from memberbound.attacks import token_scores
-from memberbound.attacks.token_scores import score_tokens
+from memberbound.attacks import texts as module
+from memberbound.attacks.texts import score_tokens
 from memberbound.tables.table import open_table
 
 WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
@@ -71,7 +71,7 @@ def naive(rows, text):
 
 @pytest.mark.parametrize("block", [7, 100, 2**20])
 def test_every_score_is_the_naive_one_whatever_the_blocks(monkeypatch, block):
-    monkeypatch.setattr(token_scores, "_BLOCK", block)
+    monkeypatch.setattr(module, "_BLOCK", block)
     frame = tokens_of()
     texts = {f"d{k}": f"text {k} " * (k + 1) for k in range(30)}
     shuffled = frame.sample(frac=1, random_state=1)

@@ -1,21 +1,23 @@
-"""Documents: reading them, and whether members and non-members differ already in their words.
+"""Documents and what a language model says about them: reading, blind test, scores (X28).
 
 Published evaluations of language models often compare members from one time or source with
 non-members of another, and measure that difference.  So a classifier that sees the texts but not
-the model always runs beside the attacks (X28).
+the model always runs beside the attacks.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.attacks.comparability import LawTest, law_test
 from memberbound.attacks.model_scores import balancing_weights
@@ -24,9 +26,19 @@ from memberbound.errors import InputError
 from memberbound.files import check_input
 from memberbound.numerics.rounding import FloatArray
 from memberbound.numerics.threads import one_thread
-from memberbound.tables.table import opened_table
+from memberbound.tables.engine import identifier, streamed
+from memberbound.tables.table import Table, opened_table
 
-__all__ = ["Documents", "blind_test", "read_documents"]
+__all__ = [
+    "NEEDS",
+    "OPTIONAL",
+    "REQUIRED",
+    "Documents",
+    "TokenScores",
+    "blind_test",
+    "read_documents",
+    "score_tokens",
+]
 
 _LINES = (".jsonl", ".ndjson", ".txt")
 #: Words and pairs of words that the blind classifier counts at most.
@@ -150,3 +162,294 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
     with one_thread():
         blind = LogisticRegression(C=1.0, max_iter=300).fit(rows, member, sample_weight=weights)
     return np.asarray(blind.decision_function(others), dtype=np.float64)
+
+
+# ── Scores of documents from the log-probabilities of their tokens, for language models (X28) ─────
+#
+# A record is a document, however many tokens it has.  Every score is oriented: higher means
+# "member".
+#
+# ===========  ====================================================================================
+# score        what it is
+# ===========  ====================================================================================
+# loss         mean log-probability of the tokens
+# zlib         log-probability of the document over the length of its compressed text (Carlini 2021)
+# min-k        mean over the fifth of the tokens with the lowest log-probabilities (Shi 2024)
+# min-k++      the same of log-probabilities standardised by the model's own mean and spread at each
+#              position (Zhang 2025)
+# ratio        mean log-probability minus that of a reference model, best the base model
+# error-zone   gain over the reference against loss, at tokens that the model does not rank first
+#              (Ilić 2026)
+# window       share of windows of 2 to 40 tokens that gain over the reference (Chen 2026)
+# ===========  ====================================================================================
+
+REQUIRED = ("record", "member", "position", "logprob")
+OPTIONAL = ("reference_logprob", "mean_logprob", "std_logprob", "rank")
+#: What a score needs besides the required columns.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "loss": (),
+    "zlib": ("texts",),
+    "min-k": (),
+    "min-k++": ("mean_logprob", "std_logprob"),
+    "ratio": ("reference_logprob",),
+    "error-zone": ("reference_logprob", "rank"),
+    "window": ("reference_logprob",),
+}
+#: The share of tokens of min-k and min-k++, as their papers have it.
+_LOWEST = 0.2
+#: Sizes of windows, about geometric.
+_WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
+#: Tokens of a block that is scored at a time.
+_BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class TokenScores:
+    """One line per document: its name, whether it is a member, its number of tokens, its scores."""
+
+    records: NDArray[np.object_]
+    member: BoolArray
+    tokens: NDArray[np.int64]
+    scores: dict[str, FloatArray]
+    #: Why a score could not be computed, by its name.
+    missing: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Whole documents, their tokens in order; ``starts`` are the places of their first tokens."""
+
+    records: NDArray[np.object_]
+    member: BoolArray
+    starts: NDArray[np.int64]
+    columns: Mapping[str, FloatArray]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        ends = np.append(self.starts[1:], len(self.columns["logprob"]))
+        return np.asarray(ends - self.starts, dtype=np.int64)
+
+    def document_means(self, values: FloatArray) -> FloatArray:
+        return np.asarray(np.add.reduceat(values, self.starts) / self.lengths)
+
+    def lowest_means(self, values: FloatArray) -> FloatArray:
+        """Return the mean of the lowest fifth of every document's values."""
+        document = np.repeat(np.arange(len(self.starts)), self.lengths)
+        order = np.lexsort((values, document))
+        count = np.maximum(1, (_LOWEST * self.lengths).astype(np.int64))
+        place = np.arange(len(values)) - np.repeat(self.starts, self.lengths)
+        kept = np.where(place < np.repeat(count, self.lengths), values[order], 0.0)
+        return np.asarray(np.add.reduceat(kept, self.starts) / count)
+
+    def window_votes(self, gains: FloatArray) -> FloatArray:
+        """Return the share of windows with a gain, a mean over the sizes that fit."""
+        document = np.repeat(np.arange(len(self.starts)), self.lengths)
+        total = np.concatenate([[0.0], np.cumsum(gains)])
+        votes, sizes = np.zeros(len(self.starts)), np.zeros(len(self.starts))
+        for size in (1, *_WINDOWS):
+            fits = self.lengths >= size
+            if size == 1:  # documents of one token have no window but this
+                fits = self.lengths == 1
+            if not fits.any():
+                continue
+            sums = total[size:] - total[:-size]
+            inside = document[: len(sums)] == document[size - 1 :]
+            owner = document[: len(sums)][inside]
+            won = np.bincount(owner, weights=(sums[inside] > 0).astype(float), minlength=len(votes))
+            votes[fits] += won[fits] / (self.lengths[fits] - size + 1)
+            sizes += fits
+        return votes / np.maximum(sizes, 1)
+
+    def error_zone(self, gains: FloatArray) -> FloatArray:
+        """Return the logarithm of gains over losses where the model is wrong about the token."""
+        wrong = self.columns["rank"] > 1
+        up = np.add.reduceat(np.where(wrong, np.maximum(gains, 0.0), 0.0), self.starts)
+        down = np.add.reduceat(np.where(wrong, np.maximum(-gains, 0.0), 0.0), self.starts)
+        room = 1e-6  # no wrong token: neither gain nor loss
+        return np.asarray(np.log(up + room) - np.log(down + room))
+
+    def scores(
+        self, names: tuple[str, ...], compressed: Mapping[str, int]
+    ) -> dict[str, FloatArray]:
+        """Return the scores of the documents by name."""
+        values = self.columns
+        logprob = values["logprob"]
+        gains = logprob - values["reference_logprob"] if "reference_logprob" in values else logprob
+        makers: dict[str, Callable[[], FloatArray]] = {
+            "loss": lambda: self.document_means(logprob),
+            "zlib": lambda: (
+                np.add.reduceat(logprob, self.starts)
+                / np.array([compressed[record] for record in self.records])
+            ),
+            "min-k": lambda: self.lowest_means(logprob),
+            "min-k++": lambda: self.lowest_means(
+                (logprob - values["mean_logprob"]) / np.maximum(values["std_logprob"], 1e-12)
+            ),
+            "ratio": lambda: self.document_means(gains),
+            "error-zone": lambda: self.error_zone(gains),
+            "window": lambda: self.window_votes(gains),
+        }
+        return {name: np.asarray(makers[name]()) for name in names}
+
+
+def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenScores:
+    """Score the documents of a token table, block by block.
+
+    ``texts`` are the documents' texts by record.
+
+    Edge cases: one sentence refuses a missing column, values that are no numbers, log-probabilities
+    above 0, positions that repeat, a record that is member and non-member, one kind of records only
+    and texts that do not match.  A score whose columns are absent, or empty for some tokens, is
+    left out with the reason.
+
+    Examples:
+        >>> import pandas
+        >>> from memberbound.tables.table import open_table
+        >>> tokens = {"record": ["a", "a", "b"], "member": [1, 1, 0], "position": [0, 1, 0]}
+        >>> frame = pandas.DataFrame(tokens | {"logprob": [-1.0, -3.0, -4.0]})
+        >>> with open_table(frame) as table:
+        ...     found = score_tokens(table)
+        >>> found.scores["loss"].tolist(), found.scores["min-k"].tolist()
+        ([-2.0, -4.0], [-3.0, -4.0])
+        >>> found.missing["ratio"]
+        'needs reference_logprob'
+    """
+    for column in REQUIRED:
+        if column not in table.columns:
+            raise InputError(
+                f"{table.name} must have the columns {', '.join(REQUIRED)}, got no {column!r}."
+            )
+    present = [column for column in OPTIONAL if column in table.columns]
+    empty = _columns_with_gaps(table, present)
+    usable = [column for column in present if column not in empty]
+    missing: dict[str, str] = {}
+    for name, needs in NEEDS.items():
+        absent = [n for n in needs if n not in usable and not (n == "texts" and texts is not None)]
+        if absent:
+            gaps = [n for n in absent if n in empty]
+            missing[name] = (
+                f"{gaps[0]} is missing for some tokens" if gaps else f"needs {' and '.join(absent)}"
+            )
+    names = tuple(name for name in NEEDS if name not in missing)
+    compressed = _compressed_lengths(texts) if "zlib" in names and texts is not None else {}
+    parts: list[tuple[_Block, dict[str, FloatArray]]] = []
+    for block in _blocks(table, usable):
+        if texts is not None:
+            unknown = next((r for r in block.records if r not in texts), None)
+            if unknown is not None:
+                raise InputError(f"texts must hold every record, got none of {unknown!r}.")
+        parts.append((block, block.scores(names, compressed)))
+    if not parts:
+        raise InputError(f"{table.name} must have rows, got none.")
+    scores = {name: np.concatenate([s[name] for _, s in parts]) for name in names}
+    member = np.concatenate([block.member for block, _ in parts])
+    for kind, there in (("members", member.any()), ("non-members", not member.all())):
+        if not there:
+            raise InputError(f"{table.name} must have members and non-members, got no {kind}.")
+    return TokenScores(
+        np.concatenate([block.records for block, _ in parts]),
+        member,
+        np.concatenate([block.lengths for block, _ in parts]),
+        scores,
+        missing,
+    )
+
+
+def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
+    """Return the columns that are empty in some rows."""
+    if not columns:
+        return set()
+    counts = ", ".join(
+        f"count(*) FILTER (WHERE {identifier(c)} IS NULL OR CAST({identifier(c)} AS VARCHAR) = '')"
+        for c in columns
+    )
+    query = f"SELECT {counts} FROM ({table.query})"
+    (row,) = table.run("reading tokens", lambda: table.engine.sql(query).fetchall())
+    return {column for column, count in zip(columns, row, strict=True) if count}
+
+
+def _compressed_lengths(texts: Mapping[str, str]) -> dict[str, int]:
+    return {record: len(zlib.compress(text.encode())) for record, text in texts.items()}
+
+
+def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
+    """Yield whole documents in order of their records, checked."""
+    numbers = ["position", "logprob", *optional]
+    selected = ", ".join(
+        [
+            "CAST(record AS VARCHAR) AS record",
+            "lower(trim(CAST(member AS VARCHAR))) AS member",
+            *(f"TRY_CAST({identifier(name)} AS DOUBLE) AS {name}" for name in numbers),
+        ]
+    )
+    query = f"SELECT {selected} FROM ({table.query}) ORDER BY record, position"
+    stream = table.run("sorting tokens", lambda: streamed(table.engine.connection, query, _BLOCK))
+    rest: dict[str, NDArray[np.generic]] | None = None
+    for batch in stream:
+        values = {
+            name: batch.column(name).to_numpy(zero_copy_only=False)
+            for name in ("record", "member", *numbers)
+        }
+        if rest is not None:
+            values = {name: np.concatenate([rest[name], values[name]]) for name in values}
+        records = values["record"]
+        # The last document may go on in the next batch.
+        changes = np.flatnonzero(records[1:] != records[:-1])
+        cut = int(changes[-1]) + 1 if len(changes) else 0
+        if cut:
+            yield _checked_block({name: value[:cut] for name, value in values.items()}, table.name)
+        rest = {name: value[cut:] for name, value in values.items()}
+    if rest is not None and len(rest["record"]):
+        yield _checked_block(rest, table.name)
+
+
+_TRUE, _FALSE = ("1", "true", "1.0", "yes"), ("0", "false", "0.0", "no")
+
+
+def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Block:
+    records = np.asarray(values["record"], dtype=object)
+    if any(record is None for record in records):
+        raise InputError(f"record must be given for every token of {name}, got an empty one.")
+    columns = {
+        column: np.asarray(value, dtype=np.float64)
+        for column, value in values.items()
+        if column not in ("record", "member")
+    }
+    for column, numbers in columns.items():
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad):
+            raise InputError(
+                f"{column} must be finite numbers, got another value in record {records[bad[0]]!r}."
+            )
+    for column in ("logprob", "reference_logprob", "mean_logprob"):
+        if column in columns and (columns[column] > 0).any():
+            place = int(np.argmax(columns[column] > 0))
+            raise InputError(
+                f"{column} must be at most 0, got {float(columns[column][place])!r} in record "
+                f"{records[place]!r}."
+            )
+    if "std_logprob" in columns and (columns["std_logprob"] < 0).any():
+        raise InputError("std_logprob must be at least 0, got a negative value.")
+    starts = np.concatenate([[0], np.flatnonzero(records[1:] != records[:-1]) + 1])
+    position = columns.pop("position")
+    same = (np.diff(position) == 0) & (records[1:] == records[:-1])
+    if same.any():
+        place = int(np.argmax(same))
+        raise InputError(
+            f"position must differ within a record, got {position[place]} twice in record "
+            f"{records[place]!r}."
+        )
+    kinds = np.asarray(values["member"], dtype=object)
+    member = np.isin(kinds, _TRUE)
+    strange = ~member & ~np.isin(kinds, _FALSE)
+    if strange.any():
+        raise InputError(f"member must be 0 or 1, got {kinds[int(np.argmax(strange))]!r}.")
+    lengths = np.diff(np.append(starts, len(records)))
+    shares = np.add.reduceat(member.astype(np.int64), starts)
+    mixed = (shares != 0) & (shares != lengths)
+    if mixed.any():
+        record = records[starts[int(np.argmax(mixed))]]
+        raise InputError(
+            f"member must be the same for all tokens of a record, got both in {record!r}."
+        )
+    return _Block(records[starts], member[starts], starts.astype(np.int64), columns)

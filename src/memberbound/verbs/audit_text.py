@@ -13,8 +13,14 @@ from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group
 from memberbound.attacks.one_run import OneRun, audit_one_run
 from memberbound.attacks.records import audit_groups, recognised_members
 from memberbound.attacks.scores import Scores
-from memberbound.attacks.texts import Documents, blind_test, read_documents
-from memberbound.attacks.token_scores import NEEDS, TokenScores, score_tokens
+from memberbound.attacks.texts import (
+    NEEDS,
+    Documents,
+    TokenScores,
+    blind_test,
+    read_documents,
+    score_tokens,
+)
 from memberbound.declarations import (
     Column,
     Force,
