@@ -18,7 +18,7 @@ RETIRED = {
     r"that may leak (>|more than)": "without a useful guarantee",
     r"alone in (their|its) cell": "unique",
     r"names no member": "identifies nobody with confidence",
-    r"wrong names": "false identifications",
+    r"wrong names|those it names": "false identifications",
     r"rms length": "noise size",
     r"budget \(μ²\) went to": "privacy budget spent on",
     r"limit kept|promise kept": "passed",
