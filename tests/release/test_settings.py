@@ -130,7 +130,8 @@ def test_sample_weights_belong_to_the_rows_and_are_cut_off():
         fitted(LogisticRegression(), sample_weight=w) for w in (Y * 1.0, np.where(Y, 1, np.nan))
     )
     assert left.released_.to_dict() == gone.released_.to_dict()
-    words = ["a word" if y == 0 else 1.0 for y in Y]
+    # No value stops the release: a row must not decide about that.
+    words = ["word" if one == 0 else 1 for one in Y]
     assert fitted(LogisticRegression(), sample_weight=words).released_.to_dict() == (
         left.released_.to_dict()
     )

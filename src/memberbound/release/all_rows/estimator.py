@@ -147,6 +147,12 @@ class MembershipPrivate(PrivateEstimator):
                 f"{unknown[0]!r}."
             )
         target = Values.of(y, forms_of(public).get(_TARGET, "any"))
+        weights = None
+        if sample_weight is not None:
+            if _shape(sample_weight) != (records.rows,):
+                raise InputError("sample_weight must be one number per row of X.")
+            # Each is read by itself, whatever it is: no row decides about a failure.
+            weights = Values.of(sample_weight).numbers
         self.released_ = fit_private(
             Records({**records.columns, _TARGET: target}, records.rows),
             _TARGET,
@@ -156,7 +162,7 @@ class MembershipPrivate(PrivateEstimator):
             tune=bool(self.tune),
             releases=self.releases,
             settings=settings,
-            sample_weight=sample_weight,
+            sample_weight=weights,
             source=source_from_seed(self.insecure_seed),
         )
         self.calibration_ = self.released_.calibration_

@@ -40,8 +40,8 @@ _HONOURED = {
         *("class_weight", "learning_rate", "max_depth", "max_iter", "max_leaf_nodes"),
     ),
 }
-#: Further values that are taken: the private form does the same.
-_TAKEN = {"penalty": (None, "l2"), "early_stopping": (False,)}
+#: Further values that the private form takes: it does the same.
+_SAME_AS_DEFAULT = {"penalty": (None, "l2"), "early_stopping": (False,)}
 MOST_ROUNDS, MOST_LEAVES = 1000, 32
 #: Share of μ² for the class frequencies of balanced weights.
 _FREQUENCY_SHARE = 0.01
@@ -120,45 +120,44 @@ of LogisticRegression has no such setting, got 0.5.
     name = type(inner).__name__
     if name not in _HONOURED or not hasattr(inner, "get_params"):
         return Settings()
-    usual, stated = type(inner)().get_params(), inner.get_params()
-    changed = {key: value for key, value in stated.items() if repr(value) != repr(usual[key])}
+    usual, values = type(inner)().get_params(), inner.get_params()
+    changes = {key: value for key, value in values.items() if repr(value) != repr(usual[key])}
     honoured = _HONOURED[name]
-    for key, value in changed.items():
-        # None is taken where it stands in the list, not whatever equals it.
-        taken = any(value is one or repr(value) == repr(one) for one in _TAKEN.get(key, ()))
-        if not taken and (key not in (*honoured, *_NUMERICAL) or key in _TAKEN):
+    for key, value in changes.items():
+        same = repr(value) in map(repr, _SAME_AS_DEFAULT.get(key, ()))
+        if not same and (key not in (*honoured, *_NUMERICAL) or key in _SAME_AS_DEFAULT):
             raise InputError(
                 f"{key} must be left at its default {usual[key]!r}: the private form of {name} has "
                 f"no such setting, got {value!r}."
             )
-    used = {key: stated[key] for key in honoured if key in stated}
-    return _linear(used) if "fit_intercept" in used else _boosted(used, changed)
+    own = {key: values[key] for key in honoured if key in values}
+    return _linear(own) if "fit_intercept" in own else _boosted(own, changes)
 
 
-def _linear(used: Mapping[str, Any]) -> Settings:
+def _linear(own: Mapping[str, Any]) -> Settings:
     penalty = 0.0
-    if "C" in used and used.get("penalty", "") is not None:
-        strength = used["C"]
+    if "C" in own and own.get("penalty", "") is not None:
+        strength = own["C"]
         penalty = 0.0 if strength == np.inf else 1.0 / positive("C", strength)
-    if "alpha" in used:
-        penalty = nonnegative("alpha", used["alpha"])
-    weights = _class_weight(used.get("class_weight"))
-    return Settings(penalty, bool(used["fit_intercept"]), weights)
+    if "alpha" in own:
+        penalty = nonnegative("alpha", own["alpha"])
+    weights = _class_weight(own.get("class_weight"))
+    return Settings(penalty, bool(own["fit_intercept"]), weights)
 
 
-def _boosted(used: Mapping[str, Any], changed: Mapping[str, Any]) -> Settings:
-    """Return settings of boosting: only what was changed, since the private defaults are others."""
-    rounds = changed.get("n_estimators", changed.get("max_iter"))
-    leaves = changed.get("max_leaf_nodes")
-    depth = changed.get("max_depth")
+def _boosted(own: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
+    """Return settings of boosting; defaults of scikit-learn leave those of the private form."""
+    rounds = changes.get("n_estimators", changes.get("max_iter"))
+    leaves = changes.get("max_leaf_nodes")
+    depth = changes.get("max_depth")
     if rounds is not None:
         rounds = _at_most("rounds", whole_number("rounds", rounds), MOST_ROUNDS)
     if depth is not None:
         leaves = min(2 ** min(whole_number("max_depth", depth), 10), leaves or MOST_LEAVES)
     if leaves is not None:
         leaves = min(whole_number("max_leaf_nodes", leaves, at_least=2), MOST_LEAVES)
-    pace = positive("learning_rate", used["learning_rate"]) / 0.1
-    weights = _class_weight(used.get("class_weight"))
+    pace = positive("learning_rate", own["learning_rate"]) / 0.1
+    weights = _class_weight(own.get("class_weight"))
     return Settings(class_weight=weights, rounds=rounds, leaves=leaves, pace=pace)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
@@ -339,7 +339,7 @@ def fit_private(
     tune: bool = False,
     releases: int = 1,
     settings: Settings | None = None,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: FloatArray | None = None,
     source: RandomSource | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
@@ -363,7 +363,8 @@ def fit_private(
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
     ``releases`` η, and the certificate, hold for so many such models of the same rows together.
-    ``settings`` are public; ``sample_weight`` belongs to the records, and is cut off at 0 and 1.
+    ``settings`` are public; ``sample_weight`` belongs to the records, one number each, and is cut
+    off at 0 and 1; what is no number counts as 0.
     ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
@@ -413,7 +414,9 @@ def fit_private(
     loss, wanted = loss_named(name, made.wanted, count if classifier else None)
     encode = partial(BoostedModel.features, encoder) if boosted else encoder.rows
     encoded = encode(made.read, made.memory)
-    weights = made.weights * _public_weights(sample_weight, len(made.weights))
+    weights = made.weights
+    if sample_weight is not None:
+        weights = weights * np.clip(np.nan_to_num(sample_weight, nan=0.0), 0.0, 1.0)
     if classifier:
         by_class = how.weights(made.wanted, code.classes, budget, made.persons)
         weights = weights * by_class[made.wanted]
@@ -443,15 +446,6 @@ def fit_private(
     return PrivateModel(
         encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases, how
     )
-
-
-def _public_weights(stated: ArrayLike | None, rows: int) -> FloatArray:
-    """Return weights of rows, cut off at 0 and 1; what is no number counts as 0."""
-    if stated is None:
-        return np.ones(rows)
-    if np.shape(stated) != (rows,):
-        raise InputError(f"sample_weight must be one number per row, got shape {np.shape(stated)}.")
-    return np.clip(np.nan_to_num(Values.of(stated).numbers, nan=0.0), 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
