@@ -43,7 +43,7 @@ def test_files_that_are_not_there(tmp_path):
 
 
 def test_unknown_kinds(tmp_path):
-    assert "must end in one of" in refusal(written(tmp_path / "a.xlsx", "x"))
+    assert "must end in one of" in refusal(written(tmp_path / "a.ods", "x"))
     assert "must end in one of" in refusal(written(tmp_path / "plain", "x"))
     assert "must end in one of" in refusal(written(tmp_path / "a.parquet.gz", "x"))
     assert "got int" in refusal(5)

@@ -139,6 +139,15 @@ def test_labels_and_dates_are_declared(ending, tmp_path):
     assert [row["born"] for row in rows] == born
 
 
+@pytest.mark.parametrize("ending", [".xlsx", ".dta", ".sav", ".jsonl"])
+def test_damaged_files_are_refused(ending, book, tmp_path):
+    path = tmp_path / f"t{ending}"
+    for content in (b"", b"no such file", book.read_bytes()[:-200]):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=path.name):
+            rows_of(path)
+
+
 @pytest.mark.parametrize("ending", [".xls", ".json", ".rds"])
 def test_other_formats_name_a_conversion(ending, tmp_path):
     path = tmp_path / f"t{ending}"

@@ -20,8 +20,7 @@ import numpy as np
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.boosting import BoostedModel
-from memberbound.release.all_rows.boosting import _binned as binned_columns
+from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
 from memberbound.release.all_rows.encoding import (
     MISSING,
     NUMBER_CELLS,

@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from memberbound.errors import InputError
+from memberbound.tables.engine import one_sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,8 +90,9 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
     openpyxl = _package("openpyxl", path)
 
     def cells() -> Iterator[Row]:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        book = None
         try:
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
             names = book.sheetnames
             if sheet is not None and sheet not in names:
                 listed = ", ".join(map(repr, names))
@@ -102,8 +104,13 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
             rows = chosen.iter_rows()
             while (row := _next_row(rows, path)) is not None:
                 yield row
+        except InputError:
+            raise
+        except Exception as error:  # of a damaged archive or its XML, in their own words
+            raise InputError(f"{path} could not be read: {one_sentence(error)}.") from None
         finally:
-            book.close()
+            if book is not None:
+                book.close()
 
     head = list(next(cells(), ()))
     while head and head[-1] is None:
@@ -234,10 +241,8 @@ def _statistics(path: Path, ending: str) -> tuple[pa.Schema, Iterator[pa.RecordB
     reader = getattr(_package("pyreadstat", path), f"read_{_STATISTICS[ending]}")
     try:
         columns, about = reader(str(path), output_format="dict", disable_datetime_conversion=True)
-    except InputError:
-        raise
     except Exception as error:  # of a C library, in its own words
-        raise InputError(f"{path} could not be read: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{path} could not be read: {one_sentence(error)}.") from None
     if not columns:
         raise InputError(f"{path} has no columns.")
     made = {

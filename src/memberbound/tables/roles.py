@@ -1,6 +1,6 @@
 """What a column is: a number, a category, a date, an identifier or free text.
 
-Roles are inferred here and nowhere else, by one scan on the table's engine, and a
+Roles are inferred here and nowhere else, by scans on the table's engine, and a
 :class:`~memberbound.tables.table.Table` keeps them for every verb that reads it.  How the values of
 a column are *written* (decimal comma, day before month) is found in the same scan, and
 :mod:`memberbound.tables.columns` reads them: a function of a single value, so that new rows are
@@ -38,6 +38,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from memberbound.errors import InputError
@@ -84,6 +85,8 @@ _FEWEST, _FEWEST_WHOLE = 20, 100
 _DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
 #: Repetitions that independent rows had to show, and the share of them that may be there.
 _REPEATS, _REPEATS_LEFT = 20.0, 0.1
+#: Columns of one scan: the engine plans a query in time that grows with their square.
+_AT_ONCE = 16
 #: The engine's estimate of distinct values may be this far below; only then it counts exactly.
 _NEARLY = 0.4
 
@@ -179,7 +182,7 @@ class _Facts:
 def inferred_roles(
     table: Table, view: str, names: Sequence[str], separator: str | None
 ) -> dict[str, Reading]:
-    """Return what the columns of a view of the embedded engine are, by one scan.
+    """Return what the columns of a view of the embedded engine are.
 
     ``separator`` is the one of the CSV file that they come from, if any.
     """
@@ -291,7 +294,7 @@ def _bytes(column: str, kind: str) -> str:
 
 
 def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
-    """Count values and spellings in one scan, then the distinct values of what hardly repeats."""
+    """Count values and spellings, then the distinct values of what hardly repeats."""
     if not kinds:
         return {}
 
@@ -301,8 +304,11 @@ def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Fa
             "looking at the columns", lambda: tuple(table.engine.sql(select).fetchall()[0])
         )
 
-    parts = [_counted_facts(place, kind) for place, kind in enumerate(kinds.values())]
-    line = fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, kinds)}")
+    line: tuple[int | None, ...] = ()
+    for start in range(0, len(kinds), _AT_ONCE):
+        some = dict(islice(kinds.items(), start, start + _AT_ONCE))
+        parts = [_counted_facts(place, kind) for place, kind in enumerate(some.values())]
+        line += fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, some)}")
     facts = {}
     for place, (name, kind) in enumerate(kinds.items()):
         rows, distinct, bits = (int(value or 0) for value in line[5 * place : 5 * place + 3])

@@ -38,7 +38,14 @@ from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons
 
-__all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draws"]
+__all__ = [
+    "BoostedModel",
+    "Boosting",
+    "binned_columns",
+    "boost",
+    "leaf_sums",
+    "most_boosting_draws",
+]
 
 IntArray = NDArray[np.int64]
 
@@ -192,7 +199,8 @@ class _Bins:
         return np.concatenate([runs, count + np.arange(self.count - _BINS)])
 
 
-def _binned(encoder: Encoder) -> list[_Bins]:
+def binned_columns(encoder: Encoder) -> list[_Bins]:
+    """Return how the columns that are used fall into bins, in the order of the tables."""
     return [_Bins(code) for code in encoder.columns if code.width]
 
 
@@ -223,7 +231,7 @@ class BoostedModel:
 
         They are on disk if they are larger than ``memory``.
         """
-        parts = _binned(encoder)
+        parts = binned_columns(encoder)
         if not parts:
             raise InputError(NOTHING_FOUND)
         kind = np.min_scalar_type(max(part.count for part in parts))
@@ -255,7 +263,7 @@ class BoostedModel:
     def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder, mu: float) -> BoostedModel:
         """Return the model that :meth:`to_dict` described."""
         tables = tuple(np.array(table, dtype=np.float64) for table in fields["tables"])
-        parts = _binned(encoder)
+        parts = binned_columns(encoder)
         outputs = tables[0].shape[-1]
         if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
             raise ValueError("tables do not fit the columns")
@@ -328,7 +336,7 @@ def boost(
     Edge cases: ``weights`` are between 0 and 1, those of 0 leave records out without a trace
     (unknown classes).
     """
-    binned = _binned(encoder)
+    binned = binned_columns(encoder)
     rows, columns = bins.shape
     if columns != len(binned) or target.shape != (rows, loss.outputs):
         raise InputError("bins and target must be those of the encoder and the loss.")
