@@ -52,7 +52,7 @@ def test_a_bad_file_is_refused_once(tmp_path, monkeypatch):
 
 def test_many_columns_are_not_all_named(tmp_path):
     path = tmp_path / "wide.csv"
-    path.write_text(",".join(f"c{k}" for k in range(100)) + "\n" + ",".join(["x"] * 99) + ",\n")
+    path.write_text(",".join(f"c{k}" for k in range(30)) + "\n" + ",".join(["x"] * 29) + ",\n")
     (_, line) = preview_lines(path)
-    assert line.startswith("  categories: c99 (empty), c0, ")
-    assert line.endswith("and 80 more")
+    assert line.startswith("  categories: c29 (empty), c0, ")
+    assert line.endswith("and 10 more")

@@ -106,8 +106,9 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
                 yield row
         except InputError:
             raise
-        except Exception as error:  # of a damaged archive or its XML, in their own words
-            raise InputError(f"{path} could not be read: {one_sentence(error)}.") from None
+        except Exception as error:  # of a damaged archive or its XML; words of it may be data
+            damage = type(error).__name__
+            raise InputError(f"{path} could not be read: it is damaged ({damage}).") from None
         finally:
             if book is not None:
                 book.close()
