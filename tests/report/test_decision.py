@@ -240,6 +240,50 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
         case_of(sample(), release=path)
 
 
+def rows_recommended():
+    report = sample()
+    for remedy in report["remedies"]:
+        remedy["recommended"] = remedy["id"] == "rows"
+        if remedy["recommended"]:
+            more = {"game": "iid", "protects": "average record", "accuracy_upper": 0.55}
+            remedy.update(more | {"confidence": 0.95, "extra_rows": 700, "enough": True})
+    return report
+
+
+def test_rows_that_are_still_to_come_certify_no_file(tmp_path):
+    """The plan's promise is about a table that nobody has yet, not about the model of today."""
+    path = tmp_path / "model.skops"
+    path.write_text("a model of the present rows")
+    with pytest.raises(InputError, match="release must come with its certificate"):
+        case_of(rows_recommended(), release=path)
+    assert "has 700 more rows of the same kind by then" in render_decision(
+        of_study(rows_recommended())
+    )
+
+
+def test_settings_are_not_published_beside_a_file_without_a_certificate(tmp_path):
+    """Of a coarser table nothing is certified that protect would certify of a model with noise."""
+    path = tmp_path / "coarse.csv"
+    path.write_text("a\n1\n")
+    case = case_of(coarser_recommended(), release=path)
+    digest = hashlib.sha256(b"a\n1\n").hexdigest()
+    assert digest in str(case.stated())
+    assert digest not in model_card(case.published, case.stated(public=True))
+
+
+def test_persons_are_not_called_rows(released):
+    """300 persons with two rows each: how many rows they have is nobody's business."""
+    case = of_release(released, "persons.json")
+    card = model_card(case.published, case.stated(public=True))
+    assert "persons: 300" in card
+    texts = (card, render_decision(case), dpia_annex(case), checklist(case))
+    assert not [text for text in texts if re.search(r"(?i)300 rows|rows:? \|? ?300", text)]
+    assert "how many people there are" in texts[1]
+    assert "knows all rows of all other people" in texts[1]
+    page = render_decision(case_of(sample(), release=released / "persons.json"))
+    assert "and the study is about" not in page
+
+
 def test_what_people_know_fills_the_pages(released, tmp_path):
     (template,) = re.findall(r"(?s)```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"))
     path = tmp_path / "about.yaml"

@@ -65,6 +65,15 @@ def test_weights_are_kept_to_a_unit_and_means_of_scores_to_two():
     assert mean == pytest.approx(0.7 * odds.sum(), abs=1e-6)
 
 
+def test_scores_that_are_no_numbers_are_counted():
+    """One record's NaN would refuse the release, or land in nobody's cell."""
+    odds = np.array([[np.nan], [np.inf], [-np.inf], [0.0]])
+    counts = score_counts(odds, np.array([0, 1, 0, 1]), np.ones(4), 10)
+    assert counts.sum() == 4 * 2**10
+    assert counts[0, 4].tolist() == [2**10, 2**10]
+    assert counts[0, 8, 1] == counts[0, 0, 0] == 2**10
+
+
 @pytest.mark.parametrize("outputs", [1, 4])
 def test_the_noise_is_that_of_the_sensitivity(monkeypatch, outputs):
     scales = []

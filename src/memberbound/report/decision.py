@@ -76,8 +76,9 @@ KINDS = {
     "coarser table": "the table itself, with less detail",
     "model": "a model that predicts",
 }
-#: Remedy → kind of the file that it makes, where no certificate lies beside that file.
-_UNCERTIFIED = {"nothing": "model", "rows": "model", "coarser": "coarser table"}
+#: Remedy → kind of the file that it makes, where no certificate lies beside that file.  More rows
+#: make none: what is trained on them needs a study of them.
+_UNCERTIFIED = {"nothing": "model", "coarser": "coarser table"}
 #: Keys of :class:`About` that may stand in what everybody sees.
 _PUBLIC = ("purpose", "controller", "region", "publication_date")
 _MISSING = "to fill in"
@@ -155,7 +156,8 @@ class Case:
         names = _PUBLIC if public else [field.name for field in fields(About)]
         added = {name: getattr(self.about, name) for name in names} | {"paper": None}
         added["authors"] = ", ".join(self.about.authors) or None
-        if self.file is not None:
+        # What the settings of a study promise in public is not about a file without a certificate.
+        if self.file is not None and not (public and self.release is None):
             added["sha256"] = self.file.sha256
         return {name: value for name, value in added.items() if value is not None}
 
@@ -171,6 +173,12 @@ class Case:
         if self.release is not None:
             return self.release.rows
         return None if self.report is None else self.report.data.rows
+
+    @property
+    def size(self) -> str | None:
+        """How many rows, or persons with any number of rows, the file was made from."""
+        counted = "rows" if self.release is None else self.release.counted
+        return None if self.rows is None else f"{self.rows} {counted}"
 
     @property
     def subject(self) -> str:
@@ -229,6 +237,7 @@ _KNOWING = {
         "seen the table."
     ),
 }
+_KNOWING_PERSONS = "This holds even for somebody who knows all rows of all other people."
 _OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
 
 NOT_PROMISED = (
@@ -268,7 +277,8 @@ def promised(case: Case) -> tuple[str, ...]:
         f"Nobody who has {case.subject} can say whether {whom} in the data it was made from, and "
         f"be right more than {right} times in 100. A pure guess is right {blind} times in 100."
     )
-    more = [_KNOWING[promise.game]]
+    persons = case.release is not None and case.release.counted == "persons"
+    more = [_KNOWING_PERSONS if persons else _KNOWING[promise.game]]
     if not every:
         more.append(_OF_ONE)
     if promise.confidence < 1:
@@ -292,7 +302,8 @@ def must_be_true(case: Case) -> list[str]:
         listed += [
             "The limits stated for the columns (such as “age from 18 to 90”) are common knowledge. "
             "They were not read off this table.",
-            "All may know how many rows there are and what the columns are called.",
+            f"All may know how many {'rows' if unit is None else 'people'} there are and what the "
+            "columns are called.",
         ]
     elif game == "subset":
         listed.append("The half was drawn by chance, and nobody outside knows which half it was.")
@@ -304,6 +315,9 @@ def must_be_true(case: Case) -> list[str]:
         "Nothing else made from these rows was given away, or it was counted in.",
         "The file was made on a machine that nobody has tampered with.",
     ]
+    remedy = case.remedy
+    if case.release is None and remedy is not None and remedy.extra_rows:
+        listed.append(f"The table has {remedy.extra_rows} more rows of the same kind by then.")
     if file is not None and case.release is None:
         listed.append(f"The file {file.name} is the one that the study speaks of.")
     return listed
@@ -387,7 +401,8 @@ def warnings(case: Case) -> list[str]:
         stated.append("The study did not finish. It rests on the steps that did.")
     if case.report is not None and case.release is not None:
         studied, made = case.report.data.rows, case.release.rows
-        if case.release.game == "neighbour" and made is not None and made != studied:
+        same = case.release.counted == "rows"
+        if case.release.game == "neighbour" and same and made is not None and made != studied:
             stated.append(
                 f"The file was made from {made} rows, and the study is about {studied} rows."
             )
@@ -401,7 +416,7 @@ def render_decision(case: Case, *, small: bool = False) -> str:
         ("File", None if case.file is None else case.file.name),
         ("SHA-256", None if case.file is None else case.file.sha256),
         ("What it is", None if case.file is None else what_it_is(case, case.file)),
-        ("Made from", None if case.rows is None else f"a table of {case.rows} rows"),
+        ("Made from", None if case.size is None else f"a table of {case.size}"),
         ("For", case.about.purpose),
         ("Goes to", case.about.recipients),
     ]
@@ -441,7 +456,7 @@ def dpia_annex(case: Case) -> str:
         ["Purpose", asked(about.purpose, "what the file is for")],
         ["Controller", asked(about.controller, "name and contact; the data protection officer")],
         ["Data subjects", asked(about.data_subjects, "whose data these are")],
-        ["Rows", "–" if case.rows is None else str(case.rows)],
+        ["Size", case.size or "–"],
         ["Data", asked(columns if case.report is not None else None, columns)],
         ["What is released", asked(None if file is None else f"{file.name}, "
                                    f"{what_it_is(case, file)}", "the file")],

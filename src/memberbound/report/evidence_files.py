@@ -86,7 +86,7 @@ def registry_entry(published: Publication, about: About) -> str:
             "report must be the certificate of a release of all rows with format 'dp-registry', "
             f"got one of the {promise.game} game, which is no differential privacy."
         )
-    size = {"n": published.rows, "unit": "rows" if file.unit is None else "persons"}
+    size = {"n": published.rows, "unit": published.counted}
     entry: Fields = {
         "url_slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
         "status": "Draft",
@@ -322,7 +322,7 @@ def checklist(case: Case) -> str:
         "blind": percent(promise.blind, "upper"),
         "whom": "every record (maximum)" if promise.protects == "every record" else "the average",
         "attacker": _ATTACKERS[promise.game],
-        "rows": "–" if case.rows is None else str(case.rows),
+        "rows": case.size or "– rows",
         "unit": "what is protected is " + ("one row." if file is None else f"{_unit(file)}."),
         "private": "answered" if private else "not answered",
         "parameters": parameters(published) if private else given,

@@ -108,7 +108,7 @@ def model_card(published: Publication, stated: Mapping[str, str] | None = None) 
 
 def front_matter(published: Publication) -> Fields:
     """Return the metadata as a dictionary: tags and a ``model-index``."""
-    size = {"rows": published.rows, "columns": published.columns}
+    size = {published.counted: published.rows, "columns": published.columns}
     args = {name: value for name, value in size.items() if value is not None}
     result = {
         "task": {"type": "membership-inference", "name": "Membership inference"},
@@ -208,7 +208,7 @@ def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
         ("Released file" if published.released else "Table", published.name),
         ("Learner", published.learner),
         ("Target", published.target),
-        ("Rows", published.rows),
+        (published.counted.capitalize(), published.rows),
         ("Columns beside the target", published.columns),
         ("memberbound", published.version),
         *((name.replace("_", " "), text) for name, text in stated.items()),

@@ -88,6 +88,11 @@ class Publication:
         return self.file is not None
 
     @property
+    def counted(self) -> Literal["rows", "persons"]:
+        """What ``rows`` is the number of; of persons the number of rows is not known."""
+        return "rows" if self.file is None or self.file.unit is None else "persons"
+
+    @property
     def game(self) -> str:
         """The game of the first promise."""
         return self.promises[0].game

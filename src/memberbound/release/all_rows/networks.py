@@ -81,8 +81,8 @@ _MOST_SINGLE = 2**22
 #: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
 _PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 _ROW_BY_ROW = (
-    "The network computes a record's gradient from that record, its weights and coins of its own "
-    "alone, also in its rounding: nothing in it mixes the rows of a batch.",
+    "The network computes a record's gradient and answer from that record, its weights and coins "
+    "of its own alone, also in their rounding: nothing in it mixes the rows of a batch.",
     "Which rows a step takes, and coins of the network itself (dropout), stay secret.",
 )
 

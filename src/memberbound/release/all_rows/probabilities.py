@@ -100,7 +100,8 @@ def score_counts(
     sum is at most w·2^units (proofs/probabilities.md, claim 1).
     """
     outputs, knots = odds.shape[1], _KNOTS.size
-    place = np.clip(odds - _KNOTS[0], 0.0, knots - 1.0)
+    # A network may answer with what is no number: it counts in the middle.
+    place = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
     low = np.minimum(place.astype(np.int64), knots - 2)
     whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
     upper = np.trunc(whole * (place - low))
