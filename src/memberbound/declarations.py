@@ -140,6 +140,8 @@ TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="CO
 #: A file, or an object in memory.
 Table = Annotated[object, Option("table", metavar="FILE")]
 DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
+#: A size such as 2GB.
+Memory = Annotated[str, Option("text", metavar="SIZE", web=False)]
 InputFile = Annotated[object, Option("file", metavar="FILE")]
 #: Probabilities: a file, or numbers.
 Law = Annotated[object, Option("law", metavar="FILE")]
@@ -167,7 +169,7 @@ _GROUP_OF_NAME = dict.fromkeys(
     "Data",
 )
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "shadows", "scheduler", "tune", "pairs"),
+    ("confidence", "seed", "workers", "shadows", "scheduler", "tune", "pairs", "memory"),
     "Computation",
 )
 _GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"), "Computation")

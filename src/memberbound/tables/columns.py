@@ -433,6 +433,46 @@ class Values:
             return _of_array(column, form)
         return _of_objects(list(column), form)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Values]) -> Values:
+        """Return the rows of several parts of one column, in their order.
+
+        Examples:
+            >>> parts = [Values.of(["a", "1"]), Values.of(["2", "a"])]
+            >>> Values.joined(parts).named()
+            (array([2, 0, 1, 2]), ('1', '2', 'a'))
+        """
+        if len(parts) == 1:
+            return parts[0]
+        if all(part.parsed is None for part in parts):
+            missing = None
+            if any(part.missing is not None for part in parts):
+                missing = np.concatenate(
+                    [np.zeros(len(p), bool) if p.missing is None else p.missing for p in parts]
+                )
+            return cls(np.concatenate([p.raw for p in parts]), missing, parts[0].dated)
+        codes = np.empty(sum(map(len, parts)), dtype=np.int32)
+        seen: dict[tuple[int, str | None], int] = {}
+        numbers: list[float] = []
+        texts: list[str | None] = []
+        start = 0
+        for part in parts:
+            if part.parsed is None:  # numbers alone, whose labels are those of numbers
+                values, places = np.unique(part.raw, return_inverse=True)
+                listed: Sequence[str | None] = [None] * len(values)
+            else:
+                values, places, listed = part.parsed, part.raw, part.texts
+            own = np.empty(len(values), dtype=np.int32)
+            bits = np.asarray(values, np.float64).view(np.int64).tolist()
+            for place, key in enumerate(zip(bits, listed, strict=True)):
+                own[place] = seen.setdefault(key, len(numbers))
+                if own[place] == len(numbers):
+                    numbers.append(float(values[place]))
+                    texts.append(listed[place])
+            codes[start : start + len(part)] = own[places]
+            start += len(part)
+        return cls(codes, parsed=np.array(numbers), texts=texts)
+
     def __len__(self) -> int:
         return len(self.raw)
 

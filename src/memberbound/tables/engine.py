@@ -8,6 +8,7 @@ tables take to read, is loaded when an expression is asked for.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import weakref
@@ -36,6 +37,7 @@ __all__ = [
     "literal",
     "one_sentence",
     "reading",
+    "size_in_bytes",
     "streamed",
     "writing",
 ]
@@ -49,6 +51,16 @@ _PATIENCE, _TICK = 1.0, 0.2
 _NO_SPACE = os.strerror(ENOSPC)
 #: Rows per batch of a stream.
 BATCH_ROWS = 65_536
+
+
+def size_in_bytes(memory: str | None) -> int:
+    """Return a size such as ``2GB`` in bytes; half of the machine's memory for None."""
+    text = _default_memory() if memory is None else str(memory)
+    match = re.fullmatch(r"\s*([0-9]+(?:[.][0-9]+)?)\s*([kmgt])(i?)b\s*", text.lower())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"memory must be a size such as '2GB', got {memory!r}.")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** (1 + "kmgt".index(match[2])))
 
 
 def literal(text: str | os.PathLike[str]) -> str:
@@ -145,6 +157,8 @@ class Engine:
         private = PrivateFolder()
         self.folder = private.path
         self._serial = 0
+        #: Views of what was copied by columns.
+        self.copies: set[str] = set()
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": _cores(),
             "memory_limit": _default_memory() if memory_limit is None else memory_limit,
@@ -246,7 +260,9 @@ class Engine:
         finally:
             with writing():
                 writer.close()
-        return self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
+        view = self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
+        self.copies.add(view)
+        return view
 
     @contextmanager
     def stored(self, select: str) -> Iterator[str]:

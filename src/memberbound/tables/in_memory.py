@@ -7,7 +7,7 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
+from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.source import header_notes
-from memberbound.tables.table import Columns, Table, opened_table
+from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -31,6 +32,7 @@ __all__ = [
     "Persons",
     "Population",
     "Records",
+    "StoredColumns",
     "check_target_role",
     "column_names",
     "first_rows",
@@ -134,6 +136,8 @@ class Population:
         return self.source.with_frame(self.parsed(), self.readings)
 
 
+#: Bytes that a value takes at most while a table is read whole, about.
+_BYTES = 24
 #: Weights of a person's rows are whole multiples of 1/2^20, so that sums of them are exact.
 PERSON_UNITS = 2.0**20
 
@@ -203,6 +207,53 @@ class Persons:
         return rows, Persons(starts, len(rows))
 
 
+class StoredColumns(Mapping[str, Values]):
+    """Columns of an open table that are read when they are asked for, and not kept."""
+
+    def __init__(
+        self,
+        table: Table,
+        names: Iterable[str],
+        forms: Mapping[str, Form],
+        order: NDArray[np.intp] | None = None,
+    ) -> None:
+        self.table, self.names, self.forms, self.order = table, tuple(names), forms, order
+
+    def __getitem__(self, name: str) -> Values:
+        if name not in self.names:
+            raise KeyError(name)
+
+        def read() -> Values:
+            batches = self.table.column_batches(name)
+            form = self.forms.get(name, "any")
+            parts = [_values(batch.column(0), name, form, self.table.name) for batch in batches]
+            return Values.joined(parts)
+
+        values = self.table.run("reading rows", read)
+        return values if self.order is None else values.taken(self.order)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def only(self, names: Iterable[str]) -> StoredColumns:
+        """Return some of the columns."""
+        return StoredColumns(self.table, names, self.forms, self.order)
+
+    def ordered(self, order: NDArray[np.intp]) -> StoredColumns:
+        """Return the columns with their rows in another order."""
+        return StoredColumns(self.table, self.names, self.forms, order)
+
+
+def _values(column: object, name: str, form: Form, table: str) -> Values:
+    try:
+        return Values.of(cast("Series", column), form)
+    except InputError as problem:
+        raise InputError(f"column {name!r} of {table}: {problem}") from None
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """Secret records in rows: columns that were read value by value.
@@ -236,6 +287,8 @@ class Records:
 
     def chosen(self, names: Iterable[str]) -> Records:
         """Return the records with these columns."""
+        if isinstance(self.columns, StoredColumns):
+            return replace(self, columns=self.columns.only(names))
         return replace(self, columns={name: self.columns[name] for name in names})
 
     def by_person(self, unit: str) -> Records:
@@ -247,7 +300,11 @@ class Records:
         person = np.where(values < 0, self.rows + np.arange(self.rows), values)
         order = np.argsort(person, kind="stable")
         starts = np.flatnonzero(np.diff(person[order], prepend=-1))
-        kept = self.chosen(name for name in self.columns if name != unit).taken(order)
+        kept = self.chosen(name for name in self.columns if name != unit)
+        if isinstance(kept.columns, StoredColumns):
+            kept = replace(kept, columns=kept.columns.ordered(order))
+        else:
+            kept = kept.taken(order)
         return replace(kept, unit=unit, persons=Persons(starts, self.rows))
 
 
@@ -278,13 +335,24 @@ def read_records(
         stored = table.stored_columns(None if columns is None else list(columns))
         values, types = {}, {}
         for name, column in stored.items():
-            form = (forms or {}).get(name, "any")
             types[name] = getattr(column, "dtype", getattr(column, "type", None))
-            try:
-                values[name] = Values.of(cast("Series", column), form)
-            except InputError as problem:
-                raise InputError(f"column {name!r} of {table.name}: {problem}") from None
+            values[name] = _values(column, name, (forms or {}).get(name, "any"), table.name)
     return Records(values, len(next(iter(values.values()))), table.name, types=types)
+
+
+def _streamed_records(
+    table: Table, forms: Mapping[str, Form], names: list[str], memory: int
+) -> Records | None:
+    """Return records whose columns are read one at a time, None where they fit into memory."""
+    if not table.streams:
+        return None
+    rows = table.run("counting rows", table.count_rows)
+    if rows * len(names) * _BYTES <= memory // 2:
+        return None
+    types = {field.name: field.type for field in table.schema(names)}
+    columns = StoredColumns(table, names, forms)
+    # An eighth for each of the few things that are made of all rows.
+    return Records(columns, rows, table.name, types=types, memory=memory // 8)
 
 
 def read_secret_columns(
@@ -296,16 +364,23 @@ def read_secret_columns(
     unit: str | None = None,
     with_unit: bool = False,
     database_table: str | None = None,
+    memory: str | None = None,
 ) -> Records:
     """Read the columns of a secret table that a release uses: named ones or all, and the target.
 
     ``forms`` are those of the columns with bounds.  With ``unit`` the rows stand by person
     (:meth:`Records.by_person`); with ``with_unit`` as they are, the unit among them, in the table's
-    order of columns.
+    order of columns.  Columns of a file that would take more than half of ``memory`` (a size such
+    as ``2GB``, half of the machine's unless given) are read one at a time, whenever they are used.
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
-    with opened_table(source, database_table, secret=True) as table:
+    limit = size_in_bytes(memory)
+    # A quarter for the engine that reads; the rest for what is made of the rows.
+    engine = None if memory is None else f"{max(limit // 4, 2**28) // 1000}KB"
+    table = open_table(source, database_table, secret=True, memory_limit=engine)
+    kept = False
+    try:
         chosen = [columns] if isinstance(columns, str) else list(columns or table.columns)
         target_column = [] if target is None else [target]
         unit_column = [] if unit is None else [unit]
@@ -317,10 +392,23 @@ def read_secret_columns(
                 "whose row it is."
             )
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
-        records = read_records(table, forms, columns=[*features, *target_column, *unit_column])
+        names = [*features, *target_column, *unit_column]
+        records = _streamed_records(table, forms, names, limit)
+        kept = records is not None
+        if records is None:
+            records = read_records(table, forms, columns=names)
+            if memory is not None:
+                records = replace(records, memory=limit // 8)
         if with_unit:
-            return records.chosen(c for c in table.columns if c in records.columns)
-    return records if unit is None else records.by_person(unit)
+            return records.chosen([c for c in table.columns if c in records.columns])
+        return records if unit is None else records.by_person(unit)
+    except BaseException:
+        kept = False
+        raise
+    finally:
+        # Columns that are read one at a time keep the table open as long as they are needed.
+        if not kept and table is not source:
+            table.close()
 
 
 def read_population(

@@ -55,6 +55,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import lzma
 import os
 import re
@@ -66,7 +67,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
 from memberbound.files import FULL
@@ -606,17 +607,27 @@ _HEADER_COLUMNS = 16
 #: A first line longer than this is not a list of column names.
 _LONGEST_HEADER = 2**22
 _CHUNK = 2**20
+#: Bytes of secret rows that are read as one block, and of a section of a longer file.
+_LARGEST_BLOCK, _SECTION = 2**27, 2**25
 _BLOCK = 2**16
 _MARKS = re.compile(rb'["\r\n]')
 
 
 def _delimited(
-    engine: Engine, path: Path, name: str, compression: str, delimiter: str | None, *, secret: bool
+    engine: Engine,
+    path: Path,
+    name: str,
+    compression: str,
+    delimiter: str | None,
+    *,
+    secret: bool,
+    whole: bool = True,
 ) -> str:
     """Return a view of a CSV file; ``path`` must hold no glob characters.
 
     A ``secret`` file is read as one block: where blocks meet, the engine looks for the end of a
-    line, which it takes for one inside quotes too, and it refuses long lines.
+    line, which it takes for one inside quotes too, and it refuses long lines.  A large one is
+    copied in sections, each of them one block, unless it is such a section (``whole`` false).
     """
     encoded = _encoding.get() != "utf-8"
     if compression in _UNPACKED or (secret and compression) or encoded:
@@ -635,8 +646,13 @@ def _delimited(
         path, compression = plain, ""
     with path.open("rb") if encoded else _open(path, compression) as stream:
         delimiter, columns = _header(stream, name, delimiter)
+    if secret and whole and path.stat().st_size > _LARGEST_BLOCK:
+        with path.open("rb") as stream:
+            line = stream.readline()
+            if line.count(b'"') % 2 == 0:  # else a name goes on in the next line
+                return _copied_sections(engine, stream, line, name, delimiter)
     size = max(path.stat().st_size, _CHUNK)
-    whole = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
+    block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
     numbered = [f"c{i}" for i in range(len(columns))]
     typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
     pairs = list(zip(numbered, columns, strict=True))
@@ -651,8 +667,66 @@ def _delimited(
         f"read_csv({literal(path)}, auto_detect = false, header = true, "
         f"columns = {{{typed}}}, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
         f"skip = 0, comment = '', nullstr = '', compression = {literal(_STREAMED[compression])}, "
-        f"{whole}hive_partitioning = false))"
+        f"{block}hive_partitioning = false))"
     )
+
+
+def _copied_sections(
+    engine: Engine, stream: IO[bytes], header: bytes, name: str, delimiter: str
+) -> str:
+    """Copy the rows after the header in sections that end where a record ends."""
+    part = engine.folder / f"{engine.fresh('section')}.csv"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for section in _sections(stream, delimiter.encode()):
+            part.write_bytes(header + section)
+            view = _delimited(engine, part, name, "", delimiter, secret=True, whole=False)
+            yield from engine.connection.sql(f"SELECT * FROM {view}").to_arrow_reader(BATCH_ROWS)
+            engine.sql(f"DROP VIEW {view}")
+
+    rows = batches()
+    try:
+        first = next(rows)
+        return engine.copied(first.schema, itertools.chain([first], rows))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sections(stream: IO[bytes], delimiter: bytes) -> Iterator[bytes]:
+    """Yield CSV records in parts that end with a record; from a stray quote on, all of the rest.
+
+    A quote opens a field only at its beginning, and two of them inside are one.
+
+    Examples:
+        >>> rows = b'1,"a,b"' + bytes([10]) + b"2,c" + bytes([10])
+        >>> [len(section) for section in _sections(io.BytesIO(rows), b",")]
+        [12]
+    """
+    start = rb"(?:(?<=[\r\n" + re.escape(delimiter) + rb"])|\A)"
+    quoted = re.compile(start + rb'"(?:[^"]+|"")*+("|\Z)')
+    rest = b""
+    while chunk := stream.read(_SECTION):
+        block = rest + chunk
+        fields = [(field.start(), field.end()) for field in quoted.finditer(block)]
+        if sum(block.count(b'"', *field) for field in fields) != block.count(b'"'):
+            yield block + stream.read()
+            return
+        limit = len(block)
+        # A field at the end may go on: even behind a quote, which may be one of two.
+        if fields and fields[-1][1] == limit:
+            limit = fields.pop()[0]
+        last = block.rfind(b"\n", 0, limit)
+        while last >= 0:
+            while fields and fields[-1][0] > last:
+                fields.pop()
+            if not fields or fields[-1][1] <= last:
+                break
+            last = block.rfind(b"\n", 0, fields[-1][0])
+        rest = block[last + 1 :]
+        if last >= 0:
+            yield block[: last + 1]
+    if rest:
+        yield rest
 
 
 def separator_of(path: Path | None) -> str | None:

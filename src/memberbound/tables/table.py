@@ -65,6 +65,8 @@ __all__ = ["Columns", "Table", "chosen_columns", "open_table", "opened_table", "
 
 T = TypeVar("T")
 Columns = str | Sequence[str] | None
+#: Rows of a column that are read at once.
+_COLUMN_ROWS = 2**20
 #: Rows looked at to infer roles where the table lies on an engine of its own.
 _SAMPLE_ROWS = 100_000
 
@@ -324,6 +326,32 @@ class Table:
         select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows"
         return self.run("reading rows", lambda: streamed(self.engine.connection, select).read_all())
 
+    @property
+    def streams(self) -> bool:
+        """Whether single columns can be read again and again, in the same order."""
+        if self.memory is not None or self.elsewhere is not None:
+            return False
+        return self.view in self.engine.copies or separator_of(self.path) is None
+
+    def count_rows(self) -> int:
+        """Return the number of rows on the embedded engine."""
+        counting = self.engine.sql(f"SELECT count(*) FROM ({self.query}) AS stored_rows")
+        # All of the result is fetched: the connection takes no other query before.
+        ((count,),) = counting.fetchall()
+        return int(count)
+
+    def schema(self, columns: Columns) -> pa.Schema:
+        """Return the types by which columns of the embedded engine are read."""
+        chosen = fetched_columns(self.types(self.choose(columns)))
+        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows LIMIT 0"
+        return streamed(self.engine.connection, select).read_all().schema
+
+    def column_batches(self, column: str) -> pa.RecordBatchReader:
+        """Return a column as a stream, in the order of the rows, typed by its schema alone."""
+        chosen = fetched_columns(self.types([column]))
+        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows"
+        return streamed(self.engine.connection, select, _COLUMN_ROWS)
+
     def stored_columns(self, columns: Columns = None) -> dict[str, object]:
         """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
 
@@ -451,9 +479,12 @@ def opened_table(
     *,
     beside: Table | None = None,
     secret: bool = False,
+    memory_limit: str | None = None,
 ) -> AbstractContextManager[Table]:
     """Return a context manager for a table that closes only what it has opened."""
-    table = open_table(source, database_table, beside=beside, secret=secret)
+    table = open_table(
+        source, database_table, beside=beside, secret=secret, memory_limit=memory_limit
+    )
     return nullcontext(table) if table is source else table
 
 

@@ -18,6 +18,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Force,
     LedgerFile,
+    Memory,
     Names,
     Option,
     OutputFile,
@@ -60,6 +61,7 @@ def protect(
     unit: Column | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -97,6 +99,8 @@ def protect(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
+            columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.
@@ -145,6 +149,7 @@ def protect(
         columns=columns,
         unit=unit,
         database_table=database_table,
+        memory=memory,
     )
     public = {name: bound for name, bound in public.items() if name in table.columns}
     if out is not None and Path(out).suffix.lower() == ".onnx":

@@ -12,6 +12,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Force,
     LedgerFile,
+    Memory,
     Names,
     Numbers,
     Option,
@@ -46,6 +47,7 @@ def summarize(
     unit: Column | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -78,6 +80,8 @@ def summarize(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
+            columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the numbers (.safetensors); their certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
@@ -105,7 +109,12 @@ def summarize(
         check_output(Path(out), formats=(".safetensors",), source=own, force=force)
     public = read_bounds(bounds)
     table = read_secret_columns(
-        source, forms_of(public), columns=columns, unit=unit, database_table=database_table
+        source,
+        forms_of(public),
+        columns=columns,
+        unit=unit,
+        database_table=database_table,
+        memory=memory,
     )
     with entered(ledger, "summarize", statistic, eta, out) as entry:
         released = release_table_statistic(

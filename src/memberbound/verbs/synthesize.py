@@ -19,6 +19,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Force,
     LedgerFile,
+    Memory,
     Names,
     Option,
     OutputFile,
@@ -181,6 +182,7 @@ def synthesize(
     baseline: Rates | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -213,6 +215,8 @@ def synthesize(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
+            columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
@@ -248,6 +252,7 @@ def synthesize(
         unit=unit,
         with_unit=True,
         database_table=database_table,
+        memory=memory,
     )
     drawn = source_from_seed(seed)
     with entered(ledger, "synthesize", "synthetic table", eta, out) as entry:

@@ -235,11 +235,14 @@ class BoostedModel:
         if not parts:
             raise InputError(NOTHING_FOUND)
         kind = np.min_scalar_type(max(part.count for part in parts))
-        rows = len(read[parts[0].code.name])
-        bins = large_array((len(parts), rows), np.dtype(kind), memory).T
+        bins: NDArray[np.generic] | None = None
         for k, part in enumerate(parts):
-            bins[:, k] = part.of(read[part.code.name])
-        return bins
+            values = read[part.code.name]
+            if bins is None:
+                bins = large_array((len(parts), len(values)), np.dtype(kind), memory)
+            bins[k] = part.of(values)
+        assert bins is not None
+        return bins.T
 
     def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""

@@ -30,7 +30,7 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.in_memory import Persons, Records
 from memberbound.tables.roles import says_identifier
 
 __all__ = [
@@ -441,21 +441,23 @@ class Encoder:
         """Return the encoded rows, column by column; on disk if they are larger than ``memory``."""
         numbers = [code for code in self.used if code.scaling is not None]
         listed = [code for code in self.used if code.indicators]
-        count = len(read[self.used[0].name])
         kind = np.min_scalar_type(max([code.indicators for code in listed], default=0))
-        encoded = EncodedRows(
-            self,
-            large_array((len(numbers), count), np.dtype(np.int16), memory),
-            large_array((len(listed), count), kind, memory),
-            memory,
-        )
+        encoded: EncodedRows | None = None
         for code in self.used:
             values = read[code.name]
+            if encoded is None:
+                encoded = EncodedRows(
+                    self,
+                    large_array((len(numbers), len(values)), np.dtype(np.int16), memory),
+                    large_array((len(listed), len(values)), kind, memory),
+                    memory,
+                )
             if code.scaling is not None:
                 scaled = on_grid(code.scaling.encoded(values.numbers) / self.length)
                 encoded.numbers[numbers.index(code)] = np.rint(scaled * GRID)
             if code.indicators:
                 encoded.places[listed.index(code)] = code.places(values) + 1
+        assert encoded is not None
         return encoded
 
     def encoded(self, read: Mapping[str, Values]) -> Features:
@@ -833,14 +835,13 @@ def settled_bounds(
 
 
 def fit_encoder(
-    read: Mapping[str, Values],
+    table: Records,
     bounds: Bounds,
     settled: Bounds,
     budget: Budget,
     *,
     histograms: NoisySums | None,
     fine: Part | None,
-    persons: Persons | None = None,
 ) -> Encoder:
     """Return an encoder from public bounds, noisy histograms and one noisy mean.
 
@@ -851,7 +852,7 @@ def fit_encoder(
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
-    records = len(next(iter(read.values()))) if persons is None else persons.count
+    read, persons, records = table.columns, table.persons, len(table)
     public = [name for name in read if isinstance(settled.get(name), Range)]
     unbounded = [name for name in read if name not in bounds]
     drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, unbounded, budget, persons)
@@ -872,7 +873,7 @@ def fit_encoder(
         for draft in numeric:
             noisy = second.measure(draft.fine_counts(read[draft.name], persons))
             drafts[draft.name] = draft.finished(noisy, second.scale)
-    means = _noisy_mean(read, settled, public, budget, persons) if public else {}
+    means = _noisy_mean(table, settled, public, budget) if public else {}
     codes: list[ColumnCode] = []
     for name in read:
         bound = settled.get(name)
@@ -1025,29 +1026,26 @@ class _Draft:
 
 
 def _noisy_mean(
-    read: Mapping[str, Values],
-    bounds: Bounds,
-    names: list[str],
-    budget: Budget,
-    persons: Persons | None,
+    table: Records, bounds: Bounds, names: list[str], budget: Budget
 ) -> dict[str, float]:
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
-    plain = [public_scaling(bound) for name in names if isinstance(bound := bounds[name], Range)]
-    rows = len(read[names[0]])
-    records = rows if persons is None else persons.count
+    ranges = {name: bound for name in names if isinstance(bound := bounds[name], Range)}
+    rows, records, persons = table.rows, len(table), table.persons
     radius = _MEAN_RADIUS * math.sqrt(len(names))
     part = budget.take("means of columns with public ranges", CENTRE_SHARE)
     sums = part.sums(sensitivity=path_sensitivity(radius, records))
+    grid = large_array((len(names), rows), np.dtype(np.int16), table.memory)
+    for place, (name, bound) in enumerate(ranges.items()):
+        scaled = public_scaling(bound).encoded(table.columns[name].numbers)
+        grid[place] = np.rint(on_grid(scaled) * GRID)
     total = np.zeros(len(names))
     for cut in row_cuts(rows, persons):
-        table = np.column_stack(
-            [on_grid(s.encoded(read[n].part(cut))) for n, s in zip(names, plain, strict=True)]
-        )
-        weights = np.ones((len(table), 1)) if persons is None else persons.weights[cut, None]
+        block = np.ascontiguousarray(grid[:, cut].T) / GRID
+        weights = np.ones((len(block), 1)) if persons is None else persons.weights[cut, None]
         total += clipped_sum(
-            [table],
+            [block],
             lambda _number, _scores, weights=weights: weights,  # type: ignore[misc]
-            [row_lengths(table, 0.0)],
+            [row_lengths(block, 0.0)],
             np.zeros((len(names) + 1, 1)),
             clip=radius,
             intercept=0.0,

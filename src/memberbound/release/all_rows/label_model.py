@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 IntArray = NDArray[np.int64]
+#: Rows whose residuals are added up at once.
+_ROWS = 2**17
 #: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
 ROUNDS = 4
 CLIP = 0.7
@@ -183,11 +185,8 @@ def fitted_labels(
 
     later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
     for _ in range(ROUNDS):
-        likely = probabilities(labels.scores(rows.codes))
-        units = clipped_residual_units(rows.groups, likely, rows.weights)
         moments = []
-        for code, counts in zip(rows.codes, coarse, strict=True):
-            exact = np.column_stack([np.bincount(code, u, len(counts)) for u in units.T])
+        for exact in _residual_sums(labels, rows, [len(counts) for counts in coarse]):
             noisy = sums.measure(exact / UNITS) * ratio
             moments.append(noisy - noisy.mean(axis=1, keepdims=True))
         likely = probabilities(labels.scores(blocks))
@@ -196,6 +195,22 @@ def fitted_labels(
         change = _additive(blocks, curvature, moments, later, none)
         labels = labels.moved([_DAMPING * c for c in change])
     return labels.balanced(blocks, groups)
+
+
+def _residual_sums(
+    labels: LabelModel, rows: LabelledRows, sizes: Sequence[int]
+) -> list[FloatArray]:
+    """Return sums of residuals per block of every column, in units: exact, whatever the order."""
+    sums = [np.zeros((size, len(labels.intercepts))) for size in sizes]
+    for start in range(0, len(rows.groups), _ROWS):
+        cut = slice(start, start + _ROWS)
+        codes = [code[cut] for code in rows.codes]
+        weights = None if rows.weights is None else rows.weights[cut]
+        likely = probabilities(labels.scores(codes))
+        units = clipped_residual_units(rows.groups[cut], likely, weights)
+        for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
+            sums[place] += np.column_stack([np.bincount(code, u, size) for u in units.T])
+    return sums
 
 
 def _unclipped(likely: FloatArray) -> FloatArray:

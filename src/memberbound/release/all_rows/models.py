@@ -519,8 +519,7 @@ def prepare(
         histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
         if private:
             fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
-    read = dict(records.columns)
-    goal = read.pop(target)
+    read, goal = records.chosen(features).columns, records.columns[target]
     code = fit_target(
         target,
         goal,
@@ -530,7 +529,7 @@ def prepare(
         persons=persons,
     )
     encoder = fit_encoder(
-        read, public, settled, budget, histograms=histograms, fine=fine, persons=persons
+        records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )
     wanted, weights = code.read(goal)
     memory = records.memory

@@ -8,7 +8,7 @@ here (proofs/gradient-descent.md, claim 6).  Ranges and names that are not publi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, one_of
+from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.encoding import (
@@ -121,9 +122,8 @@ def release_table_statistic(
             f"the table must have at least about {needed} rows for {len(private)} columns without "
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
-    read = records.columns
     known = _known(records, public, private, budget, counted=form.counted)
-    work = _Work(read, known, rows, budget, records.persons)
+    work = _Work(records, known, rows, budget)
     values, labels, scale = form.release(work, chosen)
     certificate = budget.certificate(secure=drawn.secure)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
@@ -198,20 +198,29 @@ def _known(
 class _Work:
     """The columns as they are read, what is known of them, and the budget to spend."""
 
-    read: Mapping[str, Values]
+    table: Records
     known: Mapping[str, Range | Categories]
     rows: int
     budget: Budget
-    persons: Persons | None
 
-    def _sum(self, values: FloatArray | NDArray[np.bool_]) -> FloatArray:
-        """Return sums over records of numbers in [-1, 1], of a person's rows their mean; exact.
+    @property
+    def read(self) -> Mapping[str, Values]:
+        """The columns."""
+        return self.table.columns
+
+    @property
+    def persons(self) -> Persons | None:
+        """Whose rows they are."""
+        return self.table.persons
+
+    def _sum(self, values: FloatArray | NDArray[np.bool_]) -> float:
+        """Return the sum over records of numbers in [-1, 1], of a person's rows their mean; exact.
 
         Every number is rounded to whole units before it is added, and so is a person's mean.
         """
         units = np.rint(values * _UNITS).astype(np.int64)
         units = units if self.persons is None else self.persons.averaged(units)
-        return np.asarray(units.sum(axis=0) / _UNITS)
+        return float(units.sum() / _UNITS)
 
     @property
     def _ranges(self) -> list[Range]:
@@ -225,25 +234,24 @@ class _Work:
     def _halves(self) -> FloatArray:
         return np.array([(r.high - r.low) / 2 for r in self._ranges])
 
-    def _scaled(self) -> FloatArray:
-        """Return the columns in [-1, 1], NaN where there is no number."""
-        columns = [
-            np.clip((np.clip(v.numbers, r.low, r.high) - middle) / half, -1.0, 1.0)
-            for v, r, middle, half in zip(
-                self.read.values(), self._ranges, self._middles, self._halves, strict=True
-            )
-        ]
-        return np.column_stack(columns)
+    def _scaled(self) -> Iterator[FloatArray]:
+        """Yield the columns in [-1, 1], NaN where there is no number."""
+        ranges = zip(self._ranges, self._middles, self._halves, strict=True)
+        for values, (bound, middle, half) in zip(self.read.values(), ranges, strict=True):
+            inside = np.clip(values.numbers, bound.low, bound.high)
+            yield np.clip((inside - middle) / half, -1.0, 1.0)
 
     def means(self, *, total: bool) -> tuple[FloatArray, Sequence[str], float]:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
-        scaled = self._scaled()
-        missing = np.isnan(scaled)
-        sums = self._sum(np.where(missing, 0.0, scaled))
-        width = scaled.shape[1]
+        sums, missing = [], []
+        for scaled in self._scaled():
+            gaps = np.isnan(scaled)
+            sums.append(self._sum(np.where(gaps, 0.0, scaled)))
+            missing.append(self._sum(gaps))
+        width = len(sums)
         part = self.budget.take("sums and missing values")
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        noisy = noise.measure(np.concatenate([sums, self._sum(missing)]))
+        noisy = noise.measure([*sums, *missing])
         present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
         in_units = self._middles + self._halves * means
@@ -251,20 +259,21 @@ class _Work:
 
     def covariance(self) -> tuple[FloatArray, Sequence[str], float]:
         """Return the covariance about the rows' own mean, upper triangle row by row."""
-        scaled = self._scaled()
-        width = scaled.shape[1]
-        whole = np.asarray(~np.isnan(scaled).any(axis=1), dtype=np.bool_)
-        used = np.where(whole[:, None], scaled, 0.0)
+        width, rows = len(self.read), self.table.rows
+        used = large_array((width, rows), np.dtype(np.float64), self.table.memory)
+        whole = np.ones(rows, dtype=np.bool_)
+        for place, scaled in enumerate(self._scaled()):
+            used[place] = scaled
+            whole &= ~np.isnan(scaled)
+        used[:, ~whole] = 0.0
         # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
-        gaps = math.sqrt(width) * float(self._sum(~whole))
+        gaps = math.sqrt(width) * self._sum(~whole)
         part = self.budget.take("means", _MEANS * self.budget.left)
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        sums = noise.measure(np.append(self._sum(used), gaps))
+        sums = noise.measure([*map(self._sum, used), gaps])
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-        products = np.concatenate(
-            [self._sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
-        )
+        products = np.array([self._sum(used[i] * used[j]) for i, j in zip(*upper, strict=True)])
         noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
         noisy = noise.measure(products * weight)
         present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
@@ -283,11 +292,9 @@ class _Work:
                 f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
                 "Name fewer, or merge categories."
             )
-        places = [
-            _placed(values, bound)
-            for values, bound in zip(self.read.values(), self.known.values(), strict=True)
-        ]
-        flat = np.ravel_multi_index(places, shape)
+        flat = np.zeros(self.table.rows, dtype=np.int64)
+        for (name, bound), size in zip(self.known.items(), shape, strict=True):
+            flat = flat * size + _placed(self.read[name], bound)
         counts = counted(flat, math.prod(shape), self.persons)
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale

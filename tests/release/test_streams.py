@@ -1,0 +1,229 @@
+"""Tables that are read a column at a time: the same numbers, bit by bit, and sections of CSV files.
+
+Truth: the same release with all columns in memory; every way to cut a file in two.
+"""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memberbound import protect, summarize, synthesize
+from memberbound.errors import InputError
+from memberbound.files import large_array
+from memberbound.tables import in_memory, source
+from memberbound.tables.columns import Values
+from memberbound.tables.engine import size_in_bytes
+
+ROWS = 900
+BOUNDS = {"age": [0, 90], "ill": ["no", "yes"], "ward": ["a", "b", "c"]}
+
+
+def people():
+    draws = np.random.default_rng(0)
+    age = draws.integers(0, 90, ROWS)
+    return pd.DataFrame(
+        {
+            "who": draws.integers(0, 500, ROWS),
+            "age": np.where(draws.random(ROWS) < 0.1, None, age),
+            "weight": draws.normal(70, 9, ROWS).round(1),
+            "ward": draws.choice(["a", "b", "c", "d"], ROWS),
+            "ill": np.where(draws.random(ROWS) < age / 90, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def stored(request, tmp_path, monkeypatch):
+    """A file that is read a column at a time where the limit is small."""
+    path = tmp_path / f"people.{request.param}"
+    if request.param == "csv":
+        people().to_csv(path, index=False)
+        monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**12)
+        monkeypatch.setattr(source, "_SECTION", 2**11)
+    else:
+        pq.write_table(pa.Table.from_pandas(people()), path, row_group_size=100)
+    return path
+
+
+VERBS = {
+    "logistic": lambda path, **how: protect(
+        path, target="ill", eta=0.4, bounds=BOUNDS, insecure_seed=1, **how
+    ).released.model.to_dict(),
+    "boosting": lambda path, **how: protect(
+        path, target="ill", learner="boosting", eta=0.4, bounds=BOUNDS, insecure_seed=1, **how
+    ).released.model.to_dict(),
+    "covariance": lambda path, **how: (
+        summarize(
+            path,
+            statistic="covariance",
+            columns=["age", "weight"],
+            bounds={"age": [0, 90], "weight": [0, 150]},
+            eta=0.4,
+            insecure_seed=1,
+            **how,
+        ).values
+    ),
+    "contingency": lambda path, **how: (
+        summarize(
+            path,
+            statistic="contingency",
+            columns=["ward", "ill"],
+            bounds=BOUNDS,
+            eta=0.4,
+            insecure_seed=1,
+            **how,
+        ).values
+    ),
+    "synthetic table": lambda path, **how: (
+        synthesize(path, target="ill", eta=0.4, bounds=BOUNDS, insecure_seed=1, **how)
+        .table.astype(str)
+        .to_dict()
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("verb", "unit"),
+    [
+        ("logistic", None),
+        ("logistic", "who"),
+        ("covariance", "who"),
+        ("contingency", None),
+        pytest.param("boosting", "who", marks=pytest.mark.long),
+        pytest.param("synthetic table", "who", marks=pytest.mark.long),
+        pytest.param("synthetic table", None, marks=pytest.mark.long),
+    ],
+)
+def test_a_table_that_is_streamed_gives_the_same_numbers(monkeypatch, stored, verb, unit):
+    used = []
+    honest = in_memory.StoredColumns.__getitem__
+
+    def read(self, name):
+        used.append(name)
+        return honest(self, name)
+
+    monkeypatch.setattr(in_memory.StoredColumns, "__getitem__", read)
+    how = {} if unit is None else {"unit": unit}
+    whole = VERBS[verb](stored, **how)
+    assert not used
+    assert VERBS[verb](stored, memory="2KB", **how) == whole
+    assert used
+
+
+def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    array = large_array((3, 100), np.dtype(np.int16), 100)
+    assert isinstance(array, np.memmap)
+    assert list(tmp_path.iterdir()) == []
+    array[:] = 7
+    assert int(array.sum()) == 2100
+    assert not isinstance(large_array((3, 100), np.dtype(np.int16), 600), np.memmap)
+
+
+@pytest.mark.parametrize("memory", ["", "2", "-1GB", "0MB", "much", "2 GB of RAM"])
+def test_a_size_that_is_none_is_refused(memory):
+    with pytest.raises(InputError, match="such as '2GB'"):
+        size_in_bytes(memory)
+
+
+def test_sizes():
+    assert [size_in_bytes(s) for s in ("2GB", "1.5 kib", "3mb")] == [2 * 10**9, 1536, 3 * 10**6]
+
+
+# ── Sections of CSV files ─────────────────────────────────────────────────────────────────────────
+
+RECORDS = [
+    b"1,plain\n",
+    b'2,"two\nlines"\n',
+    b'3,"a ""quoted"" word"\n',
+    b'"4","\r\n\n"\r\n',
+    b'5,"""\n""",\n',
+    b'6,""\n',
+    b'7,"x,y\n",z\n',
+]
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_sections_end_where_records_end_wherever_the_file_is_cut(monkeypatch, size):
+    monkeypatch.setattr(source, "_SECTION", size)
+    whole = b"".join(RECORDS * 2)
+    sections = [*source._sections(io.BytesIO(whole), b",")]
+    assert b"".join(sections) == whole
+    ends = np.cumsum([0, *map(len, RECORDS * 2)]).tolist()
+    assert set(np.cumsum([len(s) for s in sections]).tolist()) <= set(ends)
+    if size < 8:
+        assert len(sections) > 5
+
+
+def test_a_cut_at_every_line_is_caught(monkeypatch):
+    """Broken twin: marks that are no quotes, so that every line ends a record."""
+    monkeypatch.setattr(source, "_SECTION", 12)
+    whole = b"".join(record.replace(b'"', b"'") for record in RECORDS)
+    sections = [*source._sections(io.BytesIO(whole), b",")]
+    ends = np.cumsum([0, *map(len, RECORDS)]).tolist()
+    assert not set(np.cumsum([len(s) for s in sections]).tolist()) <= set(ends)
+
+
+def test_from_a_stray_quote_on_the_rest_is_one_section(monkeypatch):
+    monkeypatch.setattr(source, "_SECTION", 16)
+    rows = b"1,a\n" * 8 + b'2,5" pipe\n' + b"3,b\n" * 20
+    sections = [*source._sections(io.BytesIO(rows), b",")]
+    assert b"".join(sections) == rows
+    assert sections[-1].endswith(b"3,b\n" * 20)
+    assert b'5" pipe' in sections[-1]
+
+
+FIELDS = [b"1", b"z" * 9000, b'"' + b"\n1,x" * 3000 + b'"', b'""""', b'"1,2"', b'"\r\n\n\r"', b"\0"]
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=range(len(FIELDS)))
+@pytest.mark.parametrize("before", [3, 120, 240])
+def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
+    tmp_path, monkeypatch, field, before
+):
+    monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**10)
+    monkeypatch.setattr(source, "_SECTION", 2**11)
+    row = b"12345,abcdefghij\n"
+    read = []
+    for value in (b"1", field):
+        path = tmp_path / "t.csv"
+        path.write_bytes(b"a,b\n" + row * before + value + b",x\n" + row * 200)
+        read.append(in_memory.read_records(path))
+    first, second = read
+    assert first.rows == second.rows == before + 201
+    rest = np.delete(np.arange(first.rows), before)
+    for name in "ab":
+        one, other = (records.columns[name].taken(rest) for records in read)
+        assert one.named()[1] == other.named()[1]
+        np.testing.assert_array_equal(one.numbers, other.numbers)
+
+
+# ── Parts of a column ─────────────────────────────────────────────────────────────────────────────
+
+COLUMNS = {
+    "numbers": pa.array([1.5, 2.0, None, 4.0] * 5),
+    "texts": pa.array(["1", "2", "x", None, "1.0", "true", "2020-01-01"] * 3),
+    "numbers, then texts": pa.array(["1", "2", "3", "4", "5", "1", "1.0", "x", "5", "7"]),
+    "dates": pa.array([1, 2, None, 10**5], pa.int32()).cast(pa.date32()),
+    "truths": pa.array([True, None, False, True]),
+    "wholes": pa.array([2**60, 2**60 + 1, None, 5]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_parts_of_a_column_are_the_column(name, size):
+    column = COLUMNS[name]
+    whole = Values.of(column)
+    parts = [Values.of(column[a : a + size]) for a in range(0, len(column), size)]
+    joined = Values.joined(parts)
+    np.testing.assert_array_equal(joined.numbers, whole.numbers)
+    assert joined.named()[1] == whole.named()[1]
+    np.testing.assert_array_equal(joined.named()[0], whole.named()[0])
+    assert [joined.label(k) for k in range(len(whole))] == [
+        whole.label(k) for k in range(len(whole))
+    ]
