@@ -17,7 +17,7 @@ from memberbound import protect, summarize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, encoding, gradient
+from memberbound.release.all_rows import boosting, encoding, gradient, synthetic
 from memberbound.release.all_rows.gradient import Descent, clipped_residuals, descend, row_lengths
 from memberbound.release.all_rows.losses import LOSSES, loss_named
 from memberbound.release.all_rows.models import fit_private
@@ -103,7 +103,14 @@ def synthetic_table(table):
     records = read_records(table.drop(columns="visit_id"))
     options = {"bounds": BOUNDS, "target": "ill", "unit": "patient", "source": InsecureSource(3)}
     made = fit_synthetic(records, eta=ETA, **options)
+    assert made.pairs
     return made.sample(20, InsecureSource(4)).astype(str).to_dict(), made.pairs, made.noise
+
+
+@pytest.fixture(autouse=True)
+def every_part(monkeypatch):
+    """Small tables get synthetic tables with pairs too."""
+    monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
 
 
 RELEASES = {

@@ -31,6 +31,7 @@ from memberbound.release import budget as budgets
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
+from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import release_table_statistic
@@ -209,6 +210,7 @@ def synthetic_table(table, source):
     forms = preprocessing.forms_of(preprocessing.read_bounds(public))
     records = in_memory.read_records(table, forms)
     made = fit_synthetic(records, eta=ETA, bounds=public, target=renamed["ill"], source=source)
+    assert made.pairs
     drawn = made.sample(50, InsecureSource(3)).astype(str)
     return [drawn.to_dict(), made.pairs, made.left_out, made.identifiers, made.noise]
 
@@ -237,6 +239,7 @@ def replay(monkeypatch, make, table):
     ledger = Ledger()
     monkeypatch.setattr(budgets, "noisy_release", ledger.release)
     monkeypatch.setattr(column_cells, "noisy_texts", without_names)
+    monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
     try:
         seen = json.dumps(make(table, InsecureSource(7)), sort_keys=True, default=str)
     except InputError as problem:

@@ -58,6 +58,7 @@ def measured(monkeypatch, table, unit, eta):
         return 40 * scale * pattern.reshape(exact.shape) + 0 * source.normal(1)
 
     monkeypatch.setattr(budgets, "noisy_release", release)
+    monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
     made = fit_synthetic(
         read_records(table if unit else table.drop(columns="person")),
         eta=eta,
@@ -66,6 +67,7 @@ def measured(monkeypatch, table, unit, eta):
         unit=unit,
         source=InsecureSource(0),
     )
+    assert made.labels is not None
     return made, sums
 
 

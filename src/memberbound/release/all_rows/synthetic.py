@@ -80,7 +80,7 @@ IntArray = NDArray[np.int64]
 _WITH_TARGET = {"target": 0.03, "columns": 0.37, "scores": 0.05, "tree": 0.30, "labels": 0.25}
 _WITHOUT_TARGET = {"columns": 0.40, "scores": 0.08, "tree": 0.52}
 #: … and where μ·records/√columns is below this, where pairs would drown: single columns only.
-_LEAST_SIGNAL = 150.0
+_LEAST_SIGNAL = 500.0
 _SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
 _SINGLE = {"columns": 1.0}
 #: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
