@@ -134,7 +134,7 @@ def _instead(learner: str) -> str:
     if "boost" not in name and "tree" not in name and "forest" not in name:
         return f" Take one of {', '.join(LEARNERS)} or a factory of PyTorch modules."
     numbers = ", with a range for the target in the bounds" if "regressor" in name else ""
-    return f" Take 'boosting', which is private for trees{numbers}."
+    return f" Take 'boosting', the private form of trees{numbers}."
 
 
 def checked_form(learner: object) -> str:
@@ -323,8 +323,10 @@ class PrivateModel:
                 Settings(**fields["settings"]),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
+            what = f"no {problem}" if isinstance(problem, KeyError) else problem
             raise InputError(
-                f"the file must describe a model that protect released, got another: {problem}."
+                "the file must describe a model that this version of protect released, got another "
+                f"({what})."
             ) from None
 
 
