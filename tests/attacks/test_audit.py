@@ -205,8 +205,8 @@ def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> 
     paid = answer.detail.best_advantage.lower
     alone = answer.attacks[answer.best]["advantage"]["lower"]
     assert f"{paid:.3f}" != f"{alone:.3f}"
-    said = float(re.search(r"at least (\S+) with", answer.sentence)[1])
-    assert paid - 0.001 < said <= paid, "rounded down"
+    said = float(re.search(r"at least (\S+) % with", answer.sentence)[1])
+    assert 50 * (1 + paid) - 0.01 < said <= 50 * (1 + paid), "rounded down"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
-from memberbound.quantities import NO_LEAK, confident, decimals
+from memberbound.quantities import NO_LEAK, confident, percent
 
 __all__ = [
     "DELTA",
@@ -127,16 +127,16 @@ class AuditAnswer(Answer, Limited):
     def sentence(self) -> str:
         """What was reached, and what that does not mean."""
         estimate, lower = self.reached
-        reached = decimals(estimate, "estimate", 3)
+        right = percent((1 + estimate) / 2, "estimate")
         sure = f"confidence {confident(self.confidence)}"
         least = f"; at {sure} {NO_LEAK}"
         if lower is None:
             least = ", which is no floor"
         elif lower > 0:
-            least = f", at least {decimals(lower, 'lower', 3)} with {sure}"
+            least = f", at least {percent(down((1 + lower) / 2), 'lower')} with {sure}"
         return (
-            f"The best attack tried{self.ATTACKED} ({self.best}) reached an advantage (TPR - FPR) "
-            f"of {reached}{self.ABOUT}{least}. {self.caution}"
+            f"The best attack tried{self.ATTACKED} ({self.best}) is right about {right} of the time"
+            f"{self.ABOUT}{least} (blind guessing: 50 %). {self.caution}"
         )
 
     @property
@@ -151,7 +151,7 @@ class AuditAnswer(Answer, Limited):
     def summary(self) -> str:
         """Return the short readable table of the command line."""
         rates = sorted({r for a in self.attacks.values() for r in a["tpr_at_fpr"]}, reverse=True)
-        rows = [["attack", "AUC", "advantage", "accuracy", *(f"TPR at FPR {r}" for r in rates)]]
+        rows = [["attack", "AUC", "advantage", "success", *(f"TPR at FPR {r}" for r in rates)]]
         for name, a in self.attacks.items():
             quantities = (a["auc"], a["advantage"], a["accuracy"])
             tprs = (a["tpr_at_fpr"].get(r) for r in rates)
