@@ -163,5 +163,5 @@ def test_logits_of_a_network_are_held_against_probabilities_of_references(monkey
         for given in (model, logits)
     ]
     assert found[0] > 0.6
-    # Logits are not clipped as votes are; the same 40 and 80 records are measured.
+    # Logits are not clipped as votes are.
     assert abs(found[0] - found[1]) < 0.08
