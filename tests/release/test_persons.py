@@ -348,6 +348,27 @@ def test_one_person_who_has_all_rows_is_refused():
         summarize(table, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
 
 
+@pytest.mark.parametrize("name", ["Nan", "null", "None", "<NA>"])
+@pytest.mark.parametrize("stored", ["csv", "objects"])
+def test_somebody_who_is_called_like_a_gap_is_one_person(name, stored, tmp_path):
+    table = stays().astype({"patient": object})
+    table.loc[table["patient"].isin(range(10)), "patient"] = name
+    source = table
+    if stored == "csv":
+        source = tmp_path / "t.csv"
+        table.to_csv(source, index=False)
+    made = summarize(source, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
+    assert made.persons == 151
+
+
+def test_one_and_one_point_zero_are_one_person():
+    table = stays().astype({"patient": object})
+    for place, name in enumerate(("7", 7.0, "7.0", " 7")):
+        table.loc[table.index[table["patient"] == 20 + place], "patient"] = name
+    made = summarize(table, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
+    assert made.persons == 156
+
+
 def test_a_row_without_a_person_is_one():
     table = stays()
     table["patient"] = table["patient"].astype(object).where(table["patient"] != 7, None)

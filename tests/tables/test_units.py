@@ -103,17 +103,18 @@ def test_what_is_published_says_whose_rows_a_record_is(tmp_path):
     numbers = {"columns": "age", "bounds": {"age": [20, 80]}, "statistic": "mean", "eta": 0.2}
     mean = memberbound.summarize(VISITS, unit="who", **numbers)
     written = json.loads(certificate_path(path).read_text(encoding="utf-8"))
-    certificates = [
+    models = [
         one.to_dict()["certificate"],
         written["certificate"],
         load(path).certificate_.to_dict(),
-        mean.to_dict()["certificate"],
     ]
-    unsaid = plain.to_dict()["certificate"]
-    for certificate in certificates:
+    of_rows = plain.to_dict()["certificate"]
+    mean_of_rows = memberbound.summarize(VISITS, **numbers).to_dict()["certificate"]
+    pairs = [(model, of_rows) for model in models]
+    for certificate, unsaid in (*pairs, (mean.to_dict()["certificate"], mean_of_rows)):
         assert "'who'" in certificate["assumptions"][0]
         assert certificate["assumptions"][1:] == unsaid["assumptions"][1:]
-    assert "'who'" not in unsaid["assumptions"][0]
+        assert "'who'" not in unsaid["assumptions"][0]
     assert "'who'" in one.sentence
     assert "'who'" in mean.sentence
     assert "'who'" not in plain.sentence

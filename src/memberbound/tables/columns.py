@@ -19,6 +19,7 @@ form             a text is a number if it is written as
 ``day-first``    the same, and ``31/01/2020``
 ``truth``        ``true`` or ``false``
 ``text``         nothing
+``unit``         as ``any``; but the words for a missing value are values: somebody may be called so
 ``%d.%m.%Y`` …   a date in this format of ``datetime.strptime``
 ===============  =================================================================================
 
@@ -287,6 +288,9 @@ def _read_text(text: str, form: Form) -> tuple[float, str]:
     text = text.strip(BLANKS)
     if form == "text" or not text:
         return math.nan, text
+    if form == "unit":
+        number, label = _read_text(text, "any")
+        return number, label or text
     if text.lower() in GAPS:
         return math.nan, ""
     number = _number(text, form)
@@ -718,7 +722,7 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     texts: list[str | None] = [""] * (gap + 1)
     if types.is_string(words.type) or types.is_large_string(words.type):
         quick = np.zeros(gap, dtype=bool)
-        if form in ("any", "number"):
+        if form in ("any", "number", "unit"):
             fits = pc.match_substring_regex(words, _QUICK).fill_null(False)
             quick = np.asarray(fits.to_numpy(zero_copy_only=False), dtype=bool)
             numbers[:gap][quick] = words.filter(fits).cast(pa.float64()).to_numpy()

@@ -393,10 +393,11 @@ def read_secret_columns(
             )
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         names = [*features, *target_column, *unit_column]
-        records = _streamed_records(table, forms, names, limit)
+        every = {**forms, **dict.fromkeys(unit_column, "unit")}
+        records = _streamed_records(table, every, names, limit)
         kept = records is not None
         if records is None:
-            records = read_records(table, forms, columns=names)
+            records = read_records(table, every, columns=names)
             if memory is not None:
                 records = replace(records, memory=limit // 8)
         if with_unit:
