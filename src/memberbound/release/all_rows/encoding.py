@@ -248,7 +248,10 @@ def _bucket(label: str) -> int:
 def cells_of(values: Values) -> NDArray[np.int16]:
     """Return the histogram cell of every value: octave, missing, or the bucket of its text."""
     if values.parsed is None:
-        return _number_cells(values.numbers)
+        cells = np.empty(len(values), dtype=np.int16)
+        for cut in row_cuts(len(values), None, _ROWS):
+            cells[cut] = _number_cells(values.part(cut))
+        return cells
     table = _number_cells(values.parsed)
     texts = np.flatnonzero(np.isnan(values.parsed))
     labels = values.labels
@@ -297,6 +300,8 @@ _FARTHEST = 3.0
 _NUMBER_SQUARE = 0.25
 #: Rows whose values are quoted where the model does not know them.
 _LISTED = 5
+#: Rows that are encoded at once.
+_ROWS = 2**17
 #: Bytes of encoded rows that are kept ready to be multiplied where no limit is given.
 _MOST_READY = 2**31
 NOTHING_FOUND = (
@@ -452,11 +457,12 @@ class Encoder:
                     large_array((len(listed), len(values)), kind, memory),
                     memory,
                 )
-            if code.scaling is not None:
-                scaled = on_grid(code.scaling.encoded(values.numbers) / self.length)
-                encoded.numbers[numbers.index(code)] = np.rint(scaled * GRID)
-            if code.indicators:
-                encoded.places[listed.index(code)] = code.places(values) + 1
+            for cut in row_cuts(len(values), None, _ROWS):
+                if code.scaling is not None:
+                    scaled = on_grid(code.scaling.encoded(values.part(cut)) / self.length)
+                    encoded.numbers[numbers.index(code), cut] = np.rint(scaled * GRID)
+                if code.indicators:
+                    encoded.places[listed.index(code), cut] = code.places(values.taken(cut)) + 1
         assert encoded is not None
         return encoded
 
@@ -594,7 +600,8 @@ class TargetCode:
         """Return codes or scaled numbers, and weights: 0 for a class that is not listed."""
         if self.classes:
             codes = values.positions(self.classes)
-            return codes, (codes >= 0).astype(np.float64)
+            known = (codes >= 0).astype(np.float64)
+            return codes.astype(np.min_scalar_type(-1 - len(self.classes))), known
         half = (self.high - self.low) / 2
         scaled = (np.clip(values.numbers, self.low, self.high) - (self.low + half)) / half
         missing = np.isnan(scaled)
@@ -1008,9 +1015,11 @@ class _Draft:
     def fine_counts(self, values: Values, persons: Persons | None) -> FloatArray:
         """Return the counts of the range's linear cells."""
         low, high = self._span
-        moved = Scaling(low, high, 0.0, 1.0, self.unit).transformed(values.numbers)
-        share = (moved - low) / (high - low) * _FINE
-        places = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1)).astype(np.int64)
+        scaling = Scaling(low, high, 0.0, 1.0, self.unit)
+        places = np.empty(len(values), dtype=np.int8)
+        for cut in row_cuts(len(values), None, _ROWS):
+            share = (scaling.transformed(values.part(cut)) - low) / (high - low) * _FINE
+            places[cut] = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1))
         return counted(places, _FINE + 1, persons)[:_FINE]
 
     def finished(self, noisy: FloatArray, scale: float) -> ColumnCode:

@@ -419,9 +419,10 @@ def descend(
         >>> bool(model.coefficients[0, 0] > 0)
         True
     """
-    reads = np.asarray(target, dtype=np.float64)
+    reads = np.asarray(target)
     table = _checked(features, len(reads))
-    if reads.ndim != 2 or reads.shape[1] != loss.outputs or not (np.abs(reads) <= _LARGEST).all():
+    ends = np.array([reads.min(initial=0), reads.max(initial=0)], dtype=np.float64)
+    if reads.ndim != 2 or reads.shape[1] != loss.outputs or not (np.abs(ends) <= _LARGEST).all():
         raise InputError("target must hold numbers up to 1e100, as loss_named returns them.")
     weight = np.ones(len(reads)) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (len(reads),) or not ((weight >= 0) & (weight <= 1)).all():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ class Loss(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
         """Return r per record, one column per output."""
 
     def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
@@ -53,7 +53,7 @@ class _Logistic(Loss):
 
     name = "logistic"
 
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
         sign = 1 - 2 * target
         return np.asarray(sign * special.expit(sign * scores))
 
@@ -66,7 +66,7 @@ class _Softmax(Loss):
 
     name = "softmax"
 
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
         return np.asarray(special.softmax(scores, axis=1) - target)
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
@@ -78,8 +78,8 @@ class _Ridge(Loss):
 
     name = "ridge"
 
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        return scores - target
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        return np.asarray(scores - target)
 
     def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
         return scores[:, 0] if self.outputs == 1 else scores
@@ -90,8 +90,8 @@ class _Huber(_Ridge):
 
     name = "huber"
 
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        return np.clip(scores - target, -_BEND, _BEND)
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        return np.asarray(np.clip(scores - target, -_BEND, _BEND))
 
 
 class _SmoothHinge(Loss):
@@ -99,7 +99,7 @@ class _SmoothHinge(Loss):
 
     name = "hinge"
 
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
         return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
 
 
@@ -108,7 +108,9 @@ _KINDS: tuple[type[Loss], ...] = (_Logistic, _Softmax, _Ridge, _SmoothHinge, _Hu
 LOSSES = tuple(kind.name for kind in _KINDS)
 
 
-def loss_named(name: str, target: ArrayLike, classes: int | None = None) -> tuple[Loss, FloatArray]:
+def loss_named(
+    name: str, target: ArrayLike, classes: int | None = None
+) -> tuple[Loss, NDArray[Any]]:
     """Return the loss and the target as it reads it, (records, outputs).
 
     ``logistic`` takes classes coded 0 and 1, ``softmax`` 0, 1, …; ``hinge`` either, with one score
@@ -124,9 +126,9 @@ def loss_named(name: str, target: ArrayLike, classes: int | None = None) -> tupl
             raise InputError("target must hold finite numbers, one row per record.")
         return kind(numbers.shape[1]), numbers
     codes = np.maximum(np.asarray(target), 0)
-    if codes.ndim != 1 or codes.size == 0 or not np.isin(codes, np.arange(codes.size + 2)).all():
+    whole = codes.dtype.kind in "iu" or bool((np.floor(codes) == codes).all())
+    if codes.ndim != 1 or codes.size == 0 or not whole or codes.max() > codes.size + 1:
         raise InputError("target must hold the class codes 0, 1, …, one per record.")
-    codes = codes.astype(np.int64)
     count = int(codes.max()) + 1 if classes is None else whole_number("classes", classes)
     if classes is None and np.unique(codes).size < 2:
         raise InputError("target must have at least two classes, got one.")
@@ -136,9 +138,9 @@ def loss_named(name: str, target: ArrayLike, classes: int | None = None) -> tupl
             "Use 'softmax' for more than two."
         )
     if kind is _Logistic:
-        return kind(1), codes[:, None].astype(np.float64)
+        return kind(1), codes[:, None].astype(np.int8)
     if kind is _SmoothHinge and count == 2:
-        return kind(1), (2.0 * codes - 1.0)[:, None]
-    hot = np.zeros((codes.size, count))
-    hot[np.arange(codes.size), codes] = 1.0
+        return kind(1), 2 * codes[:, None].astype(np.int8) - 1
+    hot = np.zeros((codes.size, count), dtype=np.int8)
+    hot[np.arange(codes.size), codes.astype(np.int64)] = 1
     return kind(count), hot if kind is _Softmax else 2 * hot - 1
