@@ -321,7 +321,7 @@ def _boosted(bins: Any, table: FloatArray, categories: Categories) -> _Column:
 def _one_of_each_cell() -> Values:
     """Return a number of every octave and sign, in the order of the cells, and a missing one."""
     ends = [octave_ends(cell) for cell in range(NUMBER_CELLS)]
-    middles = np.array([(low + high) / 2 for low, high in ends] + [math.nan])
+    middles = np.append(np.mean(ends, axis=1), math.nan)
     values = Values.of(middles)
     assert cells_of(values).tolist() == [*range(NUMBER_CELLS), MISSING]
     return values

@@ -707,7 +707,7 @@ def count_above(item: Exposure, success: float) -> tuple[float, int, int]:
     edge = beyond[0] if beyond else 1.0
     first = len(item.histogram.counts) - len(beyond)
     expected = _by_chance(item, np.array(item.histogram.edges))[first:].sum()
-    return edge, sum(item.histogram.counts[first:]), round(float(expected))
+    return edge, sum(item.histogram.counts[first:]), int(np.rint(expected))
 
 
 def _by_chance(item: Exposure, edges: NDArray[np.float64]) -> NDArray[np.float64]:
