@@ -225,3 +225,12 @@ def test_without_a_file_the_answers_are_in_the_result(model) -> None:
     assert "12 rows predicted" in found.summary()
     assert "2 more" in found.summary()
     assert found.certificate == model.certificate_
+
+
+def test_strict_and_single_rows(kept_model):
+    row = made(1, 5).drop(columns="ill").iloc[0].to_dict()
+    assert predict(kept_model, row, strict=True).rows == 1
+    unknown = row | {"town": "Atlantis"}
+    assert "Atlantis" in " ".join(predict(kept_model, unknown).warnings)
+    with pytest.raises(InputError, match="Atlantis"):
+        predict(kept_model, unknown, strict=True)

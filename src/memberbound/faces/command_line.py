@@ -371,7 +371,7 @@ def _print_preview(source: object, database_table: Any) -> None:
     """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
     from memberbound.tables.preview import preview_lines
 
-    with suppress(MemberboundError):
+    with suppress(MemberboundError, OSError):
         lines = preview_lines(source, database_table) if isinstance(source, Path) else []
         for line in lines:
             print_text(line, stream=sys.stderr)
