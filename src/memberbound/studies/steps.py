@@ -112,10 +112,10 @@ _APART = 2**32
 #: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked, and
 #: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
-_PLAYED, _EXPLAINED = 20_000, 2_000
+_PLAYED, _EXPLAINED = 10_000, 2_000
 #: Noise for the average record is calibrated by refits where rows times encoded features are no
 #: more than this; beyond, what protects every record costs little and protects the average one too.
-_REFITTED = 60_000
+_REFITTED = 20_000
 #: Pairs of a calibration in a hurry.
 _PAIRS = 64
 #: Points of the curve over ε.
