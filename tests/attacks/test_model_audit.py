@@ -61,7 +61,7 @@ def test_a_model_of_other_records_shows_nothing() -> None:
     )
     assert found.to_dict()["best_advantage"]["lower"] == 0
     assert found.to_dict()["leak_shown"] is False
-    assert "blind guessing" in found.sentence
+    assert "no leak shown" in found.sentence
 
 
 def test_scores_are_what_their_names_say() -> None:
