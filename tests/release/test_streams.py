@@ -168,6 +168,14 @@ def test_a_cut_at_every_line_is_caught(monkeypatch):
     assert not set(np.cumsum([len(s) for s in sections]).tolist()) <= set(ends)
 
 
+@pytest.mark.parametrize("field", [b"x", b'"x\n"'])
+def test_lines_that_end_with_a_carriage_return_alone(monkeypatch, tmp_path, field):
+    monkeypatch.setattr(source, "_LARGEST_BLOCK", 4)
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\r1," + field + b"\r2,y\r")
+    assert in_memory.read_records(path).columns["a"].numbers.tolist() == [1, 2]
+
+
 def test_from_a_stray_quote_on_the_rest_is_one_section(monkeypatch):
     monkeypatch.setattr(source, "_SECTION", 16)
     rows = b"1,a\n" * 8 + b'2,5" pipe\n' + b"3,b\n" * 20

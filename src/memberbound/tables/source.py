@@ -649,7 +649,8 @@ def _delimited(
     if secret and whole and path.stat().st_size > _LARGEST_BLOCK:
         with path.open("rb") as stream:
             line = stream.readline()
-            if line.count(b'"') % 2 == 0:  # else a name goes on in the next line
+            # Else a name goes on in the next line, or lines end with a carriage return alone.
+            if line.count(b'"') % 2 == 0 and b"\r" not in line.rstrip(b"\r\n"):
                 return _copied_sections(engine, stream, line, name, delimiter)
     size = max(path.stat().st_size, _CHUNK)
     block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""

@@ -74,7 +74,8 @@ class Replacement:
             f"Replace it: a {self.learner} model of all rows with noise, {self.score} about "
             f"{after} against yours, about {before}. Then nobody, not even somebody who knows all "
             "other records, is right about any record's membership more than "
-            f"{percent(self.success_upper, 'upper')} of the time."
+            f"{percent(self.success_upper, 'upper')} of the time. The choice between learners "
+            "looked at scores of the rows, and that bound does not cover it."
         )
 
 
