@@ -71,7 +71,7 @@ _WEIGHTS = np.array([0.1, 0.25, 0.5, 1.0])
 _MANY_COLUMNS = 64
 #: From so many columns on fourth moments are bounded through second ones.
 _MOST_PRODUCTS = 700
-#: Multiplications that the exact fourth moment may cost.
+#: Multiplications that the exact fourth moment may cost; it is computed for every amount of noise.
 _MOST_WORK = 2e9
 _BLOCK = 1 << 21
 #: From so many terms on numpy adds them in another order than one by one.
