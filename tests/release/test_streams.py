@@ -3,7 +3,9 @@
 Truth: the same release with all columns in memory; every way to cut a file in two.
 """
 
+import errno
 import io
+import os
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memberbound import protect, summarize, synthesize
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
 from memberbound.tables import in_memory, source
 from memberbound.tables.columns import Values
@@ -122,6 +124,15 @@ def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch)
     array[:] = 7
     assert int(array.sum()) == 2100
     assert not isinstance(large_array((3, 100), np.dtype(np.int16), 600), np.memmap)
+
+
+def test_a_full_disk_is_said_before_anything_is_written(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(MemberboundError, match="could not be written: No space"):
+        large_array((3, 100), np.dtype(np.int16), 100)
 
 
 @pytest.mark.parametrize("memory", ["", "2", "-1GB", "0MB", "much", "2 GB of RAM"])

@@ -181,6 +181,8 @@ class Engine:
             "enable_progress_bar_print": "false",
             # Every file is scanned once or twice; keeping it would only fill the memory.
             "enable_external_file_cache": "false",
+            # Columns that are read one after the other have their rows in one order.
+            "preserve_insertion_order": "true",
             # As ibis sets them for its connections.
             "TimeZone": "'UTC'",
             "python_enable_replacements": "false",
