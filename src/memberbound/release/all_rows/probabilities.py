@@ -41,8 +41,11 @@ _KNOTS = np.arange(-4.0, 5.0)
 TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
 #: How far slope (in units of the usual one) and offsets are expected to lie from 1 and 0.
 _SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
-#: With fewer rows than this many noise scales a flatter slope is expected, down to this one: such
-#: models are hardly better than a constant.
+#: With fewer records than this many noise scales the counts are believed less: offsets that are
+#: noise cost accuracy.
+_LOUD = 40.0
+#: With fewer than this a flatter slope is expected, down to this one: such models are hardly better
+#: than a constant.
 _CLEAR, _FLATTEST = 6.0, 0.3
 #: The slope never turns the order of the scores round.
 _SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
@@ -158,8 +161,7 @@ def probability_line(
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
-    expected = min(1.0, max(_FLATTEST, records / scale / _CLEAR))
-    slope, moved = _fitted(noisy, scale, expected, offsets=offsets)
+    slope, moved = _fitted(noisy, scale, records / scale, offsets=offsets)
     if scores.shape[1] == 2:
         moved = np.array([-0.5, 0.5]) * moved
     return usual * slope, moved
@@ -178,9 +180,14 @@ def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
 
 
 def _fitted(
-    noisy: FloatArray, scale: float, expected: float, *, offsets: bool
+    noisy: FloatArray, scale: float, signal: float, *, offsets: bool
 ) -> tuple[float, FloatArray]:
-    """Return the likeliest slope and offsets, given noisy counts and the slope to be expected."""
+    """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
+
+    ``signal`` is the number of records in noise scales, a public number.
+    """
+    expected = min(1.0, max(_FLATTEST, signal / _CLEAR))
+    slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, _OFFSET_SPREAD))
     outside, inside = noisy[..., 0], noisy[..., 1]
     rows = outside + inside
     noise = math.sqrt(2.0) * scale
@@ -193,9 +200,7 @@ def _fitted(
         p = special.expit(line[0] * _KNOTS + _against_the_rest(line[0], moved)[:, None])
         variance = scale**2 * (p**2 + (1 - p) ** 2) + held * p * (1 - p)
         missed = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
-        return np.concatenate(
-            [missed.ravel(), [(line[0] - expected) / _SLOPE_SPREAD], line[1:] / _OFFSET_SPREAD]
-        )
+        return np.concatenate([missed.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])
 
     free = len(noisy) if offsets else 0
     ends = ([_SLOPES[0], *[_OFFSETS[0]] * free], [_SLOPES[1], *[_OFFSETS[1]] * free])
