@@ -22,7 +22,7 @@ from memberbound.release.all_rows.networks import (
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.in_memory import Persons, read_records
 from optional import Later
 
 torch, _ = Later("torch"), Later("opacus")
@@ -169,6 +169,31 @@ def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
         taken += sample.tolist()
     assert set(taken) == set(range(53))
     assert sum(row in range(1, 51) for row in taken) == pytest.approx(360, abs=4 * 6)
+
+
+def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch):
+    """One more row of somebody moves all others; in blocks their last digits move too."""
+    draws = np.random.default_rng(0)
+    rows = pd.DataFrame({"who": np.arange(90) // 2, "a": draws.uniform(-1, 1, 90)})
+    rows["y"] = np.where(rows["a"] > 0, "yes", "no")
+    public = {"a": [-1, 1], "y": ["no", "yes"]}
+    records = read_records(rows).by_person("who")
+    asked, honest = [], module.NetworkModel.scores
+    monkeypatch.setattr(
+        module.NetworkModel,
+        "scores",
+        lambda self, features: asked.append(features.shape[0]) or honest(self, features),
+    )
+    options = {"eta": 0.4, "bounds": public, "source": InsecureSource(1), "name": "small"}
+
+    def factory(inputs, outputs):
+        return torch.nn.Linear(inputs, outputs)
+
+    made = fit_network(records, "y", factory, **options)
+    assert asked == [1] * 90
+    features = draws.normal(size=(300, made.encoder.width))
+    alone = module._RowByRow(made.model)
+    assert (alone.scores(features)[7:] == alone.scores(features[7:])).all()
 
 
 def test_an_empty_sample_is_a_step_of_pure_noise(monkeypatch):

@@ -81,8 +81,8 @@ _MOST_SINGLE = 2**22
 #: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
 _PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 _ROW_BY_ROW = (
-    "The network computes a record's gradient and answer from that record, its weights and coins "
-    "of its own alone, also in their rounding: nothing in it mixes the rows of a batch.",
+    "The network computes a record's gradient from that record, its weights and coins of its own "
+    "alone, also in its rounding: nothing in it mixes the rows of a batch.",
     "Which rows a step takes, and coins of the network itself (dropout), stay secret.",
 )
 
@@ -517,6 +517,21 @@ class NetworkModel:
         return replace(self, slope=slope, offsets=offsets)
 
 
+@dataclass(frozen=True)
+class _RowByRow:
+    """A network that is asked about one row at a time.
+
+    Within a block the last digit of an answer depends on the row's place (proofs/persons.md).
+    """
+
+    model: NetworkModel
+
+    def scores(self, features: Features) -> FloatArray:
+        """Return the scores of encoded records."""
+        places = range(int(features.shape[0]))
+        return np.concatenate([self.model.scores(features[k : k + 1]) for k in places])
+
+
 @dataclass(frozen=True, eq=False)
 class PrivateNetwork(PrivateModel):
     """A released network with its encoder, target and budget: all that may be stored."""
@@ -634,7 +649,8 @@ def _released(
     )
     model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
     if counts is not None:
-        line = probability_line(model, *data, counts, kind="network", persons=persons)
+        asked = model if persons is None else _RowByRow(model)
+        line = probability_line(asked, *data, counts, kind="network", persons=persons)
         model = model.moved(*line)
     return PrivateNetwork(
         encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
