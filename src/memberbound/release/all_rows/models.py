@@ -99,8 +99,10 @@ _FORMS = {
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
 _ONE = (
-    "It covers this one model. A search over settings makes a model per candidate and fold: give "
-    "their number as releases, or search on a synthetic table (memberbound synthesize)."
+    "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
+    "scores on these rows, as study and audit make, publishes a little more. A search over "
+    "settings makes a model per candidate and fold: give their number as releases, or search on a "
+    "synthetic table (memberbound synthesize)."
 )
 _TOGETHER = (
     "No more than {models} models are made from these rows, each asked for this eta with this "
