@@ -121,8 +121,8 @@ class Publication:
         """Return what a study's settings and the table's shape say, whatever its rows hold.
 
         Guarantee: two reports of the same question about tables with as many rows that have a
-        target, a number that is taken for public, and the same columns give equal publications; the study's numbers, steps, verdict and choices are not
-        looked at.
+        target, a number that is taken for public, and the same columns give equal publications;
+        the study's numbers, steps, verdict and choices are not looked at.
         """
         asked, data = report.question, report.data
         # Which columns look like identifiers depends on the rows; how many there are does not.
