@@ -1,6 +1,7 @@
 """How the time of every verb grows with the rows: CPU seconds at three sizes, and the exponent.
 
     python benchmarks/growth.py [--sizes 2000,8000,32000] [--verbs certify,audit,…] [--json FILE]
+    python benchmarks/growth.py --sizes 500000,1000000 --verbs "protect --memory 150MB"
     python benchmarks/growth.py --million m.csv    # the table for `study` in docs/benchmarks.md
 
 Every question runs in a process of its own with one thread and one worker.  CPU seconds (its
@@ -73,6 +74,9 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "population": lambda: mb.population(path, epsilon=8.0),
         "bounds": lambda: mb.bounds(path),
         "protect": lambda: mb.protect(path, target="y", bounds=bounds),
+        "protect --memory 150MB": lambda: mb.protect(
+            path, target="y", bounds=bounds, memory="150MB"
+        ),
         "protect-half (mean)": lambda: mb.protect_half(
             path, statistic="mean", columns=["n0", "n1"]
         ),
