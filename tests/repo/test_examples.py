@@ -57,15 +57,15 @@ LONG = (
     "12_where_do_we_keep_the_verdict",
     "18_what_does_a_fine_tuned_language_model_give_away",
 )
-#: What a script leaves: files in the folder in which it is run, matplotlib's list of fonts and
-#: folder of settings, where it draws, and an empty cache of torch.
+#: What a script leaves: files in the folder in which it is run, and an empty cache of torch.
 LEAVES = {
-    "1_can_this_model_leak": ["here/reports", "home/.config", "home/matplotlib"],
+    "1_can_this_model_leak": ["here/reports"],
     "18_what_does_a_fine_tuned_language_model_give_away": [
         f"temporary/torchinductor_{getpass.getuser()}"
     ],
 }
-#: Everything in the folders of matplotlib.
+#: Matplotlib's folders, which it makes at the first picture of a process, and all that is in them.
+DRAWN = ("home/.config", "home/matplotlib")
 FONTS = r"home/matplotlib/fontlist-[\w.]+\.json|home/\.config/matplotlib"
 
 
@@ -100,7 +100,7 @@ def test_example_runs_and_says_so(name: str, tmp_path: Path) -> None:
     assert not err
     assert SAYS[name] in out
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*")]
-    assert sorted(left) == LEAVES.get(name, [])
+    assert sorted(path for path in left if path not in DRAWN) == LEAVES.get(name, [])
     kept = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("home/*/*")]
     assert [path for path in kept if not re.fullmatch(FONTS, path)] == []
 
