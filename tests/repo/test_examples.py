@@ -48,13 +48,16 @@ NEEDS = {
     "12_where_do_we_keep_the_verdict": ("mlflow",),
     "18_what_does_a_fine_tuned_language_model_give_away": ("torch", "transformers"),
 }
-#: Train networks in processes of their own, or load large libraries of others, which takes longest
-#: where others work as well.  `make docs` runs every example, and one that fails stops it.
+#: Train networks in processes of their own, load large libraries of others, or make several models,
+#: which takes longest where others work as well.  `make docs` runs every example, and one that fails stops it.
 LONG = (
+    "1_can_this_model_leak",
     "9_what_does_a_network_give_away",
     "10_what_does_a_text_classifier_give_away",
     "11_what_does_a_boosted_model_give_away",
     "12_where_do_we_keep_the_verdict",
+    "13_which_settings_leak_least",
+    "17_can_we_hand_over_a_table",
     "18_what_does_a_fine_tuned_language_model_give_away",
 )
 #: What a script leaves: files in the folder in which it is run, and an empty cache of torch.
