@@ -49,7 +49,8 @@ NEEDS = {
     "18_what_does_a_fine_tuned_language_model_give_away": ("torch", "transformers"),
 }
 #: Train networks in processes of their own, load large libraries of others, or make several models,
-#: which takes longest where others work as well.  `make docs` runs every example, and one that fails stops it.
+#: which takes longest where others work as well.  `make docs` runs every example, and one that
+#: fails stops it.
 LONG = (
     "1_can_this_model_leak",
     "9_what_does_a_network_give_away",
