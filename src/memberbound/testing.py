@@ -27,8 +27,8 @@ def assert_private(
     estimate), or what it is proved to reach (the floor).
 
     Guarantee: none for attacks that were not tried.
-    Edge cases: members and non-members that differ in law, and an audit that measures nothing, fail
-    the test too.
+    Edge cases: members and non-members that differ in distribution, and an audit that measures
+    nothing, fail the test too.
 
     Examples:
         >>> import numpy as np

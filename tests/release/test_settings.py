@@ -56,7 +56,7 @@ def recall(model):
         (HistGradientBoostingClassifier(max_iter=9, max_depth=3), Settings(rounds=9, leaves=8)),
         (HistGradientBoostingClassifier(max_leaf_nodes=5), Settings(leaves=5)),
         (GradientBoostingClassifier(n_estimators=7, max_depth=1), Settings(rounds=7, leaves=2)),
-        (GradientBoostingClassifier(max_depth=50, learning_rate=0.2), Settings(leaves=32, pace=2)),
+        (GradientBoostingClassifier(max_depth=5, learning_rate=0.2), Settings(leaves=32, pace=2)),
     ],
 )
 def test_what_is_read(estimator, settings):
@@ -78,6 +78,8 @@ def test_what_is_read(estimator, settings):
         (HistGradientBoostingClassifier(min_samples_leaf=3), "min_samples_leaf must be left"),
         (HistGradientBoostingClassifier(early_stopping=True), "early_stopping must be left"),
         (HistGradientBoostingClassifier(max_iter=10**6), "rounds must be at most 1000"),
+        (HistGradientBoostingClassifier(max_leaf_nodes=33), "max_leaf_nodes must be at most 32"),
+        (GradientBoostingClassifier(max_depth=6), "max_depth must be at most 5"),
         (GradientBoostingClassifier(subsample=0.5), "subsample must be left"),
     ],
 )

@@ -173,7 +173,7 @@ class ModelAudit:
 
     @property
     def comparable(self) -> bool:
-        """Whether members and non-members are not known to differ in law.
+        """Whether members and non-members are not known to differ in distribution.
 
         Where they are, attacks measure that difference, and nothing is a floor for the model.
         """

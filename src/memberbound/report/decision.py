@@ -244,7 +244,8 @@ NOT_PROMISED = (
     "That the file is right, or good enough for its use.",
     "That nothing can be learnt about people in general. If the table shows that smoking harms, "
     "the file may show it too, and for smokers who were never in the table.",
-    "That a second file is safe as well. Each file made from the same people adds to the risk.",
+    "That a second file is safe as well, or that the choice of this one tells nothing, if results "
+    "on these rows led to it. Each adds to the risk.",
     "That the table is safe from theft, from copies and logs, or from people who may read it.",
     "That the law is met. This is one fact for that judgement, and no more.",
 )
@@ -471,7 +472,7 @@ def dpia_annex(case: Case) -> str:
             "who were."
             for fpr, most in promise.tpr_upper.items()
         ]
-    found = exposed(case)
+    leak = exposed(case)
     measures = [
         escaped(measure(case)),
         escaped(limit(case)),
@@ -501,7 +502,7 @@ def dpia_annex(case: Case) -> str:
                 f"Legal basis: {asked(about.legal_basis, 'of making and of giving away the file')}",
                 f"Why it is needed: {asked(about.necessity, 'why less would not do')}",
                 f"Cost: {' '.join(map(escaped, costs(case))) or asked(None, 'what it costs')}",
-                *([] if found is None else [escaped(found)]),
+                *([] if leak is None else [escaped(leak)]),
             ]
         ),
         "",

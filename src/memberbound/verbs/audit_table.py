@@ -74,7 +74,7 @@ class TableAudit(AuditAnswer):
 
     @computed
     def comparable(self) -> bool:
-        """Whether members and non-members are not known to differ in law."""
+        """Whether members and non-members are not known to differ in distribution."""
         return self.one_law is None or not self.one_law.differs
 
     @property

@@ -392,14 +392,14 @@ class ColumnCode:
         if not self.width:
             return []
         values = read[self.name]
-        known = values.positions([""]) == 0
+        seen = values.positions([""]) == 0
         if self.labels:
-            known |= values.positions(self.labels) >= 0
+            seen |= values.positions(self.labels) >= 0
         else:
-            known |= np.isin(cells_of(values), self.cells)
+            seen |= np.isin(cells_of(values), self.cells)
         if self.scaling is not None:
-            known |= ~np.isnan(values.numbers)
-        places = np.flatnonzero(~known)
+            seen |= ~np.isnan(values.numbers)
+        places = np.flatnonzero(~seen)
         if not places.size:
             return []
         names = dict.fromkeys(values.label(int(row)) for row in places[:_LISTED])
