@@ -42,8 +42,8 @@ _HONOURED = {
 }
 #: Further values that the private form takes: it does the same.
 _SAME_AS_DEFAULT = {"penalty": (None, "l2"), "early_stopping": (False,)}
-MOST_ROUNDS, MOST_DEPTH = 1000, 5
-MOST_LEAVES = 2**MOST_DEPTH
+#: A tree of the largest depth has the most leaves.
+MOST_ROUNDS, MOST_LEAVES, _MOST_DEPTH = 1000, 32, 5
 #: Share of μ² for the class frequencies of balanced weights.
 _FREQUENCY_SHARE = 0.01
 
@@ -157,7 +157,7 @@ def _boosted(own: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
         stated = whole_number("max_leaf_nodes", leaves, at_least=2)
         leaves = _at_most("max_leaf_nodes", stated, MOST_LEAVES)
     if depth is not None:
-        deepest = _at_most("max_depth", whole_number("max_depth", depth), MOST_DEPTH)
+        deepest = _at_most("max_depth", whole_number("max_depth", depth), _MOST_DEPTH)
         leaves = min(2**deepest, leaves or MOST_LEAVES)
     pace = positive("learning_rate", own["learning_rate"]) / 0.1
     weights = _class_weight(own.get("class_weight"))
