@@ -557,6 +557,6 @@ def _exact(
         accuracy_upper=accuracy_from_leak(leak, game),
         c_k=c_k,
         confidence=1.0,
-        method="exact worst case of the law",
+        method="exact worst case of the distribution",
         record_leak=record_leak,
     )

@@ -140,7 +140,7 @@ def checked_law(
     if miss > SUM_TOLERANCE:
         raise InputError(
             f"probabilities must sum to 1, got {math.fsum(map(float, sums))!r}. "
-            "Divide by their sum, or add the missing atoms."
+            "Divide by their sum, or add the missing values."
         )
     return law, weights, up(miss, 2)
 

@@ -229,7 +229,7 @@ def _plan_for_law(
             enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:
         law = read_probabilities(probabilities)
-        atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
+        atoms, rarest, source = int(law.size), float(law.min()), f"{law.size} probabilities"
         if security is not None:
             enough.append(smallest_n_for_law(security, law, game.nu, game.lam))
     if record_leak is not None:

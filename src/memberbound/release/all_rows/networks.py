@@ -81,9 +81,9 @@ _MOST_SINGLE = 2**22
 #: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
 _PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 _ROW_BY_ROW = (
-    "The network computes a record's gradient from that record, its weights and coins of its own "
-    "alone, also in its rounding: nothing in it mixes the rows of a batch.",
-    "Which rows a step takes, and coins of the network itself (dropout), stay secret.",
+    "The network computes a record's gradient from that record, its weights and random "
+    "numbers of its own alone, also in its rounding: nothing in it mixes the rows of a batch.",
+    "Which rows a step takes, and random numbers of the network itself (dropout), stay secret.",
 )
 
 
@@ -293,9 +293,9 @@ def _probe_training(module: Module, inputs: int, outputs: int) -> None:
         if not float((measured - expected).norm()) <= allowed:
             raise InputError(
                 "learner must be a network that treats every row by itself, got one whose gradient "
-                "of a row depends on the other rows, on the row's place or on coins of its own "
-                "while it trains. Use GroupNorm or LayerNorm instead of means over the rows, and "
-                "torch.nn.Dropout layers for randomness."
+                "of a row depends on the other rows, on the row's place or on random "
+                "numbers of its own while it trains. Use GroupNorm or LayerNorm instead of means "
+                "over the rows, and torch.nn.Dropout layers for randomness."
             )
     changed = [n for n, t in copied.state_dict().items() if not torch.equal(t, before[n])]
     if changed:

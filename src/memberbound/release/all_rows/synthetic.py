@@ -538,8 +538,8 @@ class _Preparation:
                 public[name] = Categories(declared)
         if len(used) < 2:
             raise InputError(
-                f"the table must have at least two columns, got {len(used)}. The law of one column "
-                "is released by summarize, as a histogram."
+                f"the table must have at least two columns, got {len(used)}. The distribution "
+                "of one column is released by summarize, as a histogram."
             )
         if not len(records) >= 2 or not records.rows < _MOST_ROWS:
             raise InputError(

@@ -313,7 +313,7 @@ def fitted(
         if workers is not None and workers > 1:
             warnings.warn(
                 "The statistic differs from fit to fit on the same subset. Its copies in worker "
-                "processes could toss the same coins, so this process goes on alone.",
+                "processes could draw the same random numbers, so this process goes on alone.",
                 stacklevel=2,
             )
         workers = 1

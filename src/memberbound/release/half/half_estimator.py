@@ -202,7 +202,7 @@ class HalfPrivate(PrivateEstimator):
         if len(features) < 4:
             raise InputError(
                 f"X must have at least 4 records, got n_samples={len(features)}. "
-                "A half of fewer hides nobody."
+                "With fewer there is nobody to hide among."
             )
         if target is not None and is_classifier(self.estimator):
             check_classification_targets(target)
