@@ -7,10 +7,10 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.engine import size_in_bytes
+from memberbound.tables.parts import Parts, PartsHere, added
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.source import header_notes
@@ -276,6 +277,18 @@ class Records:
     def __len__(self) -> int:
         """Return the number of records: of persons, where there is a unit."""
         return self.rows if self.persons is None else self.persons.count
+
+    def parts(self) -> Iterator[Records]:
+        """Yield the rows part by part, those of one record together."""
+        yield self
+
+    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the sum over parts of ``function(part, *arguments)``."""
+        return added(function(part, *arguments) for part in self.parts())
+
+    def mapped(self, function: Callable[..., Any], *arguments: Any) -> Parts:
+        """Return what the function makes of every part, kept where the part is."""
+        return PartsHere([function(part, *arguments) for part in self.parts()])
 
     def taken(self, places: NDArray[np.intp]) -> Records:
         """Return some of the records, with all of their rows."""
