@@ -30,45 +30,19 @@ def overfitted(rows: np.ndarray, codes: np.ndarray) -> object:
     return KNeighborsClassifier(3, weights="distance").fit(rows, codes)
 
 
-def test_moved_copies_are_asked_for_and_answer_the_same_question() -> None:
+def test_a_classifier_of_pictures_is_asked_about_moved_copies() -> None:
+    """The references, trained by default, are asked in the same way."""
     members, others = digits()
-    given = {"model": overfitted(*members), "members": members, "nonmembers": others}
-    plain = memberbound.audit(**given, attacks=["loss"])
-    moved = memberbound.audit(**given, attacks=["loss"], images="8x8")
-    estimates = [a.attacks["loss"]["auc"]["estimate"] for a in (plain, moved)]
-    assert min(estimates) > 0.6
-    assert estimates[0] != estimates[1]
-    with pytest.raises(InputError, match=r"as many pixels as a row \(64\), got 9x9"):
-        memberbound.audit(**given, images="9x9")
-    with pytest.raises(InputError, match="images must be HEIGHTxWIDTH"):
-        memberbound.audit(**given, images="big")
-
-
-@pytest.mark.parametrize("learner", ["same", "tree"])
-def test_reference_models_are_asked_about_copies_too(learner: str) -> None:
-    members, others = digits()
-    found = memberbound.audit(
-        model=overfitted(*members),
-        members=members,
-        nonmembers=others,
-        learner=learner,
-        shadows=4,
-        images="8x8",
-        attacks=["lira-offline"],
-        workers=1,
-    )
-    assert found.attacks["lira-offline"]["auc"]["estimate"] > 0.6
-
-
-def test_a_learner_on_pictures_is_audited_with_copies() -> None:
-    (x, y), _ = digits()
-    frame = pd.DataFrame(x, columns=[f"p{i}" for i in range(64)]).assign(digit=y)
-    asked = {"target": "digit", "learner": "tree", "shadows": 8, "workers": 1}
-    plain = memberbound.audit_learner(frame, **asked)
-    moved = memberbound.audit_learner(frame, **asked, images="8x8")
-    assert plain.attacks["loss"] != moved.attacks["loss"]
-    with pytest.raises(InputError, match="as many pixels as a row"):
-        memberbound.audit_learner(frame, **asked, images="4x4")
+    sides = {"members": members, "nonmembers": others, "shadows": 4, "workers": 1}
+    model = overfitted(*members)
+    plain = memberbound.audit(model=model, **sides)
+    moved = memberbound.audit(model=memberbound.AugmentedQueries(model, (8, 8)), **sides)
+    for name in ("loss", "lira-offline"):
+        estimates = [a.attacks[name]["auc"]["estimate"] for a in (plain, moved)]
+        assert min(estimates) > 0.6
+        assert estimates[0] != estimates[1]
+    with pytest.raises(InputError, match=r"as many pixels as a row has \(64\), got \(9, 9\)"):
+        memberbound.audit(model=memberbound.AugmentedQueries(model, (9, 9)), **sides)
 
 
 def test_a_model_that_numbers_its_classes(tree) -> None:

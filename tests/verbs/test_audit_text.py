@@ -35,9 +35,11 @@ def texts_of(documents=200, shifted=False, seed=0):
 
 
 def test_a_leak_is_found_and_said_per_document_and_group(tmp_path):
-    answer = audit_text(
-        tokens=tokens_of(0.5), texts=texts_of(), by="kind", records=tmp_path / "scores.csv"
+    tokens, texts = (
+        table.assign(record="document " + table["record"].astype(str))
+        for table in (tokens_of(0.5), texts_of())
     )
+    answer = audit_text(tokens=tokens, texts=texts, by="kind", records=tmp_path / "scores.csv")
     fields = answer.to_dict()
     assert fields["attacks"]["loss"]["auc"]["lower"] > 0.8
     assert set(fields["attacks"]) == {"loss", "zlib", "min-k", "ratio", "window"}
@@ -45,6 +47,7 @@ def test_a_leak_is_found_and_said_per_document_and_group(tmp_path):
     assert fields["blind"]["differs"] is False
     assert fields["best_advantage"]["lower"] > 0.5
     assert fields["records"]["recognised"] > 0
+    assert fields["records"]["most"][0]["record"].startswith("document ")
     assert [group["value"] for group in fields["groups"]["groups"]] == ["a", "b"]
     assert len(pandas.read_csv(tmp_path / "scores.csv")) == 200
     assert answer.successes("floor")[0].floor > 0.7

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,7 @@ import numpy as np
 from memberbound.attacks.scores import content_generator
 from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, signals_from
 from memberbound.errors import InputError
-from memberbound.learners.augmented import Shape, asked_with_copies
-from memberbound.learners.examples import Labels, Task, network_factory
+from memberbound.learners.examples import Labels, Learner, Task, network_factory
 from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Evidence",
+    "GivenModel",
     "Records",
     "ScoreTable",
     "check_predictions",
     "framed",
     "given_model",
-    "read_model",
     "read_predictions",
     "read_scores",
     "read_table",
@@ -267,53 +266,66 @@ def given_model(model: object, *, trust: bool = False, factory: object = None) -
     return TrainedModel(respond, model=released, name="the released model")
 
 
-def read_model(
-    model: object,
-    members: object,
-    nonmembers: object,
-    *,
-    target: str | None = None,
-    columns: Sequence[str] | None = None,
-    by: str | None = None,
-    trust: bool = False,
-    factory: object = None,
-    images: Shape | None = None,
-    database_table: str | None = None,
-) -> Records:
-    """Read two tables (or pairs of rows and targets) and ask the model about them.
+@dataclass(frozen=True, eq=False)
+class GivenModel:
+    """A model that exists, and the options of an audit that mean nothing without one."""
 
-    Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
-    """
-    import pandas as pd
+    model: object = None
+    nonmembers: object = None
+    target: str | None = None
+    columns: Sequence[str] | None = None
+    learner: str | Learner | None = None
+    quick: bool = False
+    seconds: float | None = None
+    trust: bool = False
+    factory: object = None
 
-    trained = given_model(model, trust=trust, factory=factory)
-    if images is not None:
-        trained = asked_with_copies(trained, images)
-    x, y = _rows_and_target(members, "members", target, database_table)
-    x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, database_table)
-    truth = np.concatenate([y, y0])
-    member = np.arange(len(truth)) < len(y)
-    tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
-    if len(tables) == 1:
-        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
-    groups, identifiers = None, None
-    rows: DataFrame | Labels
-    if tables:
-        both = _joined(tables, trained.columns if columns is None else columns)
-        groups = None if by is None else _values_of(by, both, target, truth)
-        rows, identifiers = _model_columns(both, columns, trained)
-    elif by is not None:
-        raise InputError("by must name a column of two tables, got arrays.")
-    else:
-        rows = np.concatenate([np.asarray(x), np.asarray(x0)])
-    label = "the target" if target is None else repr(target)
-    evidence = Evidence.of(trained, rows, truth, member, name=label)
-    numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
-    return Records(evidence, numbers, groups, identifiers)
+    def __post_init__(self) -> None:
+        idle = [each.name for each in fields(self) if getattr(self, each.name) is not each.default]
+        if self.model is None and idle:
+            raise InputError(
+                f"model must be given with {' and '.join(idle)}, got none. A learner is audited on "
+                "its table by audit-learner."
+            )
+        if self.quick and self.learner is not None:
+            raise InputError("quick must be left out with a learner: it trains nothing.")
+
+    def records(self, members: object, by: str | None = None) -> Records:
+        """Read two tables (or pairs of rows and targets) and ask the model about them.
+
+        Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
+        """
+        import pandas as pd
+
+        target = self.target
+        trained = given_model(self.model, trust=self.trust, factory=self.factory)
+        x, y = _rows_and_target(members, "members", target)
+        x0, y0 = _rows_and_target(self.nonmembers, "nonmembers", target)
+        truth = np.concatenate([y, y0])
+        member = np.arange(len(truth)) < len(y)
+        tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
+        if len(tables) == 1:
+            raise InputError(
+                "members and nonmembers must be two tables or two arrays, got one each."
+            )
+        groups, identifiers = None, None
+        rows: DataFrame | Labels
+        if tables:
+            both = _joined(tables, trained.columns if self.columns is None else self.columns)
+            groups = None if by is None else _values_of(by, both, target, truth)
+            rows, identifiers = _model_columns(both, self.columns, trained)
+        elif by is not None:
+            raise InputError("by must name a column of two tables, got arrays.")
+        else:
+            rows = np.concatenate([np.asarray(x), np.asarray(x0)])
+        label = "the target" if target is None else repr(target)
+        evidence = Evidence.of(trained, rows, truth, member, name=label)
+        numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
+        return Records(evidence, numbers, groups, identifiers)
 
 
 def _rows_and_target(
-    source: object, name: str, target: str | None, database_table: str | None
+    source: object, name: str, target: str | None
 ) -> tuple[DataFrame | Labels, Labels]:
     """Return rows and targets of one side."""
     import pandas as pd
@@ -328,7 +340,7 @@ def _rows_and_target(
     elif source is None:
         raise InputError(f"{name} must be given with a model: a table, or a pair (X, y).")
     else:
-        frame, called = rows_as_trained(source, database_table)
+        frame, called = rows_as_trained(source)
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
@@ -403,29 +415,23 @@ class ScoreTable:
     groups: Sequence[object] | None = None
 
 
-def read_table(
-    source: object, *, by: str | None = None, database_table: str | None = None
-) -> Records | ScoreTable:
+def read_table(source: object, by: str | None = None) -> Records | ScoreTable:
     """Read a table of predictions or of scores, whichever its columns say it is."""
-    columns, name = column_names(source, database_table)
+    columns, name = column_names(source)
     if "score" not in columns and {"label", "member"} <= {*columns}:
-        return read_predictions(source, by=by, database_table=database_table)
+        return read_predictions(source, by)
     for column in ("score", "member"):
         if column not in columns:
             raise InputError(
                 f"{name} must have the columns score and member, {column!r} is missing. A learner "
                 "is audited on its table by audit-learner, a model with --model."
             )
-    return read_scores(source, by=by, database_table=database_table)
+    return read_scores(source, by)
 
 
-def read_scores(
-    source: object, *, by: str | None = None, database_table: str | None = None
-) -> ScoreTable:
+def read_scores(source: object, by: str | None = None) -> ScoreTable:
     """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
-    table = read_population(
-        source, ("score", "member"), numeric=True, target=by, database_table=database_table
-    )
+    table = read_population(source, ("score", "member"), numeric=True, target=by)
     groups = None if by is None else list(table.frame[by].tolist())
     member = table.numbers("member")
     strange = member[(member != 0) & (member != 1)]
@@ -436,15 +442,13 @@ def read_scores(
     return ScoreTable(table.numbers("score"), member == 1, groups)
 
 
-def read_predictions(
-    source: object, *, by: str | None = None, database_table: str | None = None
-) -> Records:
+def read_predictions(source: object, by: str | None = None) -> Records:
     """Read a table of a model's predictions: ``label``, ``member`` and what the model said.
 
     That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
     the numbers of a regression.
     """
-    frame, name = rows_as_trained(source, database_table)
+    frame, name = rows_as_trained(source)
     for needed in ("label", "member"):
         if needed not in frame.columns:
             raise InputError(

@@ -49,7 +49,6 @@ from memberbound.attacks.shadows import Progress
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError, fraction
-from memberbound.learners.augmented import Shape
 from memberbound.learners.examples import Labels, Learner
 from memberbound.learners.trained import TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
@@ -288,7 +287,6 @@ class Training:
     seconds: float = 60.0
     workers: int | None = None
     progress: Progress | None = None
-    images: Shape | None = None
 
     def references(self, evidence: Evidence, seed: int) -> tuple[References | None, str]:
         """Return reference models, or None and why there are none; a named learner is insisted on.
@@ -309,7 +307,6 @@ class Training:
                 seconds=self.seconds,
                 seed=seed,
                 n_jobs=self.workers,
-                images=self.images,
                 progress=self.progress,
             )
         except InputError as problem:
@@ -345,7 +342,10 @@ def audit_records(
         "Whether members and non-members come from one distribution cannot be tested without "
         "their columns",
     )
+    attacks = None if attacks is None else tuple(attacks)
     if isinstance(records, ScoreTable):
+        if attacks not in (None, (SCORES,)):
+            raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
         audit = audit_score_table(
             {SCORES: records.score}, records.member, confidence=confidence, fpr=fpr, seed=seed
         )
@@ -354,7 +354,6 @@ def audit_records(
     evidence, duplicates, law = records.evidence, None, None
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
-    attacks = None if attacks is None else tuple(attacks)
     references, note = None, WITHOUT_REFERENCES
     if training is not None and _compares(attacks):
         references, note = training.references(evidence, seed)

@@ -31,6 +31,7 @@ __all__ = [
     "Guesses",
     "OneRun",
     "audit_one_run",
+    "check_claim",
     "guess_counts",
     "guesses_from_scores",
     "one_run_epsilon",
@@ -104,10 +105,18 @@ class OneRun:
         return f"{text} That does not contradict {claim}, and does not prove it."
 
 
+def check_claim(
+    name: str, canaries: object, claimed_epsilon: float | None, delta: float | None
+) -> None:
+    """Refuse a claim that no canaries are there to test."""
+    if canaries is None and (claimed_epsilon is not None or delta is not None):
+        raise InputError(f"{name} must be given with claimed_epsilon and delta, got none.")
+
+
 def audit_one_run(
     scores: Scores,
     *,
-    delta: float = 1e-5,
+    delta: float | None = None,
     confidence: float = 0.95,
     claimed_epsilon: float | None = None,
 ) -> OneRun:
@@ -122,7 +131,8 @@ def audit_one_run(
     Theorem: proofs/audit-intervals.md claims 6 and 7, the error shared among the guess counts.
     Assumes: :attr:`OneRun.assumptions`.
     Numerics: as :func:`one_run_epsilon`.
-    Edge cases: members that fair coins would hardly give (p < 1e-6) are refused.
+    Edge cases: δ is 1e-5 unless given; members that fair coins would hardly give (p < 1e-6) are
+    refused.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -131,7 +141,7 @@ def audit_one_run(
         >>> run.epsilon_lower > 2, audit_one_run(Scores.of(member * 0, member)).epsilon_lower
         (True, 0.0)
     """
-    slack = fraction("delta", delta, open_right=True)
+    slack = fraction("delta", 1e-5 if delta is None else delta, open_right=True)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     if claimed_epsilon is not None:
         nonnegative("claimed_epsilon", claimed_epsilon)

@@ -151,7 +151,7 @@ def recognised_members(
         named[:] = False
     return Recognised(
         attack,
-        tuple(int(r) for r in rows),
+        tuple(rows),
         p_values[:size],
         named[:size],
         int(named[size:].sum()),

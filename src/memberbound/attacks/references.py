@@ -12,7 +12,6 @@ from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.shadows import KnownRows, Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
-from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -97,7 +96,6 @@ def train_references(
     seconds: float | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
-    images: Shape | None = None,
     progress: Progress | None = None,
 ) -> References:
     """Train models as the given one may have been trained, without the records that are measured.
@@ -130,16 +128,12 @@ def train_references(
     # The training sets are drawn from the content too: the order of the rows must not matter.
     start = int(evidence.generator(seed, "reference models").integers(2**63))
     if learner == "same":
-        features, estimator = _by_row_number(evidence, _unfitted_copy(evidence), images)
-    elif not isinstance(learner, str) and images is None:
+        features, estimator = _by_row_number(evidence, _unfitted_copy(evidence))
+    elif not isinstance(learner, str):
         features, estimator = _by_row_number(evidence, learner)
     else:
-        features = _encoded(evidence, known) if images is None else _pixels(evidence, known)
-        estimator = (
-            learner_from_name(learner, evidence.task) if isinstance(learner, str) else learner
-        )
-        # Queried as the given model is: with an image and its shifted copies.
-        estimator = estimator if images is None else AugmentedQueries(estimator, images)
+        features = _encoded(evidence, known)
+        estimator = learner_from_name(learner, evidence.task)
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     truth = np.asarray(evidence.truth)
     examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
@@ -231,9 +225,7 @@ def _unfitted_copy(evidence: Evidence) -> Learner:
     return cast(Learner, copy.set_params(**dict.fromkeys(settings, 1)) if settings else copy)
 
 
-def _by_row_number(
-    evidence: Evidence, learner: Learner, images: Shape | None = None
-) -> tuple[FloatArray, Learner]:
+def _by_row_number(evidence: Evidence, learner: Learner) -> tuple[FloatArray, Learner]:
     """Return row numbers as features, and a learner that looks the rows up."""
     assert evidence.model is not None
     classes = None
@@ -241,17 +233,8 @@ def _by_row_number(
         own = getattr(evidence.model.model, "classes_", None)
         classes = np.arange(len(evidence.classes)) if own is None else np.asarray(own)
     rows = evidence.model.matched(evidence.rows)
-    if images is not None:
-        learner, rows = AugmentedQueries(learner, images), np.asarray(rows, dtype=np.float64)
     numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
     return numbers, RowsOf(learner, rows, classes)
-
-
-def _pixels(evidence: Evidence, known: BoolArray) -> FloatArray:
-    """Return images as rows of pixels; one scale brings those of the known records to 1."""
-    rows = np.asarray(evidence.rows, dtype=np.float64)
-    flat = rows.reshape(len(rows), -1)
-    return np.asarray(flat / (np.abs(flat[known]).max() or 1.0))
 
 
 def _encoded(evidence: Evidence, known: BoolArray) -> FloatArray:

@@ -361,7 +361,7 @@ def _classifies(model: object) -> bool:
 # ── Rows as the model's own code read them ────────────────────────────────────────────────────────
 
 
-def rows_as_trained(source: object, database_table: str | None = None) -> tuple[DataFrame, str]:
+def rows_as_trained(source: object) -> tuple[DataFrame, str]:
     """Return a table as a model's training script sees it, and its name.
 
     Every other reader here takes a CSV file as text, which is the finest reading.  A pipeline was
@@ -389,5 +389,5 @@ def rows_as_trained(source: object, database_table: str | None = None) -> tuple[
             return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])]), str(
                 path
             )
-    with opened_table(source, database_table) as table:
+    with opened_table(source) as table:
         return table.frame, table.name

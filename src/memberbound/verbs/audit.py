@@ -10,23 +10,22 @@ import numpy as np
 
 from memberbound.answers import Inline, OmitEmpty
 from memberbound.attacks.evidence import (
+    GivenModel,
     Records,
     ScoreTable,
     check_predictions,
-    read_model,
     read_predictions,
     read_scores,
     read_table,
 )
 from memberbound.attacks.intervals import non_members_needed
-from memberbound.attacks.model_audit import SCORES, ModelAudit, Training, audit_records
-from memberbound.attacks.one_run import audit_one_run
+from memberbound.attacks.model_audit import ModelAudit, Training, audit_records
+from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.references import MODELS
 from memberbound.attacks.scores import Scores
 from memberbound.attacks.shadows import FEWEST_IN_TIME
 from memberbound.declarations import (
     Column,
-    DatabaseTable,
     Force,
     Hidden,
     InputFile,
@@ -39,11 +38,9 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.learners.augmented import Shape, picture_shape
 from memberbound.quantities import confident
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
-    DELTA,
     RATES,
     AttackFields,
     OneRunAnswer,
@@ -111,14 +108,12 @@ def audit(
     trust: Annotated[bool, Option("switch", web=False)] = False,
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     by: Column | None = None,
-    images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
     quick: bool = False,
     seconds: Annotated[float, Option("number", metavar="S", least=1, most=3600)] | None = None,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
     columns: Names | None = None,
-    database_table: DatabaseTable | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
     seed: Seed = 0,
@@ -166,9 +161,6 @@ def audit(
             wrote the file.
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
         by: a column whose values are subgroups to report separately.
-        images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
-            colours): the model is also queried with four copies shifted by a pixel, which can
-            find more members.
         quick: leave out the attacks that train reference models, the strongest ones.
         seconds: time to train reference models in (default: 60); the first is always finished.
         attacks: attacks to run (default: all that can run here).
@@ -176,7 +168,6 @@ def audit(
         fpr: false-positive rate at which the TPR is measured; may be repeated (default: 0.1, 0.01
             and 0.001, where there are enough non-members).
         columns: columns that the model gets (default: those it was trained on).
-        database_table: the table inside a DuckDB or SQLite file.
         records: write which members are identified to this CSV file.
         force: overwrite ``records``.
         seed: for random parts of the records and the learners.
@@ -201,70 +192,49 @@ def audit(
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, members, force=force)
-    shape = None if images is None else picture_shape(images)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
-    if quick and (learner is not None or seconds is not None):
-        raise InputError("quick must be left out with learner and seconds: it trains nothing.")
-    _check_idle("one_run", one_run, claimed_epsilon=claimed_epsilon, delta=delta)
-    _check_idle(
-        "model",
-        model,
-        nonmembers=nonmembers,
-        target=target,
-        learner=learner,
-        quick=quick or None,
-        seconds=seconds,
-        columns=columns,
-        images=images,
-        factory=factory,
-        trust=trust or None,
+    names = [columns] if isinstance(columns, str) else columns
+    given = GivenModel(
+        model, nonmembers, target, names, learner, quick, seconds, trust=trust, factory=factory
     )
-    _check_sources(model, members=members, predictions=predictions, one_run=one_run)
-    evidence: Records | ScoreTable
-    floors = None
-    if model is not None:
-        evidence = read_model(
-            model,
-            members,
-            nonmembers,
-            target=target,
-            columns=[columns] if isinstance(columns, str) else columns,
-            by=by,
-            trust=trust,
-            factory=factory,
-            images=shape,
-            database_table=database_table,
+    check_claim("one_run", one_run, claimed_epsilon, delta)
+    tables = {"members": members, "predictions": predictions, "one_run": one_run}
+    sources = [name for name, table in tables.items() if table is not None]
+    if model is None and len(sources) != 1:
+        raise InputError(
+            "members must be one table of scores or predictions where there is no model, got "
+            f"{' and '.join(sources) or 'none'}."
         )
+    evidence: Records | ScoreTable
+    training = floors = None
+    if model is not None:
+        if one_run is not None:
+            raise InputError("one_run must be left out with a model: it is a table of scores.")
+        evidence = given.records(members, by)
         if predictions is not None:
-            answers = read_predictions(predictions, database_table=database_table)
-            evidence = check_predictions(evidence, answers)
+            evidence = check_predictions(evidence, read_predictions(predictions))
+        if not quick:
+            training = Training(
+                learner,
+                whole_number("shadows", cast(int, shadows), at_least=FEWEST_IN_TIME),
+                60.0 if seconds is None else positive("seconds", seconds),
+                cast("int | None", workers),
+                progress,
+            )
     elif one_run is not None:
-        evidence = read_scores(one_run, by=by, database_table=database_table)
+        evidence = read_scores(one_run, by)
         floors = audit_one_run(
             Scores.of(evidence.score, evidence.member),
-            delta=DELTA if delta is None else delta,
+            delta=delta,
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
         )
     else:
-        read = read_table if predictions is None else read_predictions
-        table = members if predictions is None else predictions
-        evidence = read(table, by=by, database_table=database_table)
+        evidence = (
+            read_table(members, by) if predictions is None else read_predictions(predictions, by)
+        )
     if fpr is not None:
         _check_rates(rates, int((~evidence.member).sum()), sure)
-    if isinstance(evidence, ScoreTable) and attacks is not None and set(attacks) != {SCORES}:
-        raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
-    training = None
-    if model is not None and not quick:
-        allowed = 60.0 if seconds is None else positive("seconds", seconds)
-        training = Training(
-            learner,
-            whole_number("shadows", cast(int, shadows), at_least=FEWEST_IN_TIME),
-            allowed,
-            cast("int | None", workers),
-            progress,
-            shape,
-        )
     detail = audit_records(
         evidence,
         attacks=attacks,
@@ -278,13 +248,11 @@ def audit(
     leaks = detail.comparable and detail.best_advantage.lower > 0
     # Whoever passes a table that is open already (a study) rehearses what it recommends itself.
     if leaks and target is not None and not isinstance(members, OpenTable):
-        names = [columns] if isinstance(columns, str) else columns
         replacement = rehearse_replacement(
             members,
             target,
             detail,
             columns=None if names is None else tuple(names),
-            database_table=database_table,
             seed=start,
         )
     if out is not None and detail.recognised is not None:
@@ -318,23 +286,3 @@ def _check_rates(rates: Iterable[float], non_members: int, confidence: float) ->
                 f"fpr must be a rate that the non-members allow, got {rate!r} with {non_members} "
                 f"of them. At confidence {confident(confidence)} it needs at least {needed}."
             )
-
-
-def _check_idle(needed: str, value: object, **options: object) -> None:
-    """Refuse options that have no effect without another one."""
-    idle = [name for name, option in options.items() if option is not None]
-    if value is None and idle:
-        remedy = " A learner is audited on its table by audit-learner." if needed == "model" else ""
-        raise InputError(f"{needed} must be given with {' and '.join(idle)}, got none.{remedy}")
-
-
-def _check_sources(model: object, **tables: object) -> None:
-    """Refuse no table, and two of which one would be left out."""
-    sources = [name for name, table in tables.items() if table is not None]
-    if model is not None and "one_run" in sources:
-        raise InputError("one_run must be left out with a model: it is a table of scores.")
-    if model is None and len(sources) != 1:
-        raise InputError(
-            "members must be one table of scores or predictions where there is no model, got "
-            f"{' and '.join(sources) or 'none'}."
-        )

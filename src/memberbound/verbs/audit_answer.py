@@ -31,7 +31,6 @@ from memberbound.numerics.rounding import down
 from memberbound.quantities import NO_LEAK, confident, percent
 
 __all__ = [
-    "DELTA",
     "NOT_COMPARABLE",
     "RATES",
     "AttackFields",
@@ -43,8 +42,6 @@ __all__ = [
 
 #: Rates for which a TPR is given where the non-members allow it.
 RATES = (0.1, 0.01, 0.001)
-#: The δ of an ε that one run bounds from below.
-DELTA = 1e-5
 #: Why there is no number to hold to a limit, after who is right about whom.
 NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
 

@@ -44,7 +44,6 @@ from memberbound.declarations import (
 from memberbound.errors import whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.numerics.rounding import shared_confidence
 from memberbound.quantities import (
@@ -139,7 +138,6 @@ def audit_learner(
     *,
     target: Column,
     learner: LearnerName = "logistic",
-    images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
@@ -182,9 +180,6 @@ def audit_learner(
         table: a file or a table, one record per row.
         target: column to predict.
         learner: a short name, ``package.module:factory`` or an estimator.
-        images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
-            colours): every model is also queried with four copies shifted by a pixel, which can
-            find more members.
         shadows: number of shadow models to train.
         attacks: attacks to run; ``learned`` is the attack classifier of A25 §7, trained on some
             models and scored on others.
@@ -239,9 +234,6 @@ def audit_learner(
         unit=unit,
     )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
-    if images is not None:
-        examples = pixels_of(examples)
-        estimator = AugmentedQueries(estimator, picture_shape(images))
     run = train_shadows(
         examples,
         estimator,

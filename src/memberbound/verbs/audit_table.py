@@ -21,7 +21,7 @@ from memberbound.attacks.synthetic_tables import (
     audit_refits,
     audit_synthetic,
 )
-from memberbound.declarations import DatabaseTable, InputFile, Names, Option, Rates, Seed, Table
+from memberbound.declarations import InputFile, Names, Option, Rates, Seed, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
@@ -115,7 +115,6 @@ def audit_table(
     columns: Names | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
-    database_table: DatabaseTable | None = None,
     seed: Seed = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="refits")] | None = None,
 ) -> TableAudit:
@@ -146,7 +145,6 @@ def audit_table(
         columns: columns to compare (default: all that the tables share).
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated.
-        database_table: the table inside a DuckDB or SQLite file.
         seed: for random halves.
         progress: called with (done, total).
 
@@ -167,7 +165,7 @@ def audit_table(
     chosen = [columns] if isinstance(columns, str) else columns
 
     def read(source: object) -> DataFrame:
-        with opened_table(source, database_table) as table:
+        with opened_table(source) as table:
             names = [c for c in table.columns if chosen is None or c in chosen]
             if not names:
                 raise InputError(f"{table.name} must have one of the columns, got none.")

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, cast
 from memberbound.answers import Inline
 from memberbound.attacks.comparability import LawTest
 from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
-from memberbound.attacks.one_run import OneRun, audit_one_run
+from memberbound.attacks.one_run import OneRun, audit_one_run, check_claim
 from memberbound.attacks.records import audit_groups, recognised_members
 from memberbound.attacks.scores import Scores
 from memberbound.attacks.texts import (
@@ -39,7 +39,6 @@ from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.tables.table import opened_table
 from memberbound.verbs.audit_answer import (
-    DELTA,
     RATES,
     AttackFields,
     OneRunAnswer,
@@ -214,8 +213,7 @@ def audit_text(
     chosen = _checked_attacks(attacks)
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
-    if canaries is None and (claimed_epsilon is not None or delta is not None):
-        raise InputError("canaries must be given with claimed_epsilon and delta, got none.")
+    check_claim("canaries", canaries, claimed_epsilon, delta)
     listed = None
     if records is not None:
         listed = check_output(Path(records), name="records", formats=(".csv",), force=force)
@@ -244,7 +242,7 @@ def audit_text(
             scores,
             documents,
             answer.attacks,
-            delta=DELTA if delta is None else delta,
+            delta=delta,
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
         )
@@ -331,7 +329,7 @@ def _floors(
     canaries: _Named,
     attacks: Iterable[str],
     *,
-    delta: float,
+    delta: float | None,
     confidence: float,
     claimed_epsilon: float | None,
 ) -> OneRun:

@@ -85,7 +85,6 @@ def rehearse_replacement(
     detail: ModelAudit,
     *,
     columns: tuple[str, ...] | None,
-    database_table: str | None,
     seed: int,
 ) -> Replacement | None:
     """Try protected models of an audited model's rows and return the one that scores best.
@@ -109,7 +108,6 @@ def rehearse_replacement(
                 learner=learner,
                 eta=_ETA,
                 columns=columns,
-                database_table=database_table,
                 # For trial: this model is thrown away, the real release draws its own noise.
                 insecure_seed=seed,
             )
@@ -124,7 +122,6 @@ def rehearse_replacement(
                 "--learner": learner,
                 "--eta": _ETA,
                 "--columns": columns,
-                "--table": database_table,
                 "--out": "model.skops",
             }
             command = command_of("protect", source, options)
