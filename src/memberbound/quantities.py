@@ -66,6 +66,7 @@ __all__ = [
     "interval",
     "json_number",
     "marked",
+    "mu_row",
     "number_text",
     "numbers_in",
     "of_hundred",
@@ -196,6 +197,16 @@ def significant(value: float | None, side: Side, digits: int = 6) -> str:
         mantissa, _, exponent = f"{rounded.normalize():e}".partition("e")
         return f"{mantissa}e{int(exponent)}"
     return _plain(rounded)
+
+
+def mu_row(mu: float, regret: float) -> tuple[str, str]:
+    """Return the line of a summary about μ and what that single number hides.
+
+    >>> mu_row(0.2513333, 1.23e-9)
+    ('μ (Gaussian DP)', '≤ 0.25134 (record replaced; regret ≤ 0.0000000013)')
+    """
+    bound, hidden = significant(mu, "upper", 5), significant(regret, "upper", 2)
+    return "μ (Gaussian DP)", f"≤ {bound} (record replaced; regret ≤ {hidden})"
 
 
 def confident(confidence: float) -> str:

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
 from memberbound.curve.base import Side, TradeoffCurve, analytic_knots
 from memberbound.errors import fraction, nonnegative
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up, up
 
 __all__ = [
     "GaussianCurve",
     "LaplaceCurve",
     "SlackCurve",
+    "gaussian_summary",
 ]
 
 # ── The curve of N(μ, 1) against N(0, 1): Gaussian differential privacy, in closed form ───────────
@@ -215,3 +217,50 @@ class SlackCurve(TradeoffCurve):
     def knots(self) -> FloatArray:
         """ε grid of the pair it is near to."""
         return self.base.knots()
+
+
+# ── One number for a curve: μ of Gaussian differential privacy, and what that hides ───────────────
+
+#: How far the curve of μ-GDP is moved before it has to bound a curve: a curve with a δ is below no
+#: Gaussian one, and a larger allowance would hide what happens at small FPR.
+_MOVED = 1e-5
+
+
+def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
+    """Return μ and the regret of summing a curve up by it.
+
+    Guarantee: with r the regret and G(α) = Φ(Φ⁻¹(α) + μ), TPR(α) ≤ G(α + r) + r and
+    G(α) ≤ TPR(α + r) + r for every α: moved by r in both rates, neither curve is more private than
+    the other.  μ is the least for which the first holds with 1e-5 in place of r, so that a large
+    regret means a cautious μ, not an unsafe one.
+    Theorem: G(· + r) + r is concave, so it bounds a polygon if it bounds its corners; and
+    TPR(· + r) + r, the least of its support lines, bounds G if r ≥ (δ_G(ε) - δ(ε))/(1 + e^ε) for
+    the slope e^ε of each line.
+    Numerics: rounded up.  Edge cases: μ = 8.53 stands for no protection at all.
+
+    Examples:
+        >>> gaussian_summary(SlackCurve(GaussianCurve(0.25), 1e-9))
+        (0.25, 1e-09)
+    """
+    if isinstance(curve, GaussianCurve):
+        return curve.mu, 0.0
+    if isinstance(curve, SlackCurve):
+        mu, regret = gaussian_summary(curve.base)
+        return mu, sum_up(regret, curve.slack) if regret else curve.slack
+    polygon = curve.to_polygon()
+    fpr, tpr = polygon.vertices
+    inside = (tpr > _MOVED) & (fpr + _MOVED < 1.0)
+    shifts = special.ndtri(np.minimum(tpr[inside], 1.0) - _MOVED) - special.ndtri(
+        fpr[inside] + _MOVED
+    )
+    mu = up(max(0.0, float(shifts.max(initial=0.0))) * (1 + 1e-12))
+    # Corners are sums of masses: off by their rounding, and by what the masses add up to besides 1.
+    rounding = abs(1.0 - float(fpr[-1])) + abs(1.0 - float(tpr[-1])) + 8 * fpr.size * UNIT
+    normal, knots, hidden = GaussianCurve(mu), polygon.knots(), 0.0
+    for forward in (True, False):
+        slopes = knots[knots >= 0] if forward else -knots[knots <= 0]
+        above = normal._profile(slopes, forward=forward) - polygon._profile(slopes, forward=forward)
+        with np.errstate(under="ignore"):
+            lines = above * np.exp(-slopes) / (1.0 + np.exp(-slopes))
+        hidden = max(hidden, float(lines.max(initial=0.0)))
+    return mu, up(max(_MOVED, hidden) + rounding, 8)

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.answers import Given, Lower, Upper
-from memberbound.curve.families import GaussianCurve, SlackCurve
+from memberbound.curve.families import GaussianCurve, SlackCurve, gaussian_summary
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.quantities import Certificate, significant
+from memberbound.quantities import Certificate
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
 from memberbound.release.randomness import RandomSource, SecureSource
 
@@ -312,26 +312,16 @@ class ReplaceOne:
 class CurveReadings:
     """What is read off the curve of a budget for an answer.
 
-    ``mu_upper`` sums the curve up as that of μ-GDP, and ``mu_regret_upper`` says what that hides:
-    moved by so much in both rates, the curve of μ-GDP is nowhere more private than the release's.
-    Both are None where the curve is not that of normal noise.
+    ``mu_upper`` sums the curve up as that of μ-GDP, and ``mu_regret_upper`` says what that hides
+    (:func:`~memberbound.curve.families.gaussian_summary`).
     """
 
     delta: Given
     eta_upper: Upper
     security_lower: Lower
     replace_one: ReplaceOne
-    mu_upper: Upper | None = None
-    mu_regret_upper: Upper | None = None
-
-    @property
-    def gaussian(self) -> tuple[str, str] | None:
-        """The line of a summary about μ."""
-        if self.mu_upper is None or self.mu_regret_upper is None:
-            return None
-        regret = significant(self.mu_regret_upper, "upper", 2)
-        mu = significant(self.mu_upper, "upper", 5)
-        return "μ (Gaussian DP)", f"≤ {mu} (record replaced; regret ≤ {regret})"
+    mu_upper: Upper
+    mu_regret_upper: Upper
 
 
 @lru_cache(maxsize=64)
@@ -340,6 +330,5 @@ def _readings(curve: SlackCurve) -> CurveReadings:
     rates = {repr(fpr): curve.tpr(fpr) for fpr in _READ_FPR}
     epsilon = curve.epsilon(_READ_DELTA)
     replaced = ReplaceOne(curve.advantage, curve.accuracy(), rates, epsilon)
-    base, slack = curve.base, curve.slack
-    mu, regret = (base.mu, slack) if isinstance(base, GaussianCurve) else (None, None)
-    return CurveReadings(_READ_DELTA, curve.eta, curve.security(), replaced, mu, regret)
+    summed_up = gaussian_summary(curve)
+    return CurveReadings(_READ_DELTA, curve.eta, curve.security(), replaced, *summed_up)

@@ -17,6 +17,7 @@ from memberbound.answers import (
     Upper,
     computed,
 )
+from memberbound.curve.families import gaussian_summary
 from memberbound.declarations import LedgerFile, Option, Rates
 from memberbound.dp import (
     AdvantageTarget,
@@ -49,6 +50,7 @@ from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
     marked,
+    mu_row,
     percent,
     significant,
     vacuous,
@@ -157,6 +159,20 @@ class Explanation(Answer, Limited):
     def eta_upper(self) -> Upper:
         """Least η for which MIP is certain, replace-one."""
         return self.guarantee.replaced().curve.eta
+
+    @cached_property
+    def _gaussian(self) -> tuple[float, float]:
+        return gaussian_summary(self.guarantee.replaced().curve)
+
+    @computed
+    def mu_upper(self) -> Upper:
+        """The curve summed up as that of μ-GDP, replace-one."""
+        return self._gaussian[0]
+
+    @computed
+    def mu_regret_upper(self) -> Upper:
+        """What that hides: moved by so much in both rates, neither curve is more private."""
+        return self._gaussian[1]
 
     @computed
     def security_lower(self) -> Lower:
@@ -312,11 +328,13 @@ class Explanation(Answer, Limited):
         if self.security_lower_iid is not None:
             bounds.append(("  and for i.i.d. records", self.security_lower_iid, "security"))
         accuracy = marked(self.accuracy_upper, "certificate")
+        summed_up = [] if vacuous(self.eta_upper, "eta") else [self._gaussian]
         return [
             ("ε at δ", epsilon),
             ("adjacency", self.adjacency),
             (f"attack success at prior {significant(self.prior, 'given')}", accuracy),
             *((name, marked(v, "certificate", quantity, 6)) for name, v, quantity in bounds),
+            *(mu_row(*pair) for pair in summed_up),
         ]
 
 

@@ -27,6 +27,7 @@ from memberbound.quantities import (
     at_confidence,
     decimals,
     marked,
+    mu_row,
     percent,
     significant,
 )
@@ -311,8 +312,7 @@ class Protection(_Released):
             proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
         at = f"ε at δ = {significant(readings.delta, 'given')}"
         rows.append((at, f"{proved} (record replaced)"))
-        if readings.gaussian is not None:
-            rows.append(readings.gaussian)
+        rows.append(mu_row(readings.mu_upper, readings.mu_regret_upper))
         rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
         spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
         if len(spent) > 1:

@@ -30,7 +30,7 @@ from memberbound.declarations import (
 from memberbound.errors import fractions, whole_number
 from memberbound.files import check_output
 from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
-from memberbound.quantities import Certificate, decimals, marked, percent
+from memberbound.quantities import Certificate, decimals, marked, mu_row, percent
 from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
@@ -130,8 +130,7 @@ class Synthesis(Answer):
         ]
         for rate, tpr in replaced.tpr_upper.items():
             rows.append((f"TPR at FPR {percent(float(rate), 'given')}", marked(tpr, "certificate")))
-        if self.curve.gaussian is not None:
-            rows.append(self.curve.gaussian)
+        rows.append(mu_row(self.curve.mu_upper, self.curve.mu_regret_upper))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             rows.append((at, marked(after, "certificate")))

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import Features
@@ -204,5 +204,7 @@ def _fitted(
 
     free = len(noisy) if offsets else 0
     ends = ([_SLOPES[0], *[_OFFSETS[0]] * free], [_SLOPES[1], *[_OFFSETS[1]] * free])
+    from scipy import optimize  # as heavy as pandas, and only training needs it
+
     line = optimize.least_squares(misfits, np.array([expected, *[0.0] * free]), bounds=ends).x
     return float(line[0]), np.asarray(line[1:] if offsets else np.zeros(len(noisy)))
