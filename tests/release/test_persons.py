@@ -296,9 +296,7 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
             asked.append(np.asarray(sums))
             return super().measure(sums)
 
-    names = encoding.noisy_names(
-        records.columns["y"], Noise(3.0, 1, InsecureSource(0)), records.persons
-    )
+    names = encoding.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
     assert names == ("no",)
     assert sorted(asked[0]) == [1, 50]
 

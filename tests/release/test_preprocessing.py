@@ -381,29 +381,24 @@ def test_a_lower_threshold_names_single_people_too_often():
 
 def test_a_class_of_one_person_is_left_out_and_has_no_weight():
     goal = Values.of(column(["no"] * 500 + ["yes"] * 400 + ["maybe"]))
-    code = fit_target(
-        "y", goal, {}, kind="classes", histograms=NoisySums(10.0, 1, InsecureSource(0))
-    )
+    table = Records({"y": goal}, len(goal))
+
+    def fitted(scale, kind="classes", bounds=None):
+        noise = NoisySums(scale, 1, InsecureSource(0))
+        return fit_target(table, "y", bounds or {}, kind=kind, histograms=noise)
+
+    code = fitted(10.0)
     assert code.classes == ("no", "yes")
     codes, weights = code.read(goal)
     assert weights[-1] == 0.0
     assert codes[-1] == -1
     assert weights[:-1].all()
     with pytest.raises(InputError, match="at least two classes"):
-        fit_target("y", goal, {}, kind="classes", histograms=NoisySums(100.0, 1, InsecureSource(0)))
+        fitted(100.0)
     with pytest.raises(InputError, match="list of classes"):
-        fit_target(
-            "y",
-            goal,
-            {"y": Range(0, 1)},
-            kind="classes",
-            histograms=NoisySums(1.0, 1, InsecureSource(0)),
-        )
-    public = {"y": Categories(("no", "yes"))}
+        fitted(1.0, bounds={"y": Range(0, 1)})
     with pytest.raises(InputError, match="low, high"):
-        fit_target(
-            "y", goal, public, kind="numbers", histograms=NoisySums(1.0, 1, InsecureSource(0))
-        )
+        fitted(1.0, "numbers", {"y": Categories(("no", "yes"))})
 
 
 def test_targets_of_numbers_are_scaled_and_cut_off():
@@ -413,9 +408,8 @@ def test_targets_of_numbers_are_scaled_and_cut_off():
     assert weights.tolist() == [1, 1, 1, 1, 0, 0]
     assert code.numbers(np.array([-1.0, 0.5, 7.0])).tolist() == [10.0, 25.0, 30.0]
     goal = Values.of(np.linspace(17, 60, 900))
-    found = fit_target(
-        "y", goal, {}, kind="numbers", histograms=NoisySums(5.0, 1, InsecureSource(0))
-    )
+    noise = NoisySums(5.0, 1, InsecureSource(0))
+    found = fit_target(Records({"y": goal}, 900), "y", {}, kind="numbers", histograms=noise)
     assert (found.low, found.high) == (16.0, 64.0)
 
 

@@ -250,12 +250,12 @@ def test_a_value_is_a_number_or_a_text(twice):
         scale = 1e-9
 
         def measure(self, counts):
-            self.counts = counts.tolist()
+            self.counts = list(counts)
             return np.asarray(counts, dtype=float)
 
     def counted(values):
-        read, histograms = Values.of(pd.Series(values, dtype=object)), Histograms()
-        noisy, _ = noisy_texts(read, format_cells(read), len(FORMATS), histograms)
+        read, histograms = read_records([[value] for value in values]), Histograms()
+        noisy, _ = noisy_texts(read, "x0", format_cells, len(FORMATS), histograms)
         counts = dict(enumerate(noisy.tolist()))
         texts = sorted({v for v in values if v in ("N", "M")})
         counts |= dict(zip(texts, histograms.counts[len(FORMATS) :], strict=True))

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import (
-    CELLS,
     MISSING,
     NUMBER_CELLS,
     Categories,
     Range,
-    cells_of,
-    counted,
+    cell_counts,
     hardly_shared,
     noisy_names,
     noisy_texts,
@@ -349,8 +347,7 @@ def private_column(
     Guarantee: the two histograms are all that it tells about the table, except that a value of one
     person is named with probability at most ``CLASS_SLACK`` of the encoding.
     """
-    values, persons = records.columns[name], records.persons
-    noisy = histograms.measure(counted(cells_of(values), CELLS, persons))
+    noisy = histograms.measure(cell_counts(records, name))
     scale = histograms.scale
     numbers = noisy[:NUMBER_CELLS]
     kept = np.flatnonzero(numbers > _SCALES * scale)
@@ -361,9 +358,7 @@ def private_column(
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         texts: tuple[str, ...] = ()
         if writing is None:
-            formats, texts = noisy_texts(
-                values, format_cells(values), len(FORMATS), histograms, persons
-            )
+            formats, texts = noisy_texts(records, name, format_cells, len(FORMATS), histograms)
             writing = written_as(formats, scale)
         if low == high:
             high = low + 1.0
@@ -371,7 +366,7 @@ def private_column(
         return NumberCells(name, edges, step, writing, texts=texts[:_MOST_TEXTS])
     if hardly_shared(noisy[MISSING + 1 :], scale):
         return None
-    labels = noisy_names(values, histograms, persons)
+    labels = noisy_names(records, name, histograms)
     return CategoryCells(name, labels) if labels else None
 
 

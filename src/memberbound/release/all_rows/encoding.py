@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,7 @@ __all__ = [
     "Range",
     "Scaling",
     "TargetCode",
+    "cell_counts",
     "cells_of",
     "counted",
     "fit_encoder",
@@ -239,10 +240,10 @@ def forms_of(bounds: Bounds) -> dict[str, Form]:
 # ── Cells of a histogram that is the same for every table ─────────────────────────────────────────
 
 
-def _bucket(label: str) -> int:
-    """Return the bucket of a text, the same on every machine and in every table."""
+def _hash(label: str) -> int:
+    """Return the hash of a text, the same on every machine and in every table."""
     digest = hashlib.blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % BUCKETS
+    return int.from_bytes(digest, "big")
 
 
 def cells_of(values: Values) -> NDArray[np.int16]:
@@ -256,7 +257,8 @@ def cells_of(values: Values) -> NDArray[np.int16]:
     texts = np.flatnonzero(np.isnan(values.parsed))
     labels = values.labels
     table[texts] = [
-        NUMBER_CELLS + 1 + _bucket(labels[code]) if labels[code] else MISSING for code in texts
+        NUMBER_CELLS + 1 + _hash(labels[code]) % BUCKETS if labels[code] else MISSING
+        for code in texts
     ]
     return np.asarray(table[values.raw], dtype=np.int16)
 
@@ -277,6 +279,15 @@ def counted(places: NDArray[np.generic], count: int, persons: Persons | None) ->
     """
     weights = None if persons is None else persons.weights
     return np.asarray(np.bincount(places, weights, minlength=count), dtype=np.float64)
+
+
+def cell_counts(records: Records, name: str) -> FloatArray:
+    """Return the histogram of a column of all rows."""
+    return np.asarray(records.total(_cell_counts, name))
+
+
+def _cell_counts(part: Records, name: str) -> FloatArray:
+    return counted(cells_of(part.columns[name]), CELLS, part.persons)
 
 
 def octave_ends(cell: int) -> tuple[float, float]:
@@ -705,19 +716,15 @@ def most_classes(rows: int, mu: float) -> int:
     return max(2, math.floor(rows * mu / _CLASS_SIGNALS))
 
 
-def noisy_range(
-    values: Values, histograms: NoisySums, persons: Persons | None = None
-) -> Range | None:
+def noisy_range(records: Records, name: str, histograms: NoisySums) -> Range | None:
     """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
-    counts = counted(cells_of(values), CELLS, persons)[:NUMBER_CELLS]
+    counts = cell_counts(records, name)[:NUMBER_CELLS]
     kept = np.flatnonzero(histograms.measure(counts) > _RANGE_SCALES * histograms.scale)
     ends = [end for cell in kept for end in octave_ends(int(cell))]
     return Range(min(ends), max(ends)) if ends and min(ends) < max(ends) else None
 
 
-def noisy_names(
-    values: Values, histograms: NoisySums, persons: Persons | None = None
-) -> tuple[str, ...]:
+def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str, ...]:
     """Return the values that many people share, by name, from one noisy histogram.
 
     A person counts for the commonest of their values: several that nobody else has would each have
@@ -725,16 +732,17 @@ def noisy_names(
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
-    places, names = _record_values(values, persons)
-    return _named(names, histograms.measure(_counts(places, len(names))), histograms.scale)
+    counts = dict(sorted(records.total(_name_counts, name).items()))
+    noisy = histograms.measure(list(counts.values()))
+    return _named(tuple(counts), noisy, histograms.scale)
 
 
 def noisy_texts(
-    values: Values,
-    cells: NDArray[np.int64],
+    records: Records,
+    name: str,
+    cells: Callable[[Values], NDArray[np.int64]],
     count: int,
     histograms: NoisySums,
-    persons: Persons | None = None,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Return noisy counts of cells of numbers, and the texts that many people share.
 
@@ -743,19 +751,38 @@ def noisy_texts(
 
     Guarantee: that of :func:`noisy_names`.
     """
+    numbers, texts = records.total(_text_counts, name, cells, count)
+    listed = dict(sorted(texts.items()))
+    noisy = histograms.measure([*numbers, *listed.values()])
+    return noisy[:count], _named(tuple(listed), noisy[count:], histograms.scale)
+
+
+def _text_counts(
+    part: Records, name: str, cells: Callable[[Values], NDArray[np.int64]], count: int
+) -> tuple[NDArray[np.int64], dict[str, int]]:
+    values = part.columns[name]
     places, names = values.named()
     texts = np.where(places >= 0, count + places, -1)
-    joint = np.where(np.isnan(values.numbers), texts, cells)
-    joint = joint if persons is None else persons.commonest(joint)
-    listed = np.unique(joint[joint >= count])
-    joint = np.where(joint >= count, count + np.searchsorted(listed, joint), joint)
-    noisy = histograms.measure(_counts(joint, count + len(listed)))
-    labels = tuple(names[place - count] for place in listed)
-    return noisy[:count], _named(labels, noisy[count:], histograms.scale)
+    joint = np.where(np.isnan(values.numbers), texts, cells(values))
+    joint = joint if part.persons is None else part.persons.commonest(joint)
+    counts = np.bincount(joint[joint >= 0], minlength=count + len(names))
+    return counts[:count], _occurring(names, counts[count:])
 
 
-def _counts(places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    return np.bincount(places[places >= 0], minlength=count)
+def _name_counts(part: Records, name: str) -> dict[str, int]:
+    """Return how many records have which value; those without any are left out."""
+    places, names = part.columns[name].named()
+    places = places if part.persons is None else part.persons.commonest(places)
+    return _occurring(names, np.bincount(places[places >= 0], minlength=len(names)))
+
+
+def _occurring(names: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
+    return {name: count for name, count in zip(names, counts.tolist(), strict=True) if count}
+
+
+def _name_hashes(part: Records, names: Sequence[str]) -> tuple[list[NDArray[np.uint64]], ...]:
+    """Return hashes of the different values that columns have."""
+    return tuple([np.array(list(map(_hash, _name_counts(part, n))), np.uint64)] for n in names)
 
 
 def _named(names: Sequence[str], noisy: FloatArray, scale: float) -> tuple[str, ...]:
@@ -765,26 +792,13 @@ def _named(names: Sequence[str], noisy: FloatArray, scale: float) -> tuple[str, 
     return tuple(names[place] for place in sorted(largest))
 
 
-def _record_values(
-    values: Values, persons: Persons | None
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the place of every record's value among the names of records' values, and these."""
-    places, names = values.named()
-    if persons is None:
-        return places, names
-    chosen, places = np.unique(persons.commonest(places), return_inverse=True)
-    missing = int(chosen[:1].sum() < 0)
-    return places - missing, tuple(names[place] for place in chosen[missing:])
-
-
 def fit_target(
+    records: Records,
     name: str,
-    values: Values,
     bounds: Bounds,
     *,
     kind: Literal["classes", "numbers"],
     histograms: NoisySums | None,
-    persons: Persons | None = None,
 ) -> TargetCode:
     """Return the target's code, from public bounds or else from one noisy histogram.
 
@@ -798,7 +812,7 @@ def fit_target(
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
         assert histograms is not None
-        span = noisy_range(values, histograms, persons)
+        span = noisy_range(records, name, histograms)
         if span is None:
             raise InputError(
                 f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
@@ -815,7 +829,7 @@ def fit_target(
         )
     else:
         assert histograms is not None
-        labels = noisy_names(values, histograms, persons)
+        labels = noisy_names(records, name, histograms)
     if len(labels) < 2:
         scale = 1.0 if histograms is None else histograms.scale
         raise TooFewRowsError(
@@ -861,15 +875,15 @@ def fit_encoder(
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
-    read, persons, records = table.columns, table.persons, len(table)
+    read, records = tuple(table.columns), len(table)
     public = [name for name in read if isinstance(settled.get(name), Range)]
     unbounded = [name for name in read if name not in bounds]
-    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(read, unbounded, budget, persons)
+    drafts: dict[str, ColumnCode | _Draft] = identifier_codes(table, unbounded, budget)
     for name in read:
         if name in drafts or name in settled:
             continue
         assert histograms is not None
-        noisy = histograms.measure(counted(cells_of(read[name]), CELLS, persons))
+        noisy = histograms.measure(cell_counts(table, name))
         bound = bounds.get(name)
         if isinstance(bound, Range):
             drafts[name] = _ranged(name, bound, noisy, histograms.scale)
@@ -880,7 +894,7 @@ def fit_encoder(
         assert fine is not None
         second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
         for draft in numeric:
-            noisy = second.measure(draft.fine_counts(read[draft.name], persons))
+            noisy = second.measure(table.total(_fine_counts, draft))
             drafts[draft.name] = draft.finished(noisy, second.scale)
     means = _noisy_mean(table, settled, public, budget) if public else {}
     codes: list[ColumnCode] = []
@@ -899,10 +913,7 @@ def fit_encoder(
 
 
 def identifier_codes(
-    read: Mapping[str, Values],
-    private: list[str],
-    budget: Budget,
-    persons: Persons | None = None,
+    records: Records, private: list[str], budget: Budget
 ) -> dict[str, ColumnCode | _Draft]:
     """Return empty codes for columns that are called identifiers and whose values hardly repeat.
 
@@ -913,9 +924,10 @@ def identifier_codes(
     if not called:
         return {}
     part = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
-    distinct = [len(_record_values(read[name], persons)[1]) for name in called]
+    hashes = records.total(_name_hashes, called)
+    distinct = [np.unique(np.concatenate(column)).size for column in hashes]
     noisy = part.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
-    half = (len(read[called[0]]) if persons is None else persons.count) / 2
+    half = len(records) / 2
     return {n: ColumnCode(n) for n, values in zip(called, noisy, strict=True) if values > half}
 
 
@@ -1036,34 +1048,47 @@ class _Draft:
         return ColumnCode(self.name, scaling, (), self.cells, False, self.form)
 
 
+def _fine_counts(part: Records, draft: _Draft) -> FloatArray:
+    return draft.fine_counts(part.columns[draft.name], part.persons)
+
+
 def _noisy_mean(
     table: Records, bounds: Bounds, names: list[str], budget: Budget
 ) -> dict[str, float]:
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
     ranges = {name: bound for name in names if isinstance(bound := bounds[name], Range)}
-    rows, records, persons = table.rows, len(table), table.persons
+    records = len(table)
     radius = _MEAN_RADIUS * math.sqrt(len(names))
     part = budget.take("means of columns with public ranges", CENTRE_SHARE)
     sums = part.sums(sensitivity=path_sensitivity(radius, records))
-    grid = large_array((len(names), rows), np.dtype(np.int16), table.memory)
+    total = table.total(_clipped_means, ranges, radius, summand_step(radius, records))
+    # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
+    means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def _clipped_means(
+    part: Records, ranges: Mapping[str, Range], radius: float, step: float
+) -> FloatArray:
+    """Return the sum of rows scaled to [-1, 1], each cut off at the radius."""
+    persons = part.persons
+    grid = large_array((len(ranges), part.rows), np.dtype(np.int16), part.memory)
     for place, (name, bound) in enumerate(ranges.items()):
-        scaled = public_scaling(bound).encoded(table.columns[name].numbers)
+        scaled = public_scaling(bound).encoded(part.columns[name].numbers)
         grid[place] = np.rint(on_grid(scaled) * GRID)
-    total = np.zeros(len(names))
-    for cut in row_cuts(rows, persons):
+    total = np.zeros(len(ranges))
+    for cut in row_cuts(part.rows, persons):
         block = np.ascontiguousarray(grid[:, cut].T) / GRID
         weights = np.ones((len(block), 1)) if persons is None else persons.weights[cut, None]
         total += clipped_sum(
             [block],
             lambda _number, _scores, weights=weights: weights,  # type: ignore[misc]
             [row_lengths(block, 0.0)],
-            np.zeros((len(names) + 1, 1)),
+            np.zeros((len(ranges) + 1, 1)),
             clip=radius,
             intercept=0.0,
             starts=None if persons is None else [persons.within(cut)],
-            step=summand_step(radius, records),
+            step=step,
         )[:-1, 0]
-    # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
-    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
-    means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)
-    return dict(zip(names, means.tolist(), strict=True))
+    return total

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -524,14 +524,8 @@ def prepare(
         if private:
             fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
     read, goal = records.chosen(features).columns, records.columns[target]
-    code = fit_target(
-        target,
-        goal,
-        public,
-        kind="classes" if classifier else "numbers",
-        histograms=histograms,
-        persons=persons,
-    )
+    kind: Literal["classes", "numbers"] = "classes" if classifier else "numbers"
+    code = fit_target(records, target, public, kind=kind, histograms=histograms)
     encoder = fit_encoder(
         records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )

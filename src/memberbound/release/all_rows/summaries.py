@@ -173,17 +173,17 @@ def _known(
     counted: bool,
 ) -> dict[str, Range | Categories]:
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
-    bounds, read = dict(public), records.columns
+    bounds = dict(public)
     if private:
         part = budget.take("histograms of values", HISTOGRAM_SHARE)
         histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
         bound: Range | Categories | None
         if counted:
-            labels = noisy_names(read[name], histograms, records.persons)
+            labels = noisy_names(records, name, histograms)
             bound = Categories(labels) if labels else None
         else:
-            bound = noisy_range(read[name], histograms, records.persons)
+            bound = noisy_range(records, name, histograms)
         if bound is None:
             what = "categories" if counted else "[low, high]"
             raise InputError(
@@ -191,7 +191,7 @@ def _known(
                 f"Give bounds for it ({what})."
             )
         bounds[name] = bound
-    return {name: bounds[name] for name in read}
+    return {name: bounds[name] for name in records.columns}
 
 
 @dataclass(frozen=True, eq=False)

@@ -607,9 +607,8 @@ class _Preparation:
 
     def cells(self, budget: Budget) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
         """Return the cells of columns; the names of identifiers, and of what is left out."""
-        read, persons = self.records.columns, self.records.persons
         named = [name for name in self.private if name != self.target]
-        identifiers = tuple(identifier_codes(read, named, budget, persons))
+        identifiers = tuple(identifier_codes(self.records, named, budget))
         private = [name for name in self.private if name not in identifiers]
         cells: dict[str, Cells] = {}
         left_out = []
