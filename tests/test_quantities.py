@@ -50,7 +50,7 @@ from memberbound.report.charts import (
     sweep_chart,
 )
 from memberbound.report.mlflow_log import owner_entry
-from memberbound.report.page import _headline, block_of, sides_of, text_of
+from memberbound.report.page import _headline, pairs_of, sides_of, text_of
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
@@ -472,17 +472,12 @@ def test_the_appendix(data: st.DataObject) -> None:
 
     result = moved(result)
     sides = sides_of(result["command"])
-    shown = texts_of(block_of("Result", result, sides))
+    shown = {text for _, text in pairs_of(result, sides)}
     for path, value, side in numbers_in(result, sides):
         assert side is not None, path
         text = text_of(value, side)
         assert holds(text, value, side)
         assert any(text in each for each in shown), path
-
-
-def texts_of(block: Any) -> set[str]:
-    found = {value for _, value in block.pairs} | {cell for row in block.rows for cell in row}
-    return found.union(*(texts_of(below) for below in block.blocks))
 
 
 @QUICK

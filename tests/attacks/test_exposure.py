@@ -72,6 +72,8 @@ def null_runs(runs, models=32, rows=80):
         # The verdict takes the first of these two floors that is above what is allowed.
         average = steps.average_row("model", audit)
         worst = steps.worst_row("model", found, None, 0.95)
+        worst = steps.at_least_average(worst, average)
+        assert worst.floor.lower >= average.floor.lower
         proved += bool(average.floor.lower > 0.5 or worst.floor.lower > 0.5)
         for side in (average, worst):
             assert side.estimate.estimate >= side.floor.lower >= side.blind

@@ -154,11 +154,7 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     assert published(other) == published(first)
     assert model_card(published(other)) == model_card(published(first))
     entries = [published_entry(published(report)) for report in (first, other)]
-    assert [entry.files["MODEL_CARD.md"]() for entry in entries] == [
-        model_card(published(first))
-    ] * 2
-    for part in ("run_name", "note", "metrics", "parameters", "tags"):
-        assert getattr(entries[0], part) == getattr(entries[1], part)
+    assert len({repr(replace(entry, files={})) for entry in entries}) == 1
     # Negative control: the owner's entry tells the two apart.
     assert owner_entry(typed(first)).metrics != owner_entry(typed(other)).metrics
     # The learner is told only where somebody named it: otherwise the target's values chose it.
@@ -605,16 +601,10 @@ def test_failure_while_logging_marks_the_new_run(store, monkeypatch):
     assert run.info.status == "FAILED"
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"out": "runs:/nobody"}, "out must be a run at"),
-        ({"out": "runs:/" + "0" * 32}, "out must be a run at"),
-    ],
-)
-def test_unusable_places_are_refused(store, options, match):
-    with pytest.raises(InputError, match=match):
-        export(sample(), format="mlflow", **options)
+@pytest.mark.parametrize("run_id", ["nobody", "0" * 32])
+def test_a_run_that_does_not_exist_is_refused(store, run_id):
+    with pytest.raises(InputError, match=r"MLflow refused the report: .*not found"):
+        export(sample(), format="mlflow", out=f"runs:/{run_id}")
     assert client(store).search_runs(["0"]) == []
 
 
@@ -622,20 +612,9 @@ def test_an_unusable_server_is_refused_without_its_password(store):
     import mlflow
 
     mlflow.set_tracking_uri("ftp://u:secret@tracking.example/x")
-    with pytest.raises(InputError, match="MLFLOW_TRACKING_URI must be a place") as caught:
+    with pytest.raises(MemberboundError, match="MLflow refused") as caught:
         export(sample(), format="mlflow")
     assert "secret" not in str(caught.value)
-
-
-def test_folder_needs_mlflows_consent(tmp_path, store, monkeypatch):
-    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
-    mlflow = pytest.importorskip("mlflow")
-    if int(mlflow.__version__.split(".")[0]) < 3:
-        pytest.skip("older versions write folders unasked")
-    mlflow.set_tracking_uri((tmp_path / "new").as_uri())
-    with pytest.raises(InputError, match="MLFLOW_ALLOW_FILE_STORE=true"):
-        export(sample(), format="mlflow")
-    assert not (tmp_path / "new").exists()
 
 
 def test_missing_extra_is_named(tmp_path, monkeypatch):
@@ -643,7 +622,7 @@ def test_missing_extra_is_named(tmp_path, monkeypatch):
     refused(tmp_path, r"memberbound\[mlflow\]", sample(), format="mlflow")
 
 
-def test_only_finite_numbers_within_mlflows_limits():
+def test_entries_are_within_mlflows_limits():
     report = spiteful_report("a|b: c")
     report["sandwich"][0]["floor"] = None
     report["question"]["learner"] = "x" * 9000
@@ -700,7 +679,7 @@ def test_nothing_is_sent_to_mlflows_makers(report_file, tmp_path):
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [2, [], None]
+    assert json.loads(done.stdout.splitlines()[-1]) == [2, [], "true"]
 
 
 def _quiet_environments():

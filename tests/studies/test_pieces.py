@@ -52,15 +52,26 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
     member = np.array([rng.permutation(40) < 17 for _ in range(5)])
     scores = np.round(rng.normal(size=(5, 40)) + member, 1)  # with ties
     fpr, tpr = mean_roc(scores, member)
-    for alpha, found in zip(fpr[:-1], tpr[:-1], strict=True):
-        shares = []
-        for row, inside in zip(scores, member, strict=True):
-            out = sorted(row[~inside], reverse=True)
-            few = int(np.floor(alpha * len(out) * (1 + 1e-12)))
-            fence = out[few] if few < len(out) else -np.inf
-            shares.append(np.mean([value > fence for value in row[inside]]))
-        assert found == pytest.approx(np.mean(shares), abs=1e-12)
-    assert tpr[-1] == 1
+
+    def identified(alpha, row, inside):
+        """Call members from the highest score on; of equal scores a share, at random."""
+        alarms, members = alpha * (~inside).sum(), 0.0
+        for score in sorted(set(row), reverse=True):
+            others = np.sum(row[~inside] == score)
+            share = 1.0 if others == 0 else min(1.0, alarms / others)
+            members += share * np.sum(row[inside] == score)
+            alarms -= share * others
+            if share < 1:
+                break
+        return members / inside.sum()
+
+    for alpha, share in zip(fpr, tpr, strict=True):
+        curves = zip(scores, member, strict=True)
+        expected = np.mean([identified(alpha, row, inside) for row, inside in curves])
+        assert share == pytest.approx(expected, abs=1e-9)
+    # Equal scores tell nobody apart: on the diagonal, not below it.
+    fpr, tpr = mean_roc(np.zeros((2, 40)), member[:2])
+    assert tpr == pytest.approx(fpr)
 
 
 def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:

@@ -143,7 +143,7 @@ def release_statistics(
 def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return the ROC curve of an attack, averaged over releases at equal FPR; an estimate.
 
-    At FPR α a release counts its members above all but ⌊αn₀⌋ of its n₀ non-members.
+    Of records with one score a random share is called members, as any attacker can do.
 
     Examples:
         >>> scores = np.array([[0.9, 0.4, 0.6, 0.1]])
@@ -151,18 +151,15 @@ def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatAr
         >>> tpr[fpr == 0.0].tolist(), tpr[fpr == 0.5].tolist(), tpr[-1]
         ([0.5], [1.0], np.float64(1.0))
     """
+    from sklearn.metrics import roc_curve
+
     others = (~member).sum(axis=1)
     # Close together where α is small, for a logarithmic axis, and even on a linear one.
     fpr = np.unique(np.concatenate([np.geomspace(1 / others.max(), 1, 41), np.linspace(0, 1, 51)]))
     tpr = np.zeros(len(fpr))
     for value, inside in zip(scores, member, strict=True):
-        out, ins = np.sort(value[~inside])[::-1], np.sort(value[inside])
-        # A relative step upwards, so that α = 1/n₀ allows one false alarm.
-        allowed = np.floor(fpr * len(out) * (1 + 1e-12)).astype(np.int64)
-        fence = np.append(out, -np.inf)[np.minimum(allowed, len(out))]
-        tpr += 1 - np.searchsorted(ins, fence, "right") / len(ins)
-    # The last fence is below every score: there all are called members.
-    tpr[-1] = len(scores)
+        alarms, identified, _ = roc_curve(inside, value)
+        tpr += np.interp(fpr, alarms, identified)
     return fpr, tpr / len(scores)
 
 

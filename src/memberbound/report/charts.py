@@ -303,11 +303,14 @@ def remedies_chart(report: Report) -> Chart | None:
     def draw(width: float, _view: View) -> Figure:
         from matplotlib.ticker import MaxNLocator
 
+        kinds = {True: ("", "enough for what was asked"), False: ("//", "not enough")}
         legend: list[tuple[Any, str]] = [
-            (patch_key(**bar_style("estimated")), "enough for what was asked"),
-            (patch_key(**bar_style("estimated", "//")), "not enough"),
-            (line_key(color=colour("ink"), ls=DASHED, lw=1.5), f"{usual}: {score_mark(before)}"),
+            (patch_key(**bar_style("estimated", hatch)), text)
+            for enough, (hatch, text) in kinds.items()
+            if any(remedy.enough is enough for remedy, _ in priced)
         ]
+        usual_line = line_key(color=colour("ink"), ls=DASHED, lw=1.5)
+        legend.append((usual_line, f"{usual}: {score_mark(before)}"))
         if any(remedy.recommended for remedy, _ in priced):
             legend.append((line_key(color=colour("ink"), ls="", marker="*", ms=10), "recommended"))
         margins = {"left": 12, "right": 16, "top": 10}

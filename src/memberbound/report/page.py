@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeGuard, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from memberbound.declarations import function_name
 from memberbound.numerics.rounding import sum_up
@@ -53,34 +52,20 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 __all__ = [
-    "Block",
-    "block_of",
     "decision_page",
+    "pairs_of",
     "render",
     "sides_of",
     "text_of",
 ]
 
-# ── All numbers of a step as tables, whatever the step's dictionary holds ─────────────────────────
+# ── All numbers of a step as pairs, whatever the step's dictionary holds ──────────────────────────
 #
 # Each answer declares on which side its numbers are (``SIDES``); a bound has six significant
 # digits, rounded to its side, and a number without a side is shown with all of its digits.
 
-#: Deeper nesting than this is printed as text.
-_DEEPEST = 6
 #: Common to all results, and shown elsewhere.
-_ELSEWHERE = {"theorems", "assumptions", "sentence"}
-
-
-@dataclass(frozen=True)
-class Block:
-    """A title, pairs of names and values, an optional table, and blocks below."""
-
-    title: str
-    pairs: tuple[tuple[str, str], ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    blocks: tuple[Block, ...] = ()
+_ELSEWHERE = ("theorems", "assumptions", "sentence")
 
 
 def sides_of(command: str) -> Sides:
@@ -99,79 +84,45 @@ def sides_of(command: str) -> Sides:
 
 
 def text_of(value: object, sides: Side | Sides | None = None) -> str:
-    """Return one value as text; a number is rounded to its side.
+    """Return a value on one line; a number is rounded to its side.
 
     >>> text_of(0.12345678, "upper"), text_of(0.12345678), text_of(None), text_of(True), text_of(9)
     ('0.123457', '0.12345678', '–', 'yes', '9')
+    >>> text_of([{"row": 3, "leak": 0.5}, "x"])
+    'row: 3; leak: 0.5, x'
     """
-    if value is None:
+    if value is None or value in ([], (), {}):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return significant(value, sides if isinstance(sides, str) else "given")
-    if _interval(value):
-        low, high = significant(value["lower"], "lower"), significant(value["upper"], "upper")
-        return f"≈ {significant(value['estimate'], 'estimate')}, between {low} and {high}"
-    if isinstance(value, (Mapping, list, tuple)):
-        if isinstance(value, (list, tuple)) and all(_simple(item) for item in value):
-            return ", ".join(text_of(item, sides) for item in value) or "–"
-        return json.dumps(value, ensure_ascii=False) if value else "–"
+    if isinstance(value, Mapping):
+        parts = (f"{name}: {text_of(v, side_below(sides, name))}" for name, v in value.items())
+        return "; ".join(parts)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text_of(item, sides) for item in value)
     return str(value)
 
 
-def _simple(value: object) -> bool:
-    return not isinstance(value, (Mapping, list, tuple)) or _interval(value)
+def pairs_of(
+    value: Mapping[str, object], sides: Side | Sides | None = None, above: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield keys and values: a dictionary key by key, and of a list of dictionaries each on a line.
 
-
-def _interval(value: object) -> TypeGuard[Mapping[str, float]]:
-    """Tell whether a value is an estimate between two bounds, which reads as one."""
-    return (
-        isinstance(value, Mapping)
-        and set(value) == set(INTERVAL)
-        and all(isinstance(part, (int, float)) for part in value.values())
-    )
-
-
-def _table(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
-    """Tell whether a value is a list of alike dictionaries, best read as a table."""
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and len(value) > 0
-        and all(isinstance(item, Mapping) and item.keys() == value[0].keys() for item in value)
-        and all(_simple(part) for item in value for part in item.values())
-    )
-
-
-def block_of(
-    title: str, value: Mapping[str, object], sides: Side | Sides | None = None, depth: int = 0
-) -> Block:
-    """Return a dictionary as a block: simple values as pairs, the others as blocks below."""
-    pairs: list[tuple[str, str]] = []
-    below: list[Block] = []
+    >>> list(pairs_of({"rows": 9, "leak": {"p99": 0.5, "max": 1.0}, "most": [{"row": 3}]}))
+    [('rows', '9'), ('leak.p99', '0.5'), ('leak.max', '1'), ('most[0]', 'row: 3')]
+    """
     for name, item in value.items():
-        if depth == 0 and name in _ELSEWHERE:
+        if not above and name in _ELSEWHERE:
             continue
-        own = side_below(sides, name)
-        if _simple(item) or depth >= _DEEPEST or not item:
-            pairs.append((name, text_of(item, own)))
-        elif _table(item):
-            columns = tuple(str(column) for column in item[0])
-            rows = tuple(
-                tuple(text_of(part, side_below(own, key)) for key, part in row.items())
-                for row in item
-            )
-            below.append(Block(name, columns=columns, rows=rows))
-        elif isinstance(item, Mapping):
-            below.append(block_of(name, item, own, depth + 1))
-        elif isinstance(item, (list, tuple)):
-            if all(_simple(part) for part in item):
-                pairs.append((name, text_of(item, own)))
-            else:
-                parts = tuple((str(place), text_of(part)) for place, part in enumerate(item))
-                below.append(Block(name, pairs=parts))
-    return Block(title, tuple(pairs), blocks=tuple(below))
+        key, own = f"{above}{name}", side_below(sides, name)
+        if isinstance(item, Mapping) and item and set(item) != set(INTERVAL):
+            yield from pairs_of(item, own, f"{key}.")
+        elif isinstance(item, list) and any(isinstance(part, Mapping) for part in item):
+            yield from ((f"{key}[{i}]", text_of(part, own)) for i, part in enumerate(item))
+        else:
+            yield key, text_of(item, own)
 
 
 # ── ``report.html``: the content of ``report.json`` as one page that needs nothing else ───────────
@@ -295,7 +246,9 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     words += prose.who_chose(report)
     shown.append(("Limit of this study", prose.allowed_over(blind, question.eta), words))
     if best is None:
-        shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
+        useless = any(remedy.enough for remedy in report.remedies)
+        words = "what is enough leaves no useful model" if useless else "no remedy tried is enough"
+        shown.append(("After a remedy", marked(None, "certificate"), words))
     else:
         name = "As it is" if best.id == "nothing" else "With the remedy"
         upper = marked(best.accuracy_upper, "certificate")
@@ -307,7 +260,8 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         if price is not None and best.id != "nothing":
             after, before = score_mark(price.after), score_mark(price.before)
             words = f"{price.name} {after}; {report.usual} {before}"
-            shown.append(("What it costs", price.change, words))
+            name = "What it gains" if price.after > price.before else "What it costs"
+            shown.append((name, price.change, words))
         elif best.extra_rows is not None:
             needed = Mark("given", f"{best.extra_rows} rows")
             shown.append(("What it costs", needed, "more of the same kind"))
@@ -349,16 +303,17 @@ def _exposed(report: Report) -> list[Exposed]:
     ]
 
 
-def _steps(report: Report) -> list[tuple[StepRecord, list[Block]]]:
+def _steps(report: Report) -> list[tuple[StepRecord, dict[str, list[tuple[str, str]]]]]:
+    """Return every step with the keys of its answer, and of its audit."""
     steps = []
     for step in report.steps:
         answers = {"Result": step.result, "Audit of the release": step.audit}
-        blocks = [
-            block_of(title, answer, sides_of(answer["command"]))
+        pairs = {
+            title: list(pairs_of(answer, sides_of(answer["command"])))
             for title, answer in answers.items()
             if answer is not None
-        ]
-        steps.append((step, blocks))
+        }
+        steps.append((step, pairs))
     return steps
 
 

@@ -272,7 +272,9 @@ def _attack_fields(
 ) -> dict[str, Any]:
     """Return rows, curves and exposure of a learner under attack, as fields of a finding."""
     detail, exposure, label = audited.detail, audited.records, LABELS[subject]
-    rows = (average_row(subject, detail), worst_row(subject, exposure, audited.release, confidence))
+    average = average_row(subject, detail)
+    worst = worst_row(subject, exposure, audited.release, confidence)
+    rows = (average, at_least_average(worst, average))
     fpr, tpr = detail.curves[detail.best_curve]
     name = f"{label}: best attack tried ({detail.best_curve})"
     curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
@@ -356,6 +358,15 @@ def worst_row(
     return SandwichRow(
         subject, LABELS[subject], "worst", "subset", exposure.blind, None, estimate, floor
     )
+
+
+def at_least_average(worst: SandwichRow, average: SandwichRow) -> SandwichRow:
+    """Return the row of the worst record, which is guessed at least as often as the average one."""
+    (floor, seen), least = (worst.floor, worst.estimate), average.floor
+    if floor is None or seen is None or least is None or least.lower <= floor.lower:
+        return worst
+    estimate = Seen("estimate", max(seen.estimate, least.lower), seen.what)
+    return replace(worst, floor=least, estimate=estimate)
 
 
 def _estimate(estimate: float, floor: Floor, what: str) -> Seen:
