@@ -485,6 +485,14 @@ class Values:
         missing = None if self.missing is None else self.missing[rows]
         return Values(self.raw[rows], missing, self.dated, self.parsed, self.texts)
 
+    def compact(self) -> Values:
+        """Return the same values without texts that no row has."""
+        if self.parsed is None:
+            return self
+        used, codes = np.unique(self.raw, return_inverse=True)
+        texts = [self.texts[code] for code in used.tolist()]
+        return Values(codes.astype(np.int32), parsed=self.parsed[used], texts=texts)
+
     @property
     def numbers(self) -> FloatArray:
         """Every value as a number, NaN where it is none."""

@@ -262,9 +262,14 @@ class Engine:
         finally:
             with writing():
                 writer.close()
-        view = self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
+        view = self.parquet([path])
         self.copies.add(view)
         return view
+
+    def parquet(self, paths: Iterable[Path]) -> str:
+        """Return a view of Parquet files of one schema, whose names must hold no patterns."""
+        listed = ", ".join(map(literal, paths))
+        return self.view(f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)")
 
     @contextmanager
     def stored(self, select: str) -> Iterator[str]:

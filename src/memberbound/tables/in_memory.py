@@ -7,6 +7,7 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.engine import size_in_bytes
+from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.parts import Parts, PartsHere, added
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
@@ -26,6 +28,7 @@ from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pandas import DataFrame, Series
 
 __all__ = [
@@ -208,30 +211,23 @@ class Persons:
         return rows, Persons(starts, len(rows))
 
 
+@dataclass(frozen=True, eq=False)
 class StoredColumns(Mapping[str, Values]):
-    """Columns of an open table that are read when they are asked for, and not kept."""
+    """Columns of an open table whose rows are read in parts, whenever they are used.
 
-    def __init__(
-        self,
-        table: Table,
-        names: Iterable[str],
-        forms: Mapping[str, Form],
-        order: NDArray[np.intp] | None = None,
-    ) -> None:
-        self.table, self.names, self.forms, self.order = table, tuple(names), forms, order
+    With ``person``, a column that says whose they are, rows stand by person.
+    """
+
+    table: Table
+    names: tuple[str, ...]
+    forms: Mapping[str, Form]
+    person: str | None = None
 
     def __getitem__(self, name: str) -> Values:
         if name not in self.names:
             raise KeyError(name)
-
-        def read() -> Values:
-            batches = self.table.column_batches(name)
-            form = self.forms.get(name, "any")
-            parts = [_values(batch.column(0), name, form, self.table.name) for batch in batches]
-            return Values.joined(parts)
-
-        values = self.table.run("reading rows", read)
-        return values if self.order is None else values.taken(self.order)
+        parts = replace(self, names=(name,)).parts()
+        return Values.joined([columns[name] for columns, _ in parts])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -239,13 +235,93 @@ class StoredColumns(Mapping[str, Values]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def only(self, names: Iterable[str]) -> StoredColumns:
-        """Return some of the columns."""
-        return StoredColumns(self.table, names, self.forms, self.order)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield some rows at a time, as they are stored."""
+        names = [*self.names, *([] if self.person is None else [self.person])]
+        batches = self.table.run("reading rows", lambda: self.table.row_batches(names))
+        with reading(self.table.name):
+            yield from batches
 
-    def ordered(self, order: NDArray[np.intp]) -> StoredColumns:
-        """Return the columns with their rows in another order."""
-        return StoredColumns(self.table, self.names, self.forms, order)
+    def parts(self) -> Iterator[tuple[dict[str, Values], Persons | None]]:
+        """Yield the values of some rows at a time, and which of them are whose."""
+        for rows, starts in _with_whole_persons(self.batches(), self.person):
+            columns = {name: self.parsed(rows.column(name), name) for name in self.names}
+            yield columns, None if starts is None else Persons(starts, rows.num_rows)
+
+    def parsed(self, column: object, name: str) -> Values:
+        """Return values of a column as they are read."""
+        return _values(column, name, self.forms.get(name, "any"), self.table.name)
+
+    def by_person(self, unit: str) -> tuple[StoredColumns, Persons]:
+        """Return a copy on disk in which the rows of a person stand together, and whose they are.
+
+        In the copy the label of the person stands for the value.
+        """
+        import pyarrow as pa
+
+        engine, place = self.table.engine, self.names.index(unit)
+
+        def labelled() -> Iterator[pa.RecordBatch]:
+            for batch in self.batches():
+                codes, labels = self.parsed(batch.column(place), unit).coded()
+                texts = pa.array([label or None for label in labels], pa.string())
+                yield batch.set_column(place, unit, texts.take(pa.array(codes)))
+
+        batches = labelled()
+        first = next(batches)
+        copy = engine.copied(first.schema, itertools.chain([first], batches), secret=True)
+        column, number = identifier(unit), engine.fresh("row")
+        path = engine.folder / f"{engine.fresh('sorted')}.parquet"
+        self.table.run(
+            "sorting rows",
+            lambda: engine.sql(
+                f"COPY (SELECT * EXCLUDE ({number}) FROM (SELECT *, row_number() OVER () AS "
+                f"{number} FROM {copy}) ORDER BY {column} NULLS LAST, {number}) "
+                f"TO {literal(path)} (FORMAT parquet)"
+            ),
+        )
+        table = Table(self.table.name, self.names, beside=self.table, secret=True)
+        table.view = engine.parquet([path])
+        ((count,),) = engine.sql(
+            f"SELECT count(DISTINCT {column}) + count(*) FILTER ({column} IS NULL) "
+            f"FROM {table.view}"
+        ).fetchall()
+        others = tuple(name for name in self.names if name != unit)
+        columns = StoredColumns(table, others, self.forms, unit)
+        starts = large_array((count,), np.dtype(np.int64), 0)
+        persons = rows = 0
+        for _, part in replace(columns, names=()).parts():
+            assert part is not None
+            starts[persons : persons + part.count] = part.starts + rows
+            persons, rows = persons + part.count, rows + part.rows
+        return columns, Persons(starts, rows)
+
+
+def _with_whole_persons(
+    batches: Iterable[pa.RecordBatch], person: str | None
+) -> Iterator[tuple[pa.Table, NDArray[np.int64] | None]]:
+    """Yield rows such that nobody's are cut apart, and where those of a person start."""
+    import pyarrow as pa
+
+    rest: list[pa.Table] = []
+    for batch in itertools.chain(batches, [None]):
+        rest += [] if batch is None else [pa.Table.from_batches([batch])]
+        if not rest:
+            return
+        rows = pa.concat_tables(rest)
+        if person is None:
+            rest = []
+            yield rows, None
+            continue
+        labels = rows.column(person).combine_chunks().dictionary_encode().indices
+        codes = labels.fill_null(-1).to_numpy()
+        # A row without a value is a person of its own.
+        new = (codes < 0) | (np.diff(codes, prepend=-1) != 0)
+        starts = np.flatnonzero(new)
+        end = rows.num_rows if batch is None else int(starts[-1])
+        rest = [] if batch is None else [rows.slice(end)]
+        if end:
+            yield rows.slice(0, end), starts[starts < end]
 
 
 def _values(column: object, name: str, form: Form, table: str) -> Values:
@@ -279,8 +355,16 @@ class Records:
         return self.rows if self.persons is None else self.persons.count
 
     def parts(self) -> Iterator[Records]:
-        """Yield the rows part by part, those of one record together."""
-        yield self
+        """Yield records that are in memory: all of them, or some of a stored table at a time.
+
+        What is made of such a part is kept on disk.
+        """
+        if not isinstance(self.columns, StoredColumns):
+            yield self
+            return
+        for columns, persons in self.columns.parts():
+            rows = len(next(iter(columns.values())))
+            yield replace(self, columns=columns, rows=rows, persons=persons)
 
     def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the sum over parts of ``function(part, *arguments)``."""
@@ -291,17 +375,36 @@ class Records:
         return PartsHere([function(part, *arguments) for part in self.parts()])
 
     def taken(self, places: NDArray[np.intp]) -> Records:
-        """Return some of the records, with all of their rows."""
+        """Return some of the records, with all of their rows, in memory."""
+        if isinstance(self.columns, StoredColumns):
+            return self._collected(places)
         persons = None
         if self.persons is not None:
             places, persons = self.persons.taken(places)
         parts = {name: values.taken(places) for name, values in self.columns.items()}
         return replace(self, columns=parts, rows=len(places), persons=persons)
 
+    def _collected(self, places: NDArray[np.intp]) -> Records:
+        order = np.argsort(places, kind="stable")
+        ordered, first, parts = places[order], 0, []
+        for part in self.parts():
+            inside = slice(*np.searchsorted(ordered, (first, first + len(part))))
+            if inside.start < inside.stop:
+                parts.append(part.taken(ordered[inside] - first))
+            first += len(part)
+        columns = {
+            name: Values.joined([part.columns[name].compact() for part in parts])
+            for name in self.columns
+        }
+        rows = sum(part.rows for part in parts)
+        persons = None if self.persons is None else self.persons.taken(ordered)[1]
+        some = replace(self, columns=columns, rows=rows, persons=persons, memory=None)
+        return some.taken(np.argsort(order, kind="stable"))
+
     def chosen(self, names: Iterable[str]) -> Records:
         """Return the records with these columns."""
         if isinstance(self.columns, StoredColumns):
-            return replace(self, columns=self.columns.only(names))
+            return replace(self, columns=replace(self.columns, names=tuple(names)))
         return replace(self, columns={name: self.columns[name] for name in names})
 
     def by_person(self, unit: str) -> Records:
@@ -309,15 +412,14 @@ class Records:
 
         A row without a value in that column is a person of its own.
         """
+        if isinstance(self.columns, StoredColumns):
+            columns, persons = self.columns.by_person(unit)
+            return replace(self, columns=columns, unit=unit, persons=persons)
         values, _ = self.columns[unit].named()
         person = np.where(values < 0, self.rows + np.arange(self.rows), values)
         order = np.argsort(person, kind="stable")
         starts = np.flatnonzero(np.diff(person[order], prepend=-1))
-        kept = self.chosen(name for name in self.columns if name != unit)
-        if isinstance(kept.columns, StoredColumns):
-            kept = replace(kept, columns=kept.columns.ordered(order))
-        else:
-            kept = kept.taken(order)
+        kept = self.chosen(name for name in self.columns if name != unit).taken(order)
         return replace(kept, unit=unit, persons=Persons(starts, self.rows))
 
 
@@ -356,16 +458,16 @@ def read_records(
 def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
-    """Return records whose columns are read one at a time, None where they fit into memory."""
+    """Return records that are read in parts, None where all of them fit into memory."""
     if not table.streams:
         return None
     rows = table.run("counting rows", table.count_rows)
     if rows * len(names) * _BYTES <= memory // 2:
         return None
-    types = {field.name: field.type for field in table.schema(names)}
-    columns = StoredColumns(table, names, forms)
-    # An eighth for each of the few things that are made of all rows.
-    return Records(columns, rows, table.name, types=types, memory=memory // 8)
+    schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
+    types = {field.name: field.type for field in schema}
+    columns = StoredColumns(table, tuple(names), forms)
+    return Records(columns, rows, table.name, types=types, memory=0)
 
 
 def read_secret_columns(
@@ -383,8 +485,8 @@ def read_secret_columns(
 
     ``forms`` are those of the columns with bounds.  With ``unit`` the rows stand by person
     (:meth:`Records.by_person`); with ``with_unit`` as they are, the unit among them, in the table's
-    order of columns.  Columns of a file that would take more than half of ``memory`` (a size such
-    as ``2GB``, half of the machine's unless given) are read one at a time, whenever they are used.
+    order of columns.  Rows of a file that would take more than half of ``memory`` (a size such
+    as ``2GB``, half of the machine's unless given) are read in parts, whenever they are used.
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
@@ -420,7 +522,7 @@ def read_secret_columns(
         kept = False
         raise
     finally:
-        # Columns that are read one at a time keep the table open as long as they are needed.
+        # Rows that are read in parts keep the table open as long as they are needed.
         if not kept and table is not source:
             table.close()
 

@@ -285,8 +285,7 @@ def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
         old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
         if exact_schema(schema, secret=secret).types == schema.types and not old:
-            plain = literal(_plain(engine, path))
-            return engine.view(f"SELECT * FROM read_parquet({plain}, hive_partitioning = false)")
+            return engine.parquet([_plain(engine, path)])
     nested = next((name for name in old if name not in schema.names), None)
     if nested is not None:
         raise InputError(

@@ -65,8 +65,8 @@ __all__ = ["Columns", "Table", "chosen_columns", "open_table", "opened_table", "
 
 T = TypeVar("T")
 Columns = str | Sequence[str] | None
-#: Rows of a column that are read at once.
-_COLUMN_ROWS = 2**20
+#: Rows that are read at once where they need not fit into memory.
+_PART_ROWS = 2**17
 #: Rows looked at to infer roles where the table lies on an engine of its own.
 _SAMPLE_ROWS = 100_000
 
@@ -322,13 +322,11 @@ class Table:
 
     def rows(self, columns: Columns = None) -> pa.Table:
         """Return rows of the embedded engine, typed by their schema alone."""
-        chosen = fetched_columns(self.types(self.choose(columns)))
-        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows"
-        return self.run("reading rows", lambda: streamed(self.engine.connection, select).read_all())
+        return self.run("reading rows", lambda: self.row_batches(columns).read_all())
 
     @property
     def streams(self) -> bool:
-        """Whether single columns can be read again and again, in the same order."""
+        """Whether rows can be read again and again in parts."""
         if self.memory is not None or self.elsewhere is not None:
             return False
         return self.view in self.engine.copies or separator_of(self.path) is None
@@ -340,17 +338,14 @@ class Table:
         ((count,),) = counting.fetchall()
         return int(count)
 
-    def schema(self, columns: Columns) -> pa.Schema:
-        """Return the types by which columns of the embedded engine are read."""
-        chosen = fetched_columns(self.types(self.choose(columns)))
-        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows LIMIT 0"
-        return streamed(self.engine.connection, select).read_all().schema
+    def row_batches(self, columns: Columns, limit: str = "") -> pa.RecordBatchReader:
+        """Return rows as a stream, in their order, typed by their schema alone.
 
-    def column_batches(self, column: str) -> pa.RecordBatchReader:
-        """Return a column as a stream, in the order of the rows, typed by its schema alone."""
-        chosen = fetched_columns(self.types([column]))
-        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows"
-        return streamed(self.engine.connection, select, _COLUMN_ROWS)
+        ``limit`` is a clause of SQL (``LIMIT 10 OFFSET 5``).
+        """
+        chosen = fetched_columns(self.types(self.choose(columns)))
+        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows {limit}"
+        return streamed(self.engine.connection, select, _PART_ROWS)
 
     def stored_columns(self, columns: Columns = None) -> dict[str, object]:
         """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
