@@ -28,6 +28,7 @@ __all__ = [
     "ColumnRoles",
     "Confidence",
     "DatabaseTable",
+    "Encoding",
     "Force",
     "Hidden",
     "InputFile",
@@ -140,6 +141,7 @@ TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="CO
 #: A file, or an object in memory.
 Table = Annotated[object, Option("table", metavar="FILE")]
 DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
+Encoding = Annotated[str, Option("text", metavar="NAME", web=False)]
 #: A size such as 2GB.
 Memory = Annotated[str, Option("text", metavar="SIZE", web=False)]
 InputFile = Annotated[object, Option("file", metavar="FILE")]
@@ -176,7 +178,8 @@ _GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"
 _GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "browser"), "Output")
 _GROUP_OF_NAME |= dict.fromkeys(("fail_above", "fail_on", "junit"), "Limit")
 _GROUP_OF_NAME |= dict.fromkeys(("host", "port", "token", "allow_host"), "Address")
-_GROUP_OF_NAME |= {"attacks": "Question", "open_browser": "Output", "data": "Data"}
+_GROUP_OF_NAME |= {"attacks": "Question", "open_browser": "Output"}
+_GROUP_OF_NAME |= {"data": "Data", "encoding": "Data"}
 #: Choices that are longer are listed by the help text alone, which needs the room.
 _WIDEST = 20
 

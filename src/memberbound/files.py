@@ -8,8 +8,10 @@ ends, so the next one can tell what was left by one that was killed, and deletes
 from __future__ import annotations
 
 import atexit
+import codecs
 import contextlib
 import errno
+import functools
 import gzip
 import json
 import math
@@ -21,9 +23,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from memberbound.errors import InputError, MemberboundError
 
@@ -38,6 +41,9 @@ __all__ = [
     "PrivateFolder",
     "check_input",
     "check_output",
+    "csv_codec",
+    "csv_encoding",
+    "in_encoding",
     "large_array",
     "read_document",
     "remove_drafts",
@@ -49,6 +55,9 @@ __all__ = [
     "write_text",
     "written_whole",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 #: Bytes of a document that people write by hand.
@@ -431,3 +440,39 @@ def _locked(handle: int) -> bool:
     except (ImportError, OSError):
         return False
     return True
+
+
+# ── The encoding of CSV files: declared, never guessed, as that would look at secret rows ─────────
+
+_codec: ContextVar[str] = ContextVar("codec", default="utf-8")
+#: The declared encoding of CSV files, as Python calls it.
+csv_codec = _codec.get
+
+
+@contextlib.contextmanager
+def csv_encoding(name: str | None) -> Iterator[None]:
+    """Read CSV files in this encoding; None changes nothing."""
+    try:
+        codec = codecs.lookup(name or csv_codec()).name
+        "".encode(codec)  # some codecs are not of texts
+    except LookupError:
+        raise InputError(
+            f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "
+            f"{name!r}."
+        ) from None
+    before = _codec.set(codec)
+    try:
+        yield
+    finally:
+        _codec.reset(before)
+
+
+def in_encoding(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a verb read CSV files in the encoding that its ``encoding`` names."""
+
+    @functools.wraps(function)
+    def run(*arguments: P.args, **keywords: P.kwargs) -> R:
+        with csv_encoding(cast("str | None", keywords.get("encoding"))):
+            return function(*arguments, **keywords)
+
+    return run

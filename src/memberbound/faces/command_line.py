@@ -27,7 +27,7 @@ from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
 from memberbound.faces.terminal import Countdown, on_terminal, print_text
-from memberbound.files import check_output, remove_once
+from memberbound.files import check_output, csv_encoding, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
@@ -233,10 +233,6 @@ class _Command:
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
             note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
-        if self.verb.of_kind("table"):
-            text = "Encoding of CSV files: latin-1, cp1252, … (default: UTF-8)."
-            note = typer.Option(metavar="NAME", help=text, rich_help_panel="Data")
-            shown.append(_keyword("encoding", Annotated[str | None, note], None))
         if self.drawing is not None:
             text = "Draw the answer into this file (.png .svg .pdf)."
             note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
@@ -253,7 +249,6 @@ class _Command:
         *,
         plot: Path | None = None,
         json_: bool = False,
-        encoding: str | None = None,
         fail_above: str | None = None,
         fail_on: str | None = None,
         junit: Path | None = None,
@@ -266,10 +261,7 @@ class _Command:
             check_target(plot)
         most = None if fail_above is None else number("fail_above", fail_above)
         limit = self.limit(most, fail_on, junit)
-        from memberbound.tables.source import csv_encoding  # the help page needs no engine
-
-        with csv_encoding(encoding):
-            result = self.answer(typed)
+        result = self.answer(typed)
         for parameter in self.verb.of_kind("out", "records"):
             if typed.get(parameter.name) is not None:
                 typer.echo(f"wrote {typed[parameter.name]}", err=True)
@@ -309,7 +301,7 @@ class _Command:
             self.leave_to_configuration(typed, values)
         positional = [values.pop(p.name) for p in self.parameters if p.positional]
         if self.verb.name in _PREVIEWED and on_terminal(sys.stderr):
-            _print_preview(positional[0], values.get("database_table"))
+            _print_preview(positional[0], **typed)
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_progress_bar(parameter))
@@ -367,11 +359,13 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         print_text(text, measures=measures)
 
 
-def _print_preview(source: object, database_table: Any) -> None:
+def _print_preview(
+    source: object, /, *, database_table: Any = None, encoding: Any = None, **_: object
+) -> None:
     """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
     from memberbound.tables.preview import preview_lines
 
-    with suppress(MemberboundError, OSError):
+    with suppress(MemberboundError, OSError), csv_encoding(encoding):
         lines = preview_lines(source, database_table) if isinstance(source, Path) else []
         for line in lines:
             print_text(line, stream=sys.stderr)

@@ -21,6 +21,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     LearnerName,
     Names,
@@ -30,7 +31,7 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, MemberboundError, whole_number
-from memberbound.files import unwritable, write_text
+from memberbound.files import in_encoding, unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.results import theorems
@@ -204,6 +205,7 @@ _REMEDY_CHOSEN = (
 Progress = Callable[[str, int, int], None]
 
 
+@in_encoding
 def study(
     table: Table | None = None,
     *,
@@ -219,6 +221,7 @@ def study(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     bounds: Annotated[
         Mapping[str, object] | str | os.PathLike[str],
         Option("file", metavar="FILE", web=False),
@@ -273,6 +276,7 @@ def study(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
             remedy that trains on all rows; see ``memberbound bounds``.
         model: a trained model to examine: its file, or in Python the fitted object; the table holds

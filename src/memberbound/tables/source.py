@@ -63,14 +63,12 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
-from memberbound.files import FULL
+from memberbound.files import FULL, csv_codec
 from memberbound.tables.engine import (
     BATCH_ROWS,
     ENCODING_REMEDY,
@@ -95,7 +93,6 @@ __all__ = [
     "COMPRESSIONS",
     "DELIMITERS",
     "check_file",
-    "csv_encoding",
     "delimiter_of",
     "expression_at",
     "file_view",
@@ -628,7 +625,7 @@ def _delimited(
     line, which it takes for one inside quotes too, and it refuses long lines.  A large one is
     copied in sections, each of them one block, unless it is such a section (``whole`` false).
     """
-    encoded = _encoding.get() != "utf-8"
+    encoded = csv_codec() != "utf-8"
     if compression in _UNPACKED or (secret and compression) or encoded:
         plain = engine.folder / f"{engine.fresh('csv')}.csv"
         try:
@@ -636,7 +633,7 @@ def _delimited(
                 shutil.copyfileobj(packed, out, _CHUNK)
         except UnicodeError:
             raise InputError(
-                f"{name} must be encoded as {_encoding.get()}, and is not. Give another encoding."
+                f"{name} must be encoded as {csv_codec()}, and is not. Give another encoding."
             ) from None
         except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in FULL:
@@ -775,34 +772,12 @@ def header_notes(source: object) -> tuple[str, ...]:
     return (f"{word} {shown} of {path.name} {verb} the header: read as missing values",)
 
 
-#: The declared encoding of CSV files; never guessed, as that would look at secret rows.
-_encoding: ContextVar[str] = ContextVar("encoding", default="utf-8")
-
-
-@contextmanager
-def csv_encoding(name: str | None) -> Iterator[None]:
-    """Read CSV files in this encoding; None stands for UTF-8."""
-    try:
-        codec = codecs.lookup(name or "utf-8").name
-        "".encode(codec)  # some codecs are not of texts
-    except LookupError:
-        raise InputError(
-            f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "
-            f"{name!r}."
-        ) from None
-    before = _encoding.set(codec)
-    try:
-        yield
-    finally:
-        _encoding.reset(before)
-
-
 def _open(path: Path, compression: str) -> io.BufferedIOBase:
     """Return the bytes of a CSV file, as UTF-8."""
     stored = _unpacked(path, compression)
-    if _encoding.get() == "utf-8":
+    if csv_codec() == "utf-8":
         return stored
-    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", _encoding.get()))
+    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", csv_codec()))
 
 
 def _unpacked(path: Path, compression: str) -> io.BufferedIOBase:

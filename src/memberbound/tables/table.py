@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.files import csv_codec, csv_encoding
 from memberbound.tables.columns import label_of
 from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading, streamed
 from memberbound.tables.exact import (
@@ -90,6 +91,7 @@ class Table:
     beside: Table | None = None
     secret: bool = False
     memory_limit: str | None = None
+    encoding: str | None = None
     #: What was inferred about columns.
     inferred: dict[str, Reading] = field(default_factory=dict)
     #: What others made of this table, such as examples for learners, by all that it depends on.
@@ -383,7 +385,9 @@ class Table:
                 f"{self.name} was opened as a public table, in which rows may decide how others "
                 "are read. Open it with secret=True, or give the object itself."
             )
-        return open_table(self.path, self.database_table, beside=self, secret=True)
+        return open_table(
+            self.path, self.database_table, beside=self, secret=True, encoding=self.encoding
+        )
 
     def with_frame(self, frame: DataFrame, readings: Mapping[str, Reading] | None = None) -> Table:
         """Return a table of other rows in memory, on the same engine.
@@ -404,12 +408,13 @@ def open_table(
     memory_limit: str | None = None,
     beside: Table | None = None,
     secret: bool = False,
+    encoding: str | None = None,
 ) -> Table:
     """Return the table in a file, in a database or in memory; nothing is read but its columns.
 
     ``database_table`` names the table of a database file; it may be left out when there is only
-    one.  ``beside`` opens on the engine of another table, so that both can be queried together.
-    ``secret``: no row decides how another is read.
+    one.  ``encoding`` is that of a CSV file which is not UTF-8.  ``beside`` opens on the engine of
+    another table, so that both can be queried together.  ``secret``: no row decides how another is read.
 
     Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
     extension, a broken file or a table without columns is an :class:`InputError`.
@@ -424,7 +429,9 @@ def open_table(
         return source
     table = Table("", (), beside=beside, secret=secret, memory_limit=memory_limit)
     try:
-        _fill(table, source, database_table)
+        with csv_encoding(encoding):
+            table.encoding = csv_codec()
+            _fill(table, source, database_table)
         if not table.columns:
             raise InputError(f"{table.name} has no columns.")
         odd = next((column for column in table.columns if "\0" in column), None)

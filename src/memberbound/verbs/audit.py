@@ -26,6 +26,7 @@ from memberbound.attacks.scores import Scores
 from memberbound.attacks.shadows import FEWEST_IN_TIME
 from memberbound.declarations import (
     Column,
+    Encoding,
     Force,
     Hidden,
     InputFile,
@@ -38,6 +39,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.files import in_encoding
 from memberbound.quantities import confident
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
@@ -94,6 +96,7 @@ class Audit(OneRunAnswer):
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
 
 
+@in_encoding
 def audit(
     members: Table | None = None,
     *,
@@ -114,6 +117,7 @@ def audit(
     confidence: float = 0.95,
     fpr: Rates | None = None,
     columns: Names | None = None,
+    encoding: Encoding | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
     seed: Seed = 0,
@@ -168,6 +172,7 @@ def audit(
         fpr: false-positive rate at which the TPR is measured; may be repeated (default: 0.1, 0.01
             and 0.001, where there are enough non-members).
         columns: columns that the model gets (default: those it was trained on).
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         records: write which members are identified to this CSV file.
         force: overwrite ``records``.
         seed: for random parts of the records and the learners.

@@ -30,6 +30,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     Hidden,
     LearnerName,
@@ -42,6 +43,7 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import whole_number
+from memberbound.files import in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
@@ -132,6 +134,7 @@ def _record(item: dict[str, Any], blind: float) -> str:
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
 
 
+@in_encoding
 @on_cluster
 def audit_learner(
     table: Table,
@@ -146,6 +149,7 @@ def audit_learner(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     certificate: Annotated[
         Certificate | str | os.PathLike[str] | Mapping[str, object],
         Option("file", metavar="FILE", web=False),
@@ -191,6 +195,7 @@ def audit_learner(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         certificate: a certificate of protect-half to check the audit against: an audit
             above it raises :class:`memberbound.attacks.sandwich.ContradictionError`. If fits
             failed the two are not compared, and a warning says so.

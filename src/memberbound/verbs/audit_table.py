@@ -21,8 +21,9 @@ from memberbound.attacks.synthetic_tables import (
     audit_refits,
     audit_synthetic,
 )
-from memberbound.declarations import InputFile, Names, Option, Rates, Seed, Table
+from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Seed, Table
 from memberbound.errors import InputError, fraction, whole_number
+from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
@@ -104,6 +105,7 @@ class TableAudit(AuditAnswer):
         return "\n".join(lines)
 
 
+@in_encoding
 def audit_table(
     members: Table,
     *,
@@ -115,6 +117,7 @@ def audit_table(
     columns: Names | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
+    encoding: Encoding | None = None,
     seed: Seed = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="refits")] | None = None,
 ) -> TableAudit:
@@ -145,6 +148,7 @@ def audit_table(
         columns: columns to compare (default: all that the tables share).
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         seed: for random halves.
         progress: called with (done, total).
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from memberbound.answers import INTERNAL, Answer, computed
-from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
-from memberbound.files import check_output, write_text
+from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, Table
+from memberbound.files import check_output, in_encoding, write_text
 from memberbound.games import NeighbourGame
 from memberbound.tables.table import opened_table, path_of
 
@@ -82,12 +82,14 @@ class BoundsTemplate(Answer):
         )
 
 
+@in_encoding
 def bounds(
     table: Table,
     *,
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
 ) -> BoundsTemplate:
     """Write a template in which you state what is public about a table's columns.
 
@@ -99,6 +101,7 @@ def bounds(
         out: YAML file to write (default: print it).
         force: overwrite ``out``.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound bounds patients.csv --out bounds.yaml

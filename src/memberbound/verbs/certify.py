@@ -17,6 +17,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     InputFile,
     Law,
@@ -27,6 +28,7 @@ from memberbound.declarations import (
     Whole,
 )
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
+from memberbound.files import in_encoding
 from memberbound.games import IidGame
 from memberbound.iid.certificates import (
     Certified,
@@ -206,6 +208,7 @@ class Certification(IidAnswer, Certified, Limited):
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@in_encoding
 def certify(
     table: Table | None = None,
     *,
@@ -221,6 +224,7 @@ def certify(
     unit: Column | None = None,
     source: Annotated[str, Option("text", metavar="URL", web=False)] | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     exposed_above: float = 0.5,
     list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
     records: RecordsFile | None = None,
@@ -257,6 +261,7 @@ def certify(
         source: instead of a file: the address of a database in which the table is counted,
             ``postgres://user@host/database#table``, ``spark://host:7077#table``.
         database_table: the table inside a DuckDB or SQLite file, or at an address.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         exposed_above: count rows with a larger certified leak as exposed.
         list_exposed: how many exposed cells to list with their values, rarest first.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).

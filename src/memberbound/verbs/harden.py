@@ -14,6 +14,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     InputFile,
     Names,
@@ -24,7 +25,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, one_of, whole_number
-from memberbound.files import check_output, write_table, write_text
+from memberbound.files import check_output, in_encoding, write_table, write_text
 from memberbound.games import IidGame
 from memberbound.iid.certificates import Certified, certified_table, certify_counts
 from memberbound.iid.profiles import CountProfile
@@ -171,6 +172,7 @@ _ASSUMPTIONS = (
 )
 
 
+@in_encoding
 def harden(
     table: Table,
     *,
@@ -181,6 +183,7 @@ def harden(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     keep: Names = (),
     out: OutputFile | None = None,
     confidence: float = 0.95,
@@ -226,6 +229,7 @@ def harden(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         keep: columns that must not be changed.
         out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: of each certificate.

@@ -6,8 +6,18 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from memberbound.answers import Given, IidAnswer, Lower, computed
-from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Encoding,
+    Law,
+    Names,
+    Option,
+    Table,
+)
 from memberbound.errors import InputError, fraction, whole_number
+from memberbound.files import in_encoding
 from memberbound.games import IidGame
 from memberbound.iid.certificates import (
     MAX_PLAN,
@@ -92,6 +102,7 @@ class Plan(IidAnswer):
         return f"{needed} give {wish}, whatever the learner ({self.source}{sure}).{notes}"
 
 
+@in_encoding
 def plan(
     table: Table | None = None,
     *,
@@ -106,6 +117,7 @@ def plan(
     lam: float = 1.0,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
 ) -> Plan:
     """Find how many training rows are enough for a certified target.
 
@@ -134,6 +146,7 @@ def plan(
         lam: weight of a missed member.
         unit: column that identifies the person; all rows of a person are one record.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound plan --security 0.95 --uniform 316

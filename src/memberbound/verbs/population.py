@@ -26,6 +26,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     InputFile,
     Names,
@@ -43,7 +44,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.files import check_output, write_table
+from memberbound.files import check_output, in_encoding, write_table
 from memberbound.games import SubsetGame
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
@@ -362,6 +363,7 @@ def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@in_encoding
 def population(
     table: Table,
     *,
@@ -382,6 +384,7 @@ def population(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     confidence: float = 0.95,
     subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
     seed: Seed = 0,
@@ -431,6 +434,7 @@ def population(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         confidence: of bounds from sampled subsets, and of the leak of fresh rows.
         subsets: how many subsets to sample.
         seed: for the sampled subsets.

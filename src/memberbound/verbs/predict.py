@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, Answer, computed
-from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
+from memberbound.declarations import DatabaseTable, Encoding, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
-from memberbound.files import check_output, write_table
+from memberbound.files import check_output, in_encoding, write_table
 from memberbound.games import Game
 from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
@@ -112,6 +112,7 @@ class Prediction(Answer):
         return "\n".join(lines + [f"note: {w}." for w in self.warnings])
 
 
+@in_encoding
 def predict(
     model: Annotated[object, Option("file", metavar="MODEL")],
     table: Table,
@@ -121,6 +122,7 @@ def predict(
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
 ) -> Prediction:
     """Apply a model released by ``protect`` or ``protect-half`` to raw rows.
 
@@ -142,6 +144,7 @@ def predict(
             that give probabilities, ``probability_<class>``.
         force: overwrite ``out``.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound predict model.skops new.csv --out answers.csv

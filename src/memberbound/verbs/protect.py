@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from memberbound.declarations import (
     Column,
     DatabaseTable,
+    Encoding,
     Force,
     LedgerFile,
     Memory,
@@ -26,7 +27,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fractions, whole_number
-from memberbound.files import check_output
+from memberbound.files import check_output, in_encoding
 from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_settings import settings_of
 from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
@@ -48,6 +49,7 @@ _OWN_EYES = (
 )
 
 
+@in_encoding
 def protect(
     source: Table,
     *,
@@ -61,6 +63,7 @@ def protect(
     unit: Column | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -99,6 +102,7 @@ def protect(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its

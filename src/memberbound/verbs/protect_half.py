@@ -14,6 +14,7 @@ from memberbound.declarations import (
     Column,
     ColumnRoles,
     DatabaseTable,
+    Encoding,
     Force,
     Hidden,
     InputFile,
@@ -25,7 +26,7 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, fraction, one_of, whole_number
-from memberbound.files import check_output
+from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
@@ -55,6 +56,7 @@ __all__ = ["HalfProtection", "protect_half"]
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
 
 
+@in_encoding
 @on_cluster
 def protect_half(
     source: Table,
@@ -75,6 +77,7 @@ def protect_half(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     workers: Workers | None = None,
@@ -122,6 +125,7 @@ def protect_half(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         out: file for the release; its certificate is written beside it.
         force: overwrite ``out``.
         workers: processes (default: all cores).

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from memberbound.declarations import (
     Column,
     DatabaseTable,
+    Encoding,
     Force,
     LedgerFile,
     Memory,
@@ -21,7 +22,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fractions, one_of, whole_number
-from memberbound.files import check_output
+from memberbound.files import check_output, in_encoding
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.ledger_file import entered
@@ -34,6 +35,7 @@ from memberbound.verbs.protection import Summary, unit_and_seed_notes
 __all__ = ["Summary", "summarize"]
 
 
+@in_encoding
 def summarize(
     source: Table,
     *,
@@ -47,6 +49,7 @@ def summarize(
     unit: Column | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -80,6 +83,7 @@ def summarize(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the numbers (.safetensors); their certificate is written beside it.

@@ -17,6 +17,7 @@ from memberbound.answers import INTERNAL, Answer, Given, OmitEmpty, Upper, compu
 from memberbound.declarations import (
     Column,
     DatabaseTable,
+    Encoding,
     Force,
     LedgerFile,
     Memory,
@@ -28,7 +29,7 @@ from memberbound.declarations import (
     Whole,
 )
 from memberbound.errors import fractions, whole_number
-from memberbound.files import check_output
+from memberbound.files import check_output, in_encoding
 from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
 from memberbound.quantities import Certificate, decimals, marked, mu_row, percent
 from memberbound.release.all_rows.cells import as_declared
@@ -169,6 +170,7 @@ class Synthesis(Answer):
         return [f"note (owner only): {warning}." for warning in self.warnings]
 
 
+@in_encoding
 def synthesize(
     source: Table,
     *,
@@ -181,6 +183,7 @@ def synthesize(
     baseline: Rates | None = None,
     ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
+    encoding: Encoding | None = None,
     memory: Memory | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -214,6 +217,7 @@ def synthesize(
         ledger: ledger of releases about the same people, which this one is entered into and must
             not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
+        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             columns of a larger file are read one at a time, and encoded rows are kept on disk.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
