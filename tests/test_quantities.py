@@ -624,8 +624,7 @@ def test_persons_and_rows_are_an_assumption() -> None:
 #: Module → why its own formats are no bounds. Papers have tables of their own.
 ELSEWHERE = {
     "quantities.py": "the place itself",
-    "faces/web/processes.py": "seconds that a request or a job may take",
-    "faces/web/server_limits.py": "sizes of uploads",
+    "faces/web/processes.py": "seconds that a request or a job may take, sizes of uploads",
     "faces/web/jobs.py": "seconds that a job took",
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",

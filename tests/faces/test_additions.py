@@ -114,7 +114,7 @@ from documentation.reference import section
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.faces.web.schemas import equivalent, options_model, verb_form
-from memberbound.faces.web.work import JOBS, performed
+from memberbound.faces.web.child import JOBS, performed
 
 def typed(*words):
     sys.argv = ["memberbound", *words]

@@ -19,7 +19,7 @@ from memberbound.errors import InputError, positive, whole_number
 
 if TYPE_CHECKING:
     from memberbound.faces.web.access import Policy
-    from memberbound.faces.web.server_limits import Limits
+    from memberbound.faces.web.processes import Limits
 
 __all__ = ["Listening", "has_display", "is_loopback", "listen", "serve"]
 
@@ -69,7 +69,7 @@ def serve(
             f"serve needs {' and '.join(missing)}: install the extra web, "
             "pip install 'memberbound[web]'."
         )
-    from memberbound.faces.web.server_limits import GIB, Limits
+    from memberbound.faces.web.processes import GIB, Limits
 
     limits = Limits(
         rows=whole_number("max_rows", max_rows),

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.files import csv_codec
 from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.source import COMPRESSIONS, delimiter_of
@@ -378,7 +379,8 @@ def rows_as_trained(source: object) -> tuple[DataFrame, str]:
             if not path.is_file():
                 raise InputError(f"{path} does not exist.")
             try:
-                return pd.read_csv(path, sep=delimiter_of(path)), str(path)
+                frame = pd.read_csv(path, sep=delimiter_of(path), encoding=csv_codec())
+                return frame, str(path)
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]
                 raise InputError(f"{path} must be a readable table, got {first}.") from None

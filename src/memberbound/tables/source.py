@@ -68,7 +68,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
-from memberbound.files import FULL, csv_codec
+from memberbound.files import FULL, csv_codec, csv_encoding
 from memberbound.tables.engine import (
     BATCH_ROWS,
     ENCODING_REMEDY,
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPRESSIONS",
+    "CONVERSIONS",
     "DELIMITERS",
     "check_file",
     "delimiter_of",
@@ -118,7 +119,7 @@ _KNOWN = (
     ".jsonl, .xlsx, .dta, .sav, .sas7bdat"
 )
 #: What makes a table of another format one that is read.
-_CONVERSIONS = {
+CONVERSIONS = {
     ".xls": " Save it as .xlsx in Excel or LibreOffice.",
     ".ods": " Save it as .xlsx in LibreOffice.",
     ".json": " Write it as JSON Lines: pandas.read_json(file).to_json('table.jsonl', "
@@ -269,7 +270,7 @@ def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -
         return _arrow_file(engine, path, secret=secret)
     if suffix == ".npy":
         return _array(engine, stored_array(path), str(path), secret=secret)
-    raise InputError(f"{path} must end in one of {_KNOWN}.{_CONVERSIONS.get(suffix, '')}")
+    raise InputError(f"{path} must end in one of {_KNOWN}.{CONVERSIONS.get(suffix, '')}")
 
 
 def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
@@ -752,7 +753,8 @@ def header_notes(source: object) -> tuple[str, ...]:
     if path is None or not set(_DELIMITED) & set(endings) or not path.is_file():
         return ()
     lines = []
-    with _open(path, endings[-1] if endings[-1] in COMPRESSIONS else "") as stream:
+    compression = endings[-1] if endings[-1] in COMPRESSIONS else ""
+    with csv_encoding(getattr(source, "encoding", None)), _open(path, compression) as stream:
         first = stream.readline().rstrip(b"\r\n").removeprefix(codecs.BOM_UTF8)
         if len(first) > _BLOCK or not any(mark.encode() in first for mark in DELIMITERS):
             return ()  # one column, whose name may be a value

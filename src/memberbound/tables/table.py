@@ -288,7 +288,7 @@ class Table:
         }
 
     def _looked_at(self, names: list[str]) -> dict[str, Reading]:
-        separator = separator_of(self.path)
+        separator = self.separator
         if self.elsewhere is None:
             try:
                 view = self.view
@@ -331,7 +331,7 @@ class Table:
         """Whether rows can be read again and again in parts."""
         if self.memory is not None or self.elsewhere is not None:
             return False
-        return self.view in self.engine.copies or separator_of(self.path) is None
+        return self.view in self.engine.copies or self.separator is None
 
     def count_rows(self) -> int:
         """Return the number of rows on the embedded engine."""
@@ -379,6 +379,12 @@ class Table:
             )
 
     @cached_property
+    def separator(self) -> str | None:
+        """What separates the fields of a CSV file; None where there is none."""
+        with csv_encoding(self.encoding):
+            return separator_of(self.path)
+
+    @cached_property
     def _opened_as_secret(self) -> Table:
         if self.path is None:
             raise InputError(
@@ -414,7 +420,8 @@ def open_table(
 
     ``database_table`` names the table of a database file; it may be left out when there is only
     one.  ``encoding`` is that of a CSV file which is not UTF-8.  ``beside`` opens on the engine of
-    another table, so that both can be queried together.  ``secret``: no row decides how another is read.
+    another table, so that both can be queried together.  ``secret``: no row decides how another
+    is read.
 
     Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
     extension, a broken file or a table without columns is an :class:`InputError`.

@@ -343,7 +343,7 @@ def test_a_failure_of_ours_is_told_without_details(client, monkeypatch, caplog):
     def broken(self):
         raise KeyError("Jane Doe")
 
-    monkeypatch.setattr("memberbound.faces.web.server_limits.Limits.to_dict", broken)
+    monkeypatch.setattr("memberbound.faces.web.processes.Limits.to_dict", broken)
     answer = client.get("/api/health")
     assert answer.status_code == 500
     assert answer.json() == {"error": "the server failed at this request."}

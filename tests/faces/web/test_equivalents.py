@@ -13,7 +13,7 @@ from memberbound.errors import InputError
 from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import schemas
-from memberbound.faces.web.work import JOBS, outputs_of
+from memberbound.faces.web.child import JOBS, outputs_of
 from web.conftest import COMMAND
 
 

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 import memberbound
-from memberbound.faces.web.processes import Calculations, Processes
-from memberbound.faces.web.server_limits import Limits, RefusedError
+from memberbound.faces.web.processes import Calculations, Limits, Processes, RefusedError
 from memberbound.quantities import marked, percent
 from web.conftest import in_a_loop
 

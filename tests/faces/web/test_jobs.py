@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.server_limits import MIB
+from memberbound.faces.web.processes import MIB
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 
@@ -172,7 +172,7 @@ def test_requests_that_start_nothing(client, body, status):
 def taken(monkeypatch):
     """Take uploads without looking inside, which other tests do."""
 
-    async def trusted(self, folder, path, shown):
+    async def trusted(self, *about):
         return {"rows": 1, "columns": []}
 
     monkeypatch.setattr(Uploads, "_inspected", trusted)

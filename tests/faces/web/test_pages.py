@@ -15,8 +15,8 @@ import pytest
 import memberbound
 from conftest import listened
 from memberbound.faces.command_line import verb_named
+from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.schemas import web_parameters
-from memberbound.faces.web.work import JOBS
 from memberbound.papers.results import theorems
 from memberbound.quantities import decimals, marked, percent, significant
 from report.sample import hostile, sample

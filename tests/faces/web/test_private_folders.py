@@ -6,7 +6,7 @@ import tempfile
 import pytest
 
 from memberbound.faces.web.application import State
-from memberbound.faces.web.server_limits import Limits
+from memberbound.faces.web.processes import Limits
 from memberbound.files import PrivateFolder, remove_leftovers
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="locks of the system are needed")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.faces.web.work import harmless, without_formulas
+from memberbound.faces.web.child import harmless, without_formulas
 
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -3,11 +3,13 @@
 import asyncio
 import gzip
 import io
+import json
 import stat
 import struct
 import tempfile
 import zipfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,9 @@ import pytest
 from pyarrow import feather
 
 from memberbound.errors import InputError
-from memberbound.faces.web.inspection import ending_of, inspected
-from memberbound.faces.web.processes import Processes
-from memberbound.faces.web.server_limits import RefusedError
-from memberbound.faces.web.uploads import Upload, Uploads, shown_name
-from web.conftest import SMALL, in_a_loop, opened, uploaded
+from memberbound.faces.web.processes import Processes, RefusedError
+from memberbound.faces.web.uploads import Upload, Uploads, ending_of, inspected, shown_name
+from web.conftest import SMALL, in_a_loop, opened, performed, uploaded
 
 TABLE = pa.table(
     {"sex": ["f", "m", "f", None], "age": [30, 40, 30, 50], "code": ["007", "1", "2", "3"]}
@@ -55,6 +55,25 @@ def skops(part=b"{}"):
     return out.getvalue()
 
 
+def workbook():
+    openpyxl = pytest.importorskip("openpyxl")
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    for row in [TABLE.column_names, *(list(row.values()) for row in TABLE.to_pylist())]:
+        book.active.append(row)
+    book.save(out)
+    return out.getvalue()
+
+
+def statistics(ending):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"t.{ending}"
+        getattr(pyreadstat, "write_xport" if ending == "xpt" else f"write_{ending}")(
+            TABLE.to_pandas().fillna(""), path
+        )
+        return path.read_bytes()
+
+
 CSV = b"sex,age,code\nf,30,007\nm,40,1\nf,30,2\n,50,3\n"
 GOOD = {
     "people.csv": CSV,
@@ -66,6 +85,10 @@ GOOD = {
     "people.arrow": arrow(),
     "stream.arrow": arrow(stream=True),
     "people.feather": packed_feather(),
+    "people.tsv": CSV.replace(b",", b"\t"),
+    "people.xlsx": workbook,
+    "people.jsonl": "\n".join(map(json.dumps, TABLE.to_pylist())).encode(),
+    **{f"people.{ending}": partial(statistics, ending) for ending in ("dta", "sav", "xpt")},
 }
 
 
@@ -85,11 +108,23 @@ def inspect(tmp_path_factory):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_tables_of_every_form_are_read_alike(inspect, name):
-    found = inspect(name, GOOD[name])
-    assert found["rows"] == 4
-    assert [c["name"] for c in found["columns"]] == ["sex", "age", "code"]
-    assert [c["numeric"] for c in found["columns"]] == [False, True, False]
-    assert [c["distinct"] for c in found["columns"]] == [2, 3, 4]
+    content = GOOD[name]
+    table = inspect(name, content() if callable(content) else content)
+    assert table["rows"] == 4
+    assert [c["name"] for c in table["columns"]] == ["sex", "age", "code"]
+    assert [c["numeric"] for c in table["columns"]] == [False, True, False]
+    # Stata, SPSS and SAS have no missing texts.
+    texts = 3 if name.endswith(("dta", "sav", "xpt")) else 2
+    assert [c["distinct"] for c in table["columns"]] == [texts, 3, 4]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_an_encoding_is_declared(inspect, encoding):
+    content = "größe,straße\n1,Öl\n".encode(encoding)
+    columns = inspect("declared.csv", content, encoding=encoding)["columns"]
+    assert [c["name"] for c in columns] == ["größe", "straße"]
+    with pytest.raises(InputError, match=r"at most 20 columns, got 21"):
+        inspect("wide.csv", ("," * 20 + "\n").encode(encoding), encoding=encoding)
 
 
 def test_unusual_columns_are_described(inspect):
@@ -132,6 +167,12 @@ BAD = {
     "text.skops": (CSV, "skops"),
     "cut.skops": (skops()[:-10], "skops"),
     "bomb.skops": (skops(b"0" * 3_000_000), "unpack to at most"),
+    "bomb.xlsx": (skops(b"0" * 3_000_000), "unpack to at most"),
+    "text.xlsx": (CSV, "xlsx"),
+    "other.xlsx": (skops(), "damaged"),
+    "text.jsonl": (CSV, "JSON object per line"),
+    "text.dta": (CSV, "could not be read"),
+    "long.sav": (b"0" * 3_000_000, "unpack to at most"),
     "long.onnx": (b"0" * 3_000_000, "unpack to at most"),
 }
 
@@ -256,14 +297,33 @@ def test_an_upload_is_private_and_forgotten_on_request(client, people):
 
 @pytest.mark.parametrize(
     "name",
-    ["people.exe", "people", "people.csv.exe", "a.npy", "a.sqlite", "a.pkl", "a.xlsx", "/"],
+    ["people.exe", "people", "people.csv.exe", "a.npy", "a.sqlite", "a.pkl", "a.xls", "/"],
 )
 def test_other_endings_are_refused_before_anything_is_read(client, name):
     before = left_behind(client)
     answer = client.post("/api/files", params={"name": name}, content=CSV)
     assert answer.status_code == 422
     assert ".parquet" in answer.json()["error"]
+    assert ("Save it as .xlsx" in answer.json()["error"]) == (name == "a.xls")
     assert left_behind(client) == before
+
+
+def test_a_job_reads_its_files_in_their_encoding(client):
+    content = ("größe\n" + "Öl\nFels\n" * 40).encode("latin-1")
+    refused = client.post("/api/files", params={"name": "a.csv"}, content=content)
+    assert (refused.status_code, "encoding" in refused.json()["error"]) == (422, True)
+    params = {"name": "a.csv", "encoding": "no such"}
+    assert client.post("/api/files", params=params, content=content).status_code == 422
+    params["encoding"] = "latin-1"
+    file = client.post("/api/files", params=params, content=content).json()
+    assert (file["columns"][0]["name"], file["encoding"]) == ("größe", "latin-1")
+    job = performed(client, "certify", file["file"])
+    assert job["result"]["atoms"] == 2
+    assert "--encoding latin-1" in job["command"]
+    other = uploaded(client, CSV, "b.csv")["file"]
+    request = {"verb": "certify", "file": file["file"], "options": {"reference": other}}
+    mixed = client.post("/api/jobs", json=request)
+    assert (mixed.status_code, "one encoding" in mixed.json()["error"]) == (422, True)
 
 
 def test_refused_uploads_leave_nothing(client):
@@ -293,7 +353,7 @@ def test_refused_uploads_leave_nothing(client):
 
 
 def test_the_oldest_uploads_are_forgotten_beyond_the_limit(monkeypatch):
-    async def trusted(self, folder, path, shown):
+    async def trusted(self, *about):
         return {"rows": 4, "columns": []}
 
     monkeypatch.setattr(Uploads, "_inspected", trusted)

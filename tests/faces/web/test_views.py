@@ -5,7 +5,7 @@ import re
 import pytest
 
 from memberbound.faces.web.application import Views
-from memberbound.faces.web.server_limits import RefusedError
+from memberbound.faces.web.processes import RefusedError
 from report.sample import hostile, sample
 
 

@@ -16,7 +16,7 @@ import memberbound
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import child
 from memberbound.faces.web.child import QUESTIONS, Events, renamed, respond, sentence_of
-from memberbound.faces.web.work import performed as perform
+from memberbound.faces.web.child import performed as perform
 from memberbound.quantities import marked
 from memberbound.report.answer_charts import histogram, sweep, swept_epsilons
 
@@ -269,7 +269,7 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
         return Done()
 
     declaration = replace(verb_named("study"), function=study)
-    monkeypatch.setattr("memberbound.faces.web.work.verb_named", lambda name: declaration)
+    monkeypatch.setattr("memberbound.faces.web.child.verb_named", lambda name: declaration)
     job = run("study", path, target="income", eta=0.1)
     expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
     assert seen == expected

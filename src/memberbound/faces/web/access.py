@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memberbound.faces.endings import debugging, keep_traceback
-from memberbound.faces.web.server_limits import Limits, RefusedError, sized
+from memberbound.faces.web.processes import Limits, RefusedError, sized
 
 __all__ = ["AccessControl", "Policy", "refusal", "view_policy"]
 

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import mimetypes
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -23,8 +23,9 @@ from memberbound._version import __version__
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.access import AccessControl, Policy, refusal, view_policy
+from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.jobs import Jobs
-from memberbound.faces.web.processes import Calculations, Processes
+from memberbound.faces.web.processes import Calculations, Limits, Processes, RefusedError
 from memberbound.faces.web.schemas import (
     Accepted,
     Equivalent,
@@ -41,9 +42,7 @@ from memberbound.faces.web.schemas import (
     equivalent,
     verb_form,
 )
-from memberbound.faces.web.server_limits import Limits, RefusedError, first_sentence
 from memberbound.faces.web.uploads import Upload, Uploads, shown_name
-from memberbound.faces.web.work import JOBS
 from memberbound.files import PrivateFolder, remove_leftovers
 
 __all__ = ["VERBS", "State", "Views", "application", "router"]
@@ -199,13 +198,14 @@ async def upload(
     state: ServerState,
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
+    encoding: Annotated[str | None, Query(max_length=40, description="Of a CSV file.")] = None,
 ) -> Upload:
-    """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives.
+    """Keep a table (.csv, .parquet, .arrow, .xlsx, .jsonl, .dta, .sav, …) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        return await state.uploads.add(name, request.stream())
+        return await state.uploads.add(name, request.stream(), encoding)
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None
 
@@ -369,7 +369,7 @@ async def _error(request: Request, problem: Exception) -> Response:
         case MemberboundError():
             status, sentence = 422, str(problem)
         case RequestValidationError():
-            status, sentence = 422, first_sentence(list(problem.errors()))
+            status, sentence = 422, _first_sentence(problem.errors())
         case HTTPException():
             status = problem.status_code
             sentence = _SENTENCES.get(status, str(problem.detail))
@@ -378,3 +378,11 @@ async def _error(request: Request, problem: Exception) -> Response:
         case _:
             raise problem
     return refusal(status, " ".join(sentence.split()))
+
+
+def _first_sentence(problems: Sequence[Mapping[str, Iterable[object]]]) -> str:
+    """Return the first of pydantic's complaints as a sentence, without quoting the input."""
+    first = problems[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+    return f"{place[:200] or 'the request'}: {message}."

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from memberbound.errors import MemberboundError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
-from memberbound.faces.web.processes import Processes, perform
+from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request, outputs_of
+from memberbound.faces.web.processes import Limits, Processes, RefusedError, perform
 from memberbound.faces.web.schemas import Equivalent, Options, equivalent
-from memberbound.faces.web.server_limits import Limits, RefusedError
 from memberbound.faces.web.uploads import Upload, Uploads, make_folders
-from memberbound.faces.web.work import outputs_of
 
 __all__ = ["Job", "Jobs", "State"]
 
@@ -111,9 +109,14 @@ class Jobs:
             for name in options.files
             if isinstance(arguments.get(name), str)
         }
+        declaration = verb_named(verb)
+        encodings = {u.encoding for u in (table, *files.values()) if u is not None and u.is_text}
+        if len(encodings) > 1:
+            raise InputError("the CSV files of a job must share one encoding, got several.")
+        if "encoding" in declaration.by_name and encodings - {None}:
+            (arguments["encoding"],) = encodings
         texts = {name: arguments.pop(name) for name in options.documents if name in arguments}
         documents = {name: f"{name}.yaml" for name in texts}
-        declaration = verb_named(verb)
         # A request says only whether there are records; the server names their file.
         shown = {name: value for name, value in arguments.items() if name != "records"}
         shown |= {name: upload.name for name, upload in files.items()} | documents

@@ -48,7 +48,7 @@ def _quiet() -> Iterator[None]:
 def _load() -> list[Any]:
     """Import everything, without a thread, and return the random generators that this made."""
     with _quiet():
-        from memberbound.faces.web.work import load_all
+        from memberbound.faces.web.child import load_all
 
         load_all()
     from numpy.random import BitGenerator

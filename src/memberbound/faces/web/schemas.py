@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import joined, verb_named
 from memberbound.faces.terminal import Block
-from memberbound.faces.web.work import JOBS
+from memberbound.faces.web.child import JOBS
 from memberbound.learners import LEARNERS
 
 __all__ = [
@@ -322,6 +322,7 @@ class UploadedFile(BaseModel):
     bytes: int
     rows: int | None
     columns: list[Column]
+    encoding: str | None
 
 
 class Accepted(BaseModel):

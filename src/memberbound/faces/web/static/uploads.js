@@ -3,8 +3,11 @@ import { element, fill, freshId, notice, say } from "./dom.js";
 import { get, remove, upload } from "./api.js";
 import { bytes, count } from "./numbers.js";
 
-export const TABLES = ".csv,.csv.gz,.gz,.parquet,.arrow,.feather";
+export const TABLES =
+  ".csv,.tsv,.gz,.parquet,.arrow,.feather,.xlsx,.xlsm,.jsonl,.ndjson,.dta,.sav,.zsav,.por,.sas7bdat,.xpt";
 export const MODELS = ".skops,.onnx";
+
+const ENCODINGS = ["utf-8", "cp1252", "latin-1", "utf-16", "cp1250", "cp1251", "mac-roman", "shift_jis", "gb18030"];
 
 /** A place where a file is dropped or chosen; `take(file)` gets it. */
 function dropZone({ title, hint, accept, take, id = freshId("file") }, ...more) {
@@ -50,6 +53,11 @@ export class FilePanel {
     this.chosen = chosen;
     this.file = null;
     this.status = element("div", { class: "filestatus" });
+    this.encoding = element(
+      "select",
+      { class: "small", onchange: () => this.sent && this.send(this.sent) },
+      ENCODINGS.map((name) => element("option", { value: name }, name.toUpperCase())),
+    );
     this.node = element(
       "div",
       { class: "upload" },
@@ -61,6 +69,7 @@ export class FilePanel {
             { type: "button", class: "link", onclick: () => this.send(example()) },
             "No file at hand? Try it with made-up people.",
           ),
+        element("label", { class: "quiet encoding" }, "Encoding of a CSV file: ", this.encoding),
       ),
       this.status,
     );
@@ -73,6 +82,7 @@ export class FilePanel {
     const control = new AbortController();
     this.control = control;
     this.file = null;
+    this.sent = file;
     this.chosen(null);
     const bar = element("progress", { max: 1, value: 0, "aria-label": "Upload" });
     const words = element("p", {}, "Sending ", element("strong", {}, file.name), " to the server on this machine …");
@@ -82,6 +92,7 @@ export class FilePanel {
     try {
       const received = await upload(
         file,
+        this.encoding.value,
         (share) => {
           bar.value = share;
           if (share === 1) {
@@ -117,6 +128,7 @@ export class FilePanel {
 
   #take(file) {
     this.file = file;
+    this.encoding.value = file.encoding ?? "utf-8";
     const size = file.rows === null ? "" : `${count(file.rows)} rows, ${count(file.columns.length)} columns, `;
     fill(
       this.status,
@@ -138,7 +150,7 @@ export class FilePanel {
 
   forget() {
     if (this.file) this.#drop(this.file.file);
-    this.file = null;
+    this.file = this.sent = null;
     fill(this.status);
     this.chosen(null);
   }
