@@ -24,7 +24,7 @@ def little_calibration():
         changed.setattr(methods, "_PAIRS", 8)
         changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
         changed.setattr(audit_learner, "_TARGETS", 4)
-        changed.setattr(rehearsal, "_TRIALS", {0: 2})
+        changed.setattr(rehearsal, "_TRIALS", {0: (2, 1)})
         changed.setattr(steps, "_SWEPT", 2)
         changed.setattr(steps, "_SWEPT_QUICKLY", 2)
         yield

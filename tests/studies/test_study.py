@@ -608,3 +608,43 @@ def test_the_report_does_not_name_the_folder_of_the_table(tmp_path, monkeypatch)
     people().to_csv(tmp_path / "people.csv", index=False)
     found = study(tmp_path / "people.csv", **FEW)
     assert str(tmp_path) not in found.report.to_json()
+
+
+def visits(persons: int, seed: int = 0) -> pd.DataFrame:
+    """Persons with one to five rows in any order; some rows have no target."""
+    rng = np.random.default_rng(seed)
+    who = rng.permutation(np.repeat(np.arange(persons), rng.integers(1, 6, persons)))
+    a = rng.normal(size=len(who)).round(3)
+    y = np.where(a + 0.5 * rng.normal(size=len(who)) > 0, "yes", "no").astype(object)
+    y[rng.random(len(who)) < 0.02] = None
+    return pd.DataFrame({"who": [f"p{k:04}" for k in who], "a": a, "y": y})
+
+
+def test_persons_are_rehearsed_with_all_their_rows_as_they_are_released(only_steps) -> None:
+    only_steps("protect-every", "synthetic")
+    table, bounds = visits(1500), {"a": [-4, 4], "y": ["no", "yes"]}
+    whole = study(table, **FEW, unit="who", bounds=bounds, quick=True).report
+    first = table.drop_duplicates("who").dropna()
+    assert whole.data.rows == len(first) < 1500, "a record is a person, by the first row"
+    answers = {step.id: step.result for step in whole.steps}
+    used = table[table["who"].isin(first["who"])]
+    released = memberbound.protect(
+        used, target="y", unit="who", eta=0.1, bounds=bounds, insecure_seed=0
+    )
+    for key in ("persons", "rows_trained", "mu", "noise_scale"):
+        assert answers["protect-every"][key] == released.to_dict()[key]
+    assert answers["synthetic"]["persons"] == len(first)
+    # Trained on all rows of some records, asked about the first row of others.
+    question = replace(whole.question, bounds=None)
+    data = StudyData.read(table, question, bounds)
+    assert len(data.released.frame) == len(used)
+    sample = data.sampled(40, 0)
+    for part, frame in ((data, first), (sample, None)):
+        records = part.records("y")
+        starts = records.persons.starts
+        assert records.columns["a"].numbers[starts].tolist() == part.frame["a"].tolist()
+        assert frame is None or part.frame["a"].tolist() == frame["a"].tolist()
+    assert sample.everyone["who"].nunique() == sample.examples.rows == 40
+    ages = data.rows_of(np.array([7, 3]))["a"]
+    persons = first["who"].iloc[[3, 7]]
+    assert sorted(ages) == sorted(table[table["who"].isin(persons)]["a"])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.attacks.evidence import given_model
 from memberbound.attacks.shadows import attacked_records
@@ -30,10 +31,18 @@ from memberbound.files import read_document
 from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_name
 from memberbound.learners.examples import Task
 from memberbound.learners.trained import TrainedModel
-from memberbound.release.all_rows.encoding import Bounds, read_bounds
+from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
 from memberbound.release.noise import checked_eta
 from memberbound.report.model import Data, Question, Role
-from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import (
+    Persons,
+    Population,
+    Records,
+    read_population,
+    read_records,
+)
+from memberbound.tables.recipe import exact_codes
 from memberbound.tables.source import check_file
 from memberbound.tables.table import Table, open_table
 
@@ -228,6 +237,21 @@ def _table_digest(frame: DataFrame) -> bytes:
     return digest.digest()
 
 
+def _rows_by_person(population: Population, unit: str) -> DataFrame:
+    """Return all rows of those whose first row has a target, with the person's number as unit."""
+    frame, target = population.source.frame, population.target
+    assert target is not None
+    _, first, person = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
+    # The examples are first rows with a target, in the order of the table.
+    used = Values.of(frame[target].iloc[first]).positions([""]) != 0
+    number = np.full(len(first), -1)
+    number[used] = np.argsort(np.argsort(first[used]))
+    person = number[person]
+    order = np.argsort(person, kind="stable")[int((person < 0).sum()) :]
+    rows = replace(population, frame=frame.iloc[order]).parsed()
+    return rows.assign(**{unit: person[order]})
+
+
 @dataclass(frozen=True, eq=False)
 class StudyData:
     """The table of a study, opened once, and its encoded examples.
@@ -242,6 +266,10 @@ class StudyData:
     embedded: bool
     sha256: str
     bounds: Bounds = field(default_factory=dict)
+    #: The column that says whose row it is, and all rows with their record's number in it, in that
+    #: order; without it a record is a row.
+    unit: str | None = None
+    everyone: DataFrame | None = None
 
     @classmethod
     def read(
@@ -279,8 +307,9 @@ class StudyData:
         # The report may be passed on: the file's name says enough, its folder too much.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(population)
+        everyone = None if question.unit is None else _rows_by_person(population, question.unit)
         table = population.parsed_table()
-        digest = hashlib.sha256(_table_digest(table.frame))
+        digest = hashlib.sha256(_table_digest(table.frame if everyone is None else everyone))
         # What is derived from the values: the features, their roles, the classes.
         derived = (examples.columns, sorted(examples.roles.items()), examples.classes)
         digest.update(repr((derived, sorted(public.items()))).encode())
@@ -292,7 +321,8 @@ class StudyData:
         examples = replace(examples, population=replace(population, frame=table.frame))
         vars(opened).pop("frame", None)
         shown = "breast cancer (embedded)" if embedded else name
-        return cls(table, examples, shown, embedded, digest.hexdigest(), public)
+        sha256 = digest.hexdigest()
+        return cls(table, examples, shown, embedded, sha256, public, question.unit, everyone)
 
     def sampled(self, most: int, seed: int) -> StudyData:
         """Return a uniform sample of the rows, or all of them where there are no more."""
@@ -301,7 +331,32 @@ class StudyData:
             return self
         frame = self.frame.iloc[rows].reset_index(drop=True)
         table = self.table.with_frame(frame, self.table.readings())
-        return replace(self, table=table, examples=self.examples.taken(rows))
+        everyone = None if self.everyone is None else self.rows_of(rows)
+        return replace(self, table=table, examples=self.examples.taken(rows), everyone=everyone)
+
+    def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
+        """Return all rows of some records."""
+        if self.everyone is None:
+            return self.frame.iloc[records]
+        assert self.unit is not None
+        places = np.full(self.examples.rows, -1)
+        places[np.sort(records)] = np.arange(len(records))
+        person = places[self.everyone[self.unit]]
+        return self.everyone.assign(**{self.unit: person})[person >= 0]
+
+    @property
+    def released(self) -> Table:
+        """What a release is made of: all rows, of persons with the column ``unit``."""
+        return self.table if self.everyone is None else self.table.with_frame(self.everyone)
+
+    def records(self, target: str) -> Records:
+        """Return the records of ``released`` in the order of the examples, as they are trained."""
+        rows = read_records(self.released, forms_of(self.bounds))
+        records = rows.chosen([*self.examples.columns, target])
+        if self.everyone is None:
+            return records
+        starts = np.flatnonzero(np.diff(self.everyone[self.unit], prepend=-1))
+        return replace(records, unit=self.unit, persons=Persons(starts, records.rows))
 
     @property
     def frame(self) -> DataFrame:

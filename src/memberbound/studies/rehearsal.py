@@ -42,9 +42,9 @@ __all__ = [
 #: nineteen twentieths.
 _TRAINED = (4 / 5, 19 / 20)
 _MOST_ROWS = 200_000
-#: Fewest rows → how many times: a score on many rows varies less from split to split.  A quick
-#: study has half as many trials.
-_TRIALS = {50_000: 1, 10_000: 4, 0: 8}
+#: Fewest rows → how many trials, and how many in a quick study: a score on many rows varies less
+#: from split to split.
+_TRIALS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
 
 #: Rows by their numbers; answers about rows; how such answers are learnt from rows, with a seed.
 Rows = NDArray[np.intp]
@@ -85,10 +85,10 @@ def held_out_score(
 
     A split depends on the number of rows and the seed alone.  A training that fails is left out.
     """
-    trials = next(times for rows, times in _TRIALS.items() if examples.rows >= rows)
+    trials = next(times for rows, times in _TRIALS.items() if examples.rows >= rows)[quick]
     for share in _TRAINED:
         rng, scores = np.random.default_rng(seed), []
-        for trial in range(max(1, trials // 2) if quick else trials):
+        for trial in range(trials):
             order = rng.permutation(examples.rows)[:_MOST_ROWS]
             inside, outside = np.split(order, [int(share * len(order))])
             score = _split_score(examples, train, inside, outside, seed + trial)
@@ -127,8 +127,9 @@ def training_of(learner: BaseEstimator, examples: Examples) -> Train:
 
 
 class PrivateRows(BaseEstimator):  # type: ignore[misc]
-    """The private learner of a table's rows, which it is given by their numbers.
+    """The private learner of a table's records, which it is given by their numbers.
 
+    It is asked about ``questions``, one row per record, where ``table`` has more.
     Rows and noise come from seeds, so this protects nobody.
     """
 
@@ -138,6 +139,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         target: str,
         classes: tuple[str, ...] = (),
         *,
+        questions: Records | None = None,
         learner: str = "logistic",
         eta: float = 0.05,
         bounds: Bounds | None = None,
@@ -146,6 +148,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         self.table = table
         self.target = target
         self.classes = classes
+        self.questions = questions
         self.learner = learner
         self.eta = eta
         self.bounds = bounds
@@ -154,7 +157,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: FloatArray, _y: Labels) -> PrivateRows:
         """Train on the rows with the numbers in ``X``; the table has their targets."""
         self.released_ = fit_private(
-            self._rows(X),
+            self.table.taken(_places(X)),
             self.target,
             eta=self.eta,
             learner=str(private_form(self.learner)),
@@ -174,7 +177,8 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         return lambda others: model.predict(others[:, None].astype(np.float64))
 
     def _rows(self, X: FloatArray) -> Records:
-        return self.table.taken(np.asarray(X, dtype=np.float64)[:, 0].astype(np.intp))
+        asked = self.table if self.questions is None else self.questions
+        return asked.taken(_places(X))
 
     def predict(self, X: FloatArray) -> Labels:
         """Return codes of classes, or numbers."""
@@ -202,3 +206,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         """Return scores of classes, of two classes the second one's."""
         scores = self._scores(X)
         return scores[:, 1] if scores.shape[1] == 2 else scores
+
+
+def _places(X: FloatArray) -> Rows:
+    return np.asarray(X, dtype=np.float64)[:, 0].astype(np.intp)

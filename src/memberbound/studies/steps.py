@@ -597,8 +597,9 @@ def _release_of_all_rows(context: Context, learner: str) -> Protection:
     """Make the release of all rows, as ``protect`` makes it."""
     question, data = context.question, context.data
     return protect(
-        data.table,
+        data.released,
         target=question.target,
+        unit=question.unit,
         columns=list(data.examples.columns),
         learner=learner,
         eta=question.eta,
@@ -612,11 +613,14 @@ def _private_rows(context: Context, data: StudyData, learner: str) -> PrivateRow
     """Return the private learner of a table's rows."""
     examples, question = data.examples, context.question
     classes = () if examples.class_values is None else map(label_of, examples.class_values)
-    table = read_records(data.table, forms_of(data.bounds))
+    records, questions = data.records(question.target), None
+    if records.persons is not None:
+        questions = read_records(data.table, forms_of(data.bounds))
     return PrivateRows(
-        table.chosen([*examples.columns, question.target]),
+        records,
         question.target,
         tuple(classes),
+        questions=questions,
         learner=learner,
         eta=question.eta,
         bounds=data.bounds,
@@ -873,6 +877,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
             frame,
             target=question.target,
             columns=list(data.examples.columns),
+            unit=question.unit,
             eta=question.eta,
             bounds=data.bounds,
             # For trial: what the study makes is thrown away, the real release draws its own.
@@ -880,12 +885,12 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
         )
 
     def train(rows: Rows, seed: int) -> Predict:
-        new = drawn(data.frame.iloc[rows], seed).table
+        new = drawn(data.rows_of(rows), seed).table
         features, labels = _labelled(data.examples, new, new[question.target])
         model = clone(context.learner()).fit(features, labels)
         return lambda others: model.predict(data.examples.features[others])
 
-    answer = drawn(data.table, question.seed)
+    answer = drawn(data.released, question.seed)
     progress(1, 2)
     score = context.score(data.examples, train)
     progress(2, 2)

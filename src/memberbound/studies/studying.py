@@ -273,8 +273,8 @@ def study(
         columns: feature columns (default: all but the target, identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
-        unit: column that identifies the person; only each person's first row is used, so that a
-            record is a person.
+        unit: column that identifies the person, so that a record is a person; attacks and counts
+            look at each person's first row, releases use all rows.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
