@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, one_of
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.encoding import (
@@ -196,7 +195,7 @@ def _known(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The columns as they are read, what is known of them, and the budget to spend."""
+    """The records, what is known of their columns, and the budget to spend."""
 
     table: Records
     known: Mapping[str, Range | Categories]
@@ -204,23 +203,9 @@ class _Work:
     budget: Budget
 
     @property
-    def read(self) -> Mapping[str, Values]:
-        """The columns."""
-        return self.table.columns
-
-    @property
-    def persons(self) -> Persons | None:
-        """Whose rows they are."""
-        return self.table.persons
-
-    def _sum(self, values: FloatArray | NDArray[np.bool_]) -> float:
-        """Return the sum over records of numbers in [-1, 1], of a person's rows their mean; exact.
-
-        Every number is rounded to whole units before it is added, and so is a person's mean.
-        """
-        units = np.rint(values * _UNITS).astype(np.int64)
-        units = units if self.persons is None else self.persons.averaged(units)
-        return float(units.sum() / _UNITS)
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(self.known)
 
     @property
     def _ranges(self) -> list[Range]:
@@ -234,20 +219,9 @@ class _Work:
     def _halves(self) -> FloatArray:
         return np.array([(r.high - r.low) / 2 for r in self._ranges])
 
-    def _scaled(self) -> Iterator[FloatArray]:
-        """Yield the columns in [-1, 1], NaN where there is no number."""
-        ranges = zip(self._ranges, self._middles, self._halves, strict=True)
-        for values, (bound, middle, half) in zip(self.read.values(), ranges, strict=True):
-            inside = np.clip(values.numbers, bound.low, bound.high)
-            yield np.clip((inside - middle) / half, -1.0, 1.0)
-
     def means(self, *, total: bool) -> tuple[FloatArray, Sequence[str], float]:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
-        sums, missing = [], []
-        for scaled in self._scaled():
-            gaps = np.isnan(scaled)
-            sums.append(self._sum(np.where(gaps, 0.0, scaled)))
-            missing.append(self._sum(gaps))
+        sums, missing = self.table.total(_column_sums, self._ranges) / _UNITS
         width = len(sums)
         part = self.budget.take("sums and missing values")
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
@@ -255,32 +229,25 @@ class _Work:
         present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
         in_units = self._middles + self._halves * means
-        return in_units * present if total else in_units, tuple(self.read), noise.scale
+        return in_units * present if total else in_units, self.names, noise.scale
 
     def covariance(self) -> tuple[FloatArray, Sequence[str], float]:
         """Return the covariance about the rows' own mean, upper triangle row by row."""
-        width, rows = len(self.read), self.table.rows
-        used = large_array((width, rows), np.dtype(np.float64), self.table.memory)
-        whole = np.ones(rows, dtype=np.bool_)
-        for place, scaled in enumerate(self._scaled()):
-            used[place] = scaled
-            whole &= ~np.isnan(scaled)
-        used[:, ~whole] = 0.0
+        width = len(self.names)
+        first, rows_with_gaps, second = self.table.total(_moments, self._ranges)
         # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
-        gaps = math.sqrt(width) * self._sum(~whole)
+        gaps = math.sqrt(width) * (rows_with_gaps / _UNITS)
         part = self.budget.take("means", _MEANS * self.budget.left)
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        sums = noise.measure([*map(self._sum, used), gaps])
+        sums = noise.measure([*first / _UNITS, gaps])
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-        products = np.array([self._sum(used[i] * used[j]) for i, j in zip(*upper, strict=True)])
         noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
-        noisy = noise.measure(products * weight)
+        noisy = noise.measure(second / _UNITS * weight)
         present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
         moments = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
-        names = list(self.read)
-        labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
+        labels = [f"{self.names[i]}, {self.names[j]}" for i, j in zip(*upper, strict=True)]
         return moments * self._halves[upper[0]] * self._halves[upper[1]], labels, noise.scale
 
     def counts(self) -> tuple[FloatArray, Sequence[str], float]:
@@ -292,31 +259,90 @@ class _Work:
                 f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
                 "Name fewer, or merge categories."
             )
-        flat = np.zeros(self.table.rows, dtype=np.int64)
-        for (name, bound), size in zip(self.known.items(), shape, strict=True):
-            flat = flat * size + _placed(self.read[name], bound)
-        counts = counted(flat, math.prod(shape), self.persons)
+        counts = self.table.total(_joint_counts, self.known, shape)
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
     def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
         part = self.budget.take("counts of halves")
-        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.read))
+        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.names))
         descended = []
-        for values, bound in zip(self.read.values(), self._ranges, strict=True):
-            numbers = np.clip(values.numbers, bound.low, bound.high)
-            share = (numbers - bound.low) / (bound.high - bound.low)
-            leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1)
-            # Missing values are beyond the last leaf.
-            leaves = np.where(np.isnan(leaves), 2**_DEPTH, leaves).astype(np.int64)
-            halves = []
-            for depth in range(1, _DEPTH + 1):
-                counts = counted(leaves >> (_DEPTH - depth), 2**depth + 1, self.persons)
-                halves.append(noise.measure(counts[:-1]))
+        leaf_counts = self.table.total(_leaf_counts, self._ranges)
+        for leaves, bound in zip(leaf_counts, self._ranges, strict=True):
+            halves = [
+                noise.measure(leaves.reshape(2**depth, -1).sum(axis=1))
+                for depth in range(1, _DEPTH + 1)
+            ]
             descended.append([_descended(halves, level, bound) for level in levels])
-        names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
+        names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.names]
         return np.array(descended).T.ravel(), names, noise.scale
+
+
+# ── What is added up: functions of rows in memory, exact ──────────────────────────────────────────
+
+
+def _units(values: FloatArray | NDArray[np.bool_], persons: Persons | None) -> int:
+    """Return the sum over records of numbers in [-1, 1], in units; of a person's rows their mean.
+
+    Every number is rounded to whole units before it is added, and so is a person's mean.
+    """
+    units = np.rint(values * _UNITS).astype(np.int64)
+    units = units if persons is None else persons.averaged(units)
+    return int(units.sum())
+
+
+def _scaled(part: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
+    """Yield the columns in [-1, 1], NaN where there is no number."""
+    for values, bound in zip(part.columns.values(), ranges, strict=True):
+        half = (bound.high - bound.low) / 2
+        inside = np.clip(values.numbers, bound.low, bound.high)
+        yield np.clip((inside - (bound.low + half)) / half, -1.0, 1.0)
+
+
+def _column_sums(part: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
+    """Return the sum and the number of missing values of every column."""
+    sums = []
+    for scaled in _scaled(part, ranges):
+        gaps = np.isnan(scaled)
+        pair = np.where(gaps, 0.0, scaled), gaps
+        sums.append([_units(values, part.persons) for values in pair])
+    return np.array(sums).T
+
+
+def _moments(
+    part: Records, ranges: Sequence[Range]
+) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
+    """Return sums of columns and of products of two, of rows without gaps, and that of the rest."""
+    columns = np.array([*_scaled(part, ranges)])
+    gaps = np.isnan(columns).any(axis=0)
+    columns[:, gaps] = 0.0
+    pairs = zip(*np.triu_indices(len(columns)), strict=True)
+    products = [_units(columns[i] * columns[j], part.persons) for i, j in pairs]
+    sums = [_units(column, part.persons) for column in columns]
+    return np.array(sums), _units(gaps, part.persons), np.array(products)
+
+
+def _joint_counts(
+    part: Records, known: Mapping[str, Range | Categories], shape: tuple[int, ...]
+) -> FloatArray:
+    """Return how many records are in every cell of all columns together."""
+    flat = np.zeros(part.rows, dtype=np.int64)
+    for (name, bound), size in zip(known.items(), shape, strict=True):
+        flat = flat * size + _placed(part.columns[name], bound)
+    return counted(flat, math.prod(shape), part.persons)
+
+
+def _leaf_counts(part: Records, ranges: Sequence[Range]) -> FloatArray:
+    """Return how many records are in every leaf of every column; missing values are in none."""
+    counts = []
+    for values, bound in zip(part.columns.values(), ranges, strict=True):
+        numbers = np.clip(values.numbers, bound.low, bound.high)
+        share = (numbers - bound.low) / (bound.high - bound.low)
+        leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1)
+        leaves = np.where(np.isnan(leaves), 2**_DEPTH, leaves).astype(np.int64)
+        counts.append(counted(leaves, 2**_DEPTH + 1, part.persons)[:-1])
+    return np.array(counts)
 
 
 @dataclass(frozen=True)
