@@ -213,10 +213,9 @@ class _SpanningTree(synthetic._Counting):
 
     def tree(self, columns: Sequence[synthetic.ReleasedColumn]) -> list[tuple[int, int | None]]:
         pairs = list(itertools.combinations(range(len(columns)), 2))
-        exact = []
-        for a, b in pairs:
-            expected = self.expected(columns[a], columns[b])
-            exact.append(synthetic.pair_score(self.pair_counts(a, b, expected.shape), expected))
+        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
+        counts = self.counts(pairs, [table.shape for table in expected])
+        exact = [*map(synthetic.pair_score, counts, expected)]
         moved = 2.0 * math.sqrt(len(pairs))
         noisy = self.sums("scores", self.shares["scores"], sensitivity=moved).measure(exact)
         noisy = noisy - noisy.min() + 1.0

@@ -15,6 +15,7 @@ import functools
 import gzip
 import json
 import math
+import mmap
 import os
 import re
 import secrets
@@ -22,6 +23,7 @@ import shutil
 import stat
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -298,24 +300,46 @@ _LOCK = "lock"
 _FRESH = "lock.new"
 
 
+#: Bytes of a file that several arrays share: each file takes a descriptor.
+_SHARED = 2**26
+#: The file that is being filled, as long as an array of it is used, and how far.
+_shared: tuple[weakref.ref[mmap.mmap], int] | None = None
+
+
 def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None) -> NDArray[Any]:
     """Return an array to be filled: in memory, or in a file if it is larger than ``memory`` bytes.
 
     The file has no name from the beginning, so nothing is left of it however the process ends; its
-    place on the disk is taken at once, so that filling it cannot fail.
+    place on the disk is taken at once, so that filling it cannot fail.  Small arrays share one.
     """
     import numpy as np
 
     size = math.prod(shape) * kind.itemsize
     if memory is None or size <= memory:
         return np.empty(shape, kind)
-    try:
-        with tempfile.TemporaryFile() as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            return np.memmap(file, kind, "r+", shape=shape)
-    except OSError as error:
-        raise unwritable(f"the temporary folder {tempfile.gettempdir()}", error) from error
+    pages, start = _place_on_disk(size)
+    return np.frombuffer(pages, kind, math.prod(shape), start).reshape(shape)
+
+
+def _place_on_disk(size: int) -> tuple[mmap.mmap, int]:
+    """Return a mapped file and the place in it from which so many bytes are free."""
+    global _shared  # noqa: PLW0603
+    current = None if _shared is None else _shared[0]()
+    start = 0 if _shared is None else _shared[1]
+    if current is None or start + size > len(current):
+        try:
+            with tempfile.TemporaryFile() as file:
+                length = max(size, _SHARED)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, length)
+                else:
+                    file.truncate(length)
+                current, start = mmap.mmap(file.fileno(), length), 0
+        except OSError as error:
+            raise unwritable(f"the temporary folder {tempfile.gettempdir()}", error) from error
+    # Arrays begin where a number of any kind may.
+    _shared = weakref.ref(current), start + -(-size // 64) * 64
+    return current, start
 
 
 class PrivateFolder:

@@ -5,6 +5,7 @@ Truth: the same release with all columns in memory; every way to cut a file in t
 
 import errno
 import io
+import mmap
 import os
 
 import numpy as np
@@ -118,12 +119,23 @@ def test_a_table_that_is_streamed_gives_the_same_numbers(monkeypatch, stored, ve
 
 def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    array = large_array((3, 100), np.dtype(np.int16), 100)
-    assert isinstance(array, np.memmap)
+    arrays = [large_array((3, 101), np.dtype(kind), 100) for kind in (np.int16, np.float64, bool)]
     assert list(tmp_path.iterdir()) == []
-    array[:] = 7
-    assert int(array.sum()) == 2100
-    assert not isinstance(large_array((3, 100), np.dtype(np.int16), 600), np.memmap)
+    for number, array in enumerate(arrays):
+        array[:] = number
+    assert [float(array.mean()) for array in arrays] == [0, 1, 1]
+    shared = {id(mapped_file(array)) for array in arrays}
+    assert len(shared) == 1
+    assert mapped_file(large_array((3, 100), np.dtype(np.int16), 600)) is None
+    # More than is left of the file goes into another one.
+    other = large_array((2**26,), np.dtype(np.int8), 100)
+    assert id(mapped_file(other)) not in shared
+
+
+def mapped_file(array):
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if array is None or isinstance(array, mmap.mmap) else array.obj
 
 
 def test_a_full_disk_is_said_before_anything_is_written(monkeypatch):

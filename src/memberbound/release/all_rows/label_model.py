@@ -7,15 +7,21 @@ exact (proofs/synthetic-tables.md, claim 3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.encoding import counted
 from memberbound.release.budget import NoisySums
 from memberbound.tables.in_memory import PERSON_UNITS as UNITS
+from memberbound.tables.in_memory import Persons
+from memberbound.tables.parts import Parts
 
 __all__ = [
     "CLIP",
@@ -60,7 +66,7 @@ def probabilities(scores: FloatArray) -> FloatArray:
 
 
 def clipped_residual_units(
-    groups: IntArray, probabilities: FloatArray, weights: FloatArray | None
+    groups: NDArray[np.integer[Any]], probabilities: FloatArray, weights: FloatArray | None
 ) -> FloatArray:
     """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
 
@@ -139,18 +145,51 @@ def _additive(
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Blocks of all columns, the target's group and the weight of every row."""
+    """Cells or blocks of some rows, a line per column, the target's group, and whose they are."""
 
-    codes: Sequence[NDArray[np.generic]]
-    groups: IntArray
-    weights: FloatArray | None
+    codes: NDArray[np.integer[Any]]
+    groups: NDArray[np.integer[Any]]
+    persons: Persons | None
+    #: Arrays of more bytes are kept on disk; None: in memory.
+    memory: int | None
+
+    def counts(
+        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+    ) -> tuple[FloatArray, ...]:
+        """Return for some columns together, with the target's group, the weight in every cell.
+
+        Guarantee: exact; replacing a record moves each table by at most √2 in length, and 2 in the
+        sum of absolute values.
+        """
+        tables = []
+        for chosen, shape in zip(columns, shapes, strict=True):
+            places = np.zeros(len(self.groups), dtype=np.int64)
+            for column, size in zip(chosen, shape, strict=False):
+                places = places * size + self.codes[column]
+            places = places * shape[-1] + self.groups
+            tables.append(counted(places, math.prod(shape), self.persons).reshape(shape))
+        return tuple(tables)
+
+    def with_groups(self, group_of_cell: IntArray) -> LabelledRows:
+        """Return the rows with groups instead of the target's cells."""
+        kind = np.dtype(np.min_scalar_type(int(group_of_cell.max())))
+        groups = large_array(self.groups.shape, kind, self.memory)
+        groups[:] = group_of_cell[self.groups]
+        return replace(self, groups=groups)
+
+    def with_blocks(self, block_of_cell: Sequence[IntArray]) -> LabelledRows:
+        """Return the rows with blocks instead of cells."""
+        blocks = large_array(self.codes.shape, np.dtype(np.uint8), self.memory)
+        for line, cells, block in zip(blocks, self.codes, block_of_cell, strict=True):
+            line[:] = block[cells]
+        return replace(self, codes=blocks)
 
 
 def fitted_labels(
     coarse: Sequence[FloatArray],
     groups: FloatArray,
     blocks: Sequence[IntArray],
-    rows: LabelledRows,
+    rows: Parts,
     sums: NoisySums,
     *,
     count_scale: float,
@@ -158,8 +197,9 @@ def fitted_labels(
     """Return the label model: from the columns' counts, then from noisy sums of residuals.
 
     ``coarse`` are noisy (block, group) counts of noise ``count_scale``, ``blocks`` those of drawn
-    rows, on which it is fitted.  Each round the residuals of all rows are summed per block of every
-    column, with noise, and the effects move such that drawn rows would show the same sums.
+    rows, on which it is fitted.  Each round the residuals of all rows (parts of
+    :class:`LabelledRows`) are summed per block of every column, with noise, and the effects move
+    such that drawn rows would show the same sums.
     """
     count, size = len(groups), len(blocks[0])
     ratio = size / groups.sum()
@@ -186,7 +226,7 @@ def fitted_labels(
     later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
     for _ in range(ROUNDS):
         moments = []
-        for exact in _residual_sums(labels, rows, [len(counts) for counts in coarse]):
+        for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
             noisy = sums.measure(exact / UNITS) * ratio
             moments.append(noisy - noisy.mean(axis=1, keepdims=True))
         likely = probabilities(labels.scores(blocks))
@@ -198,19 +238,19 @@ def fitted_labels(
 
 
 def _residual_sums(
-    labels: LabelModel, rows: LabelledRows, sizes: Sequence[int]
-) -> list[FloatArray]:
+    rows: LabelledRows, labels: LabelModel, sizes: Sequence[int]
+) -> tuple[FloatArray, ...]:
     """Return sums of residuals per block of every column, in units: exact, whatever the order."""
     sums = [np.zeros((size, len(labels.intercepts))) for size in sizes]
     for start in range(0, len(rows.groups), _ROWS):
         cut = slice(start, start + _ROWS)
         codes = [code[cut] for code in rows.codes]
-        weights = None if rows.weights is None else rows.weights[cut]
+        weights = None if rows.persons is None else rows.persons.weights[cut]
         likely = probabilities(labels.scores(codes))
         units = clipped_residual_units(rows.groups[cut], likely, weights)
         for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
             sums[place] += np.column_stack([np.bincount(code, u, size) for u in units.T])
-    return sums
+    return tuple(sums)
 
 
 def _unclipped(likely: FloatArray) -> FloatArray:

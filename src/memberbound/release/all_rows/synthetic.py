@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.cells import (
@@ -61,7 +62,8 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, relea
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import Persons, Records
+from memberbound.tables.in_memory import Records
+from memberbound.tables.parts import Parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,20 +107,15 @@ _LEAST_SHARE = 1e-3
 # ── Counting ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Cells of all rows, and whose they are."""
-
-    codes: Sequence[NDArray[np.generic]]
-    persons: Persons | None
-
-    def counts(self, places: IntArray, shape: tuple[int, ...]) -> FloatArray:
-        """Return how much weight is in every cell, exact.
-
-        Guarantee: replacing a record moves it by at most √2 in length, and 2 in the sum of
-        absolute values.
-        """
-        return counted(places, math.prod(shape), self.persons).reshape(shape)
+def _labelled(part: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
+    """Return the cells of some rows."""
+    kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
+    codes = large_array((len(features), part.rows), kind, part.memory)
+    for line, column in zip(codes, features, strict=True):
+        line[:] = column.of(part.columns[column.name])
+    groups = large_array((part.rows,), np.dtype(np.uint16), part.memory)
+    groups[:] = 0 if target is None else target.of(part.columns[target.name])
+    return LabelledRows(codes, groups, part.persons, part.memory)
 
 
 def _projected(noisy: FloatArray, total: float) -> FloatArray:
@@ -456,22 +453,22 @@ def fit_synthetic(
     budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn, reserve=reserve)
     preparation.refuse_small(budget.mu)
     cells, identifiers, left_out = preparation.cells(budget)
-    left, read, count = budget.left, records.columns, len(records)
+    left, count = budget.left, len(records)
     features = [column for name, column in cells.items() if name != target]
     kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
     if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
         kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
-    codes = [c.of(read[c.name]).astype(np.min_scalar_type(c.count)) for c in features]
+    goal = None if target is None else cells[target]
     counting = _Counting(
-        _Rows(codes, records.persons),
+        records.mapped(_labelled, features, goal),
+        len(features),
         budget,
         {part: share * left for part, share in kinds.items()},
         np.array([float(count)]),
-        np.zeros(records.rows, dtype=np.int64),
         {},
     )
-    if target is not None:
-        counting.group_rows(cells[target], cells[target].of(read[target]), count)
+    if goal is not None:
+        counting.group_rows(goal, count)
     columns = counting.columns(features)
     order = counting.tree(columns)
     model = SyntheticTable(
@@ -500,11 +497,7 @@ def fit_synthetic(
         [column.coarse for column in columns],
         counting.groups,
         model.blocks(size, np.random.default_rng(0))[0],
-        LabelledRows(
-            counting.rows.codes,
-            counting.group_of_row,
-            None if records.persons is None else records.persons.weights,
-        ),
+        counting.rows,
         sums,
         count_scale=counting.noise["columns"],
     )
@@ -663,14 +656,14 @@ class _Preparation:
 class _Counting:
     """What is counted, what it is paid with, and what is known so far.
 
-    ``group_of_row`` is the target's group of every row, ``groups`` the groups' noisy counts.
+    ``rows`` are parts of :class:`LabelledRows`, ``groups`` the noisy counts of the target's groups.
     """
 
-    rows: _Rows
+    rows: Parts
+    width: int
     budget: Budget
     shares: Mapping[str, float]
     groups: FloatArray
-    group_of_row: IntArray
     noise: dict[str, float]
     target: ReleasedColumn | None = None
 
@@ -680,10 +673,17 @@ class _Counting:
         self.noise[name] = sums.scale
         return sums
 
-    def group_rows(self, cells: Cells, places: IntArray, records: int) -> None:
+    def counts(
+        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+    ) -> tuple[FloatArray, ...]:
+        """Return the counts of some columns together, with the target's group."""
+        counts: tuple[FloatArray, ...] = self.rows.total(LabelledRows.counts, columns, shapes)
+        return counts
+
+    def group_rows(self, cells: Cells, records: int) -> None:
         """Find the target's groups: classes that stand out, or ranges of numbers."""
         sums = self.sums("target", self.shares["target"], sensitivity=HISTOGRAM_MOVES)
-        noisy = sums.measure(self.rows.counts(places, (cells.count, 1)))
+        noisy = sums.measure(self.counts([()], [(cells.count,)])[0][:, None])
         least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
         target = _released(cells, noisy, self.groups, sums.scale, least / _BLOCK_SCALES)
         if len(target.coarse) > _MOST_GROUPS:
@@ -693,7 +693,7 @@ class _Counting:
         self.target = target
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
-        self.group_of_row = target.block_of_cell[places]
+        self.rows = self.rows.mapped(LabelledRows.with_groups, target.block_of_cell)
 
     def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
         """Count every column with the target's groups, and go over to blocks of cells."""
@@ -701,16 +701,15 @@ class _Counting:
         sums = self.sums(
             "columns", self.shares["columns"], sensitivity=HISTOGRAM_MOVES, times=len(cells)
         )
-        columns = []
-        for column, code in zip(cells, self.rows.codes, strict=True):
-            places = code.astype(np.int64) * count + self.group_of_row
-            noisy = sums.measure(self.rows.counts(places, (column.count, count)))
-            columns.append(_released(column, noisy, self.groups, sums.scale, self.pair_scale))
-        blocks = [
-            column.block_of_cell[code].astype(np.uint8)
-            for column, code in zip(columns, self.rows.codes, strict=True)
+        exact = self.counts(
+            [(place,) for place in range(len(cells))], [(column.count, count) for column in cells]
+        )
+        columns = [
+            _released(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
+            for column, counts in zip(cells, exact, strict=True)
         ]
-        self.rows = replace(self.rows, codes=blocks)
+        blocks = [column.block_of_cell for column in columns]
+        self.rows = self.rows.mapped(LabelledRows.with_blocks, blocks)
         return columns
 
     @property
@@ -719,7 +718,7 @@ class _Counting:
 
         Without a tree that of single columns: blocks are made for it.
         """
-        edges = max(1, len(self.rows.codes) - 1)
+        edges = max(1, self.width - 1)
         share = self.shares.get("tree", self.shares["columns"])
         return math.sqrt(2.0 * edges / share) / self.budget.mu
 
@@ -728,21 +727,15 @@ class _Counting:
         product = a.coarse[:, None, :] * b.coarse[None, :, :]
         return np.asarray(product / np.maximum(self.groups, 1.0))
 
-    def pair_counts(self, a: int, b: int, shape: tuple[int, ...]) -> FloatArray:
-        """Return the counts of (block of a, block of b, group)."""
-        first, second = (self.rows.codes[column].astype(np.int64) for column in (a, b))
-        return self.rows.counts((first * shape[1] + second) * shape[2] + self.group_of_row, shape)
-
     def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
         pairs = list(itertools.combinations(range(len(columns)), 2))
         if not pairs or "scores" not in self.shares:
             return [(column, None) for column in range(len(columns))]
-        exact, cost = [], []
-        for a, b in pairs:
-            expected = self.expected(columns[a], columns[b])
-            exact.append(pair_score(self.pair_counts(a, b, expected.shape), expected))
-            cost.append(math.sqrt(0.5 / math.pi) * self.pair_scale * expected.size)
+        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
+        counts = self.counts(pairs, [table.shape for table in expected])
+        exact = [*map(pair_score, counts, expected)]
+        cost = [math.sqrt(0.5 / math.pi) * self.pair_scale * table.size for table in expected]
         moved = up(2.0 * math.sqrt(len(pairs)), 4)
         sums = self.sums("scores of pairs", self.shares["scores"], sensitivity=moved)
         noisy = sums.measure(exact) - np.array(cost)
@@ -758,9 +751,10 @@ class _Counting:
         share = self.shares["tree"]
         sums = self.sums("pairs of the tree", share, sensitivity=HISTOGRAM_MOVES, times=len(edges))
         tables = {}
-        for parent, child in edges:
-            expected = self.expected(columns[parent], columns[child])
-            noisy = sums.measure(self.pair_counts(parent, child, expected.shape))
+        likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
+        counts = self.counts(edges, [table.shape for table in likely])
+        for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
+            noisy = sums.measure(exact)
             shrunk = _shrunk(noisy, expected, sums.scale)
             slices = [
                 _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
