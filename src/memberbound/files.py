@@ -47,6 +47,7 @@ __all__ = [
     "csv_encoding",
     "in_encoding",
     "large_array",
+    "large_copy",
     "read_document",
     "remove_drafts",
     "remove_leftovers",
@@ -340,6 +341,15 @@ def _place_on_disk(size: int) -> tuple[mmap.mmap, int]:
     # Arrays begin where a number of any kind may.
     _shared = weakref.ref(current), start + -(-size // 64) * 64
     return current, start
+
+
+def large_copy(array: NDArray[Any], memory: int | None) -> NDArray[Any]:
+    """Return the array, or a copy in a file if it is larger than ``memory`` bytes."""
+    if memory is None or array.nbytes <= memory:
+        return array
+    copy = large_array(array.shape, array.dtype, memory)
+    copy[:] = array
+    return copy
 
 
 class PrivateFolder:

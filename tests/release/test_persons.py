@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracle.training import descended, lengths_of
 
 from memberbound import protect, summarize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoding, gradient, synthetic
-from memberbound.release.all_rows.gradient import Descent, clipped_residuals, descend, row_lengths
+from memberbound.release.all_rows.gradient import Descent, clipped_residuals
 from memberbound.release.all_rows.losses import LOSSES, loss_named
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.probabilities import log_odds
@@ -249,7 +250,7 @@ def test_the_rows_of_a_person_together_are_no_longer_than_the_clip(persons, clip
     rows = [row for person in persons for row in person]
     starts = np.cumsum([0, *map(len, persons)])[:-1]
     features, residuals = (np.array([[row[k]] for row in rows]) for k in (0, 1))
-    moved = clipped_residuals(residuals, row_lengths(features, 0.0), clip, starts)
+    moved = clipped_residuals(residuals, lengths_of(features, 0.0), clip, starts)
     for first, size in zip(starts, map(len, persons), strict=True):
         terms = range(first, first + size)
         length = sum(abs(Fraction(rows[i][0]) * Fraction(float(moved[i, 0]))) for i in terms)
@@ -316,7 +317,7 @@ def advantage(runs, persons):
         loss, wanted = loss_named("ridge", target)
         for run in range(runs):
             part = Part("descent", MU, InsecureSource(2 * run + world))
-            model = descend(features, wanted, loss, PLAIN, part, persons=persons)
+            model = descended(features, wanted, loss, PLAIN, part, persons=persons)
             released.append(float(model.coefficients[0, 0]))
     outside, inside = np.array(released[:runs]), np.array(released[runs:])
     reached = float(np.mean(inside > 0) - np.mean(outside > 0))

@@ -227,11 +227,12 @@ RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
 }
 
 
-def without_names(values, places, count, histograms, persons=None):
+def without_names(records, name, cells, count, histograms):
     """Texts are named or not by a threshold that pays for itself: test_a_value_is_a_number_or_…"""
+    values = records.columns[name]
     numbers = ~np.isnan(values.numbers)
-    assert persons is None
-    return histograms.measure(np.bincount(places[numbers], minlength=count)), ()
+    assert records.persons is None
+    return histograms.measure(np.bincount(cells(values)[numbers], minlength=count)), ()
 
 
 def replay(monkeypatch, make, table):

@@ -11,15 +11,17 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from tests.oracle.training import NumberRows, lengths_of
 
 from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
 from memberbound.release.all_rows.boosting import leaf_sums
-from memberbound.release.all_rows.gradient import clipped_sum, row_lengths
+from memberbound.release.all_rows.gradient import clipped_sum
 from memberbound.release.all_rows.learner_settings import Settings, settings_of
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import save
+from memberbound.tables.in_memory import read_records
 
 ROWS = 3000
 DRAWS = np.random.default_rng(0)
@@ -147,15 +149,10 @@ def test_a_weighted_record_moves_the_sums_no_further():
     weights = draws.random(30)
 
     def gradient(weight):
-        return clipped_sum(
-            [rows],
-            lambda _number, scores: np.full_like(scores, 5.0),
-            [row_lengths(rows, 0.2)],
-            np.zeros((5, 1)),
-            clip=0.1,
-            intercept=0.2,
-            weights=[weight],
-        )
+        residuals, lengths = np.full((30, 1), 5.0), lengths_of(rows, 0.2)
+        total = clipped_sum(NumberRows(rows), residuals, lengths, clip=0.1, weights=weight)
+        total[-1] *= 0.2
+        return total
 
     def leaves(weight):
         places = np.arange(30) % 3
@@ -180,7 +177,7 @@ def test_balanced_weights_are_paid_for_and_follow_noisy_counts():
     asked = {"eta": 0.1, "bounds": bounds, "settings": how}
     made = fit_private(table, "y", source=InsecureSource(1), **asked)
     assert sum(made.budget.shares().values()) == pytest.approx(1.0)
-    weights = how.weights(np.array(Y), ("no", "yes"), type(made.budget)(1.0, 0.0))
+    weights = how.weights(made.target, read_records(table), type(made.budget)(1.0, 0.0))
     assert weights[1] == 1.0
     assert weights[0] == pytest.approx(Y.mean() / (1 - Y.mean()), rel=0.3)
 

@@ -10,11 +10,11 @@ import math
 import numpy as np
 import pytest
 from scipy import special
+from tests.oracle.training import line_of
 
 from memberbound.release.all_rows.probabilities import (
     TYPICAL_SLOPES,
     log_odds,
-    probability_line,
     probability_sums,
     score_counts,
 )
@@ -22,13 +22,6 @@ from memberbound.release.budget import HISTOGRAM_MOVES, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 
 UNITS = 20
-
-
-class Scores:
-    """A released model whose rows are its scores."""
-
-    def scores(self, rows):
-        return rows
 
 
 def record_counts(record, units=UNITS):
@@ -83,7 +76,7 @@ def test_the_noise_is_that_of_the_sensitivity(monkeypatch, outputs):
     )
     rows = np.zeros((500, outputs))
     part = Part("counts", 0.1, InsecureSource(0))
-    probability_line(Scores(), rows, np.zeros(500, dtype=int), np.ones(500), part, kind="softmax")
+    line_of(rows, np.zeros(500, dtype=int), np.ones(500), part, kind="softmax")
     assert scales[0] / 2.0**30 >= math.sqrt(2 * outputs) / 0.1
     assert scales[0] / 2.0**30 == pytest.approx(math.sqrt(2 * outputs) / 0.1, rel=1e-9)
 
@@ -111,7 +104,7 @@ def log_loss(scores, codes):
 def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
     scores, codes, true = problem(30_000, outputs, slope)
     part = Part("counts", 0.05, InsecureSource(1))
-    line = probability_line(Scores(), scores, codes, np.ones(len(codes)), part, kind=kind)
+    line = line_of(scores, codes, np.ones(len(codes)), part, kind=kind)
     best, reached = log_loss(true, codes), log_loss(line[0] * scores + line[1], codes)
     assert reached < best + 0.03
     # Without it they are not, where their size is not the right one by chance.
@@ -124,7 +117,7 @@ def test_two_scores_are_their_difference():
     lines = []
     for rows in (scores, both):
         part = Part("counts", 0.2, InsecureSource(1))
-        lines.append(probability_line(Scores(), rows, codes, np.ones(5_000), part, kind="network"))
+        lines.append(line_of(rows, codes, np.ones(5_000), part, kind="network"))
     assert lines[0][0] == pytest.approx(lines[1][0])
     assert lines[1][1] == pytest.approx(lines[0][1] * [-0.5, 0.5])
 
@@ -136,7 +129,7 @@ def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
     shares = [0.8, 0.2] if outputs == 1 else [0.7, 0.2, 0.1]
     codes = draws.choice(len(shares), p=shares, size=20_000)
     part = Part("counts", 0.05, InsecureSource(1))
-    line = probability_line(Scores(), scores, codes, np.ones(len(codes)), part, kind="logistic")
+    line = line_of(scores, codes, np.ones(len(codes)), part, kind="logistic")
     constant = -float(np.mean(np.log(np.array(shares)[codes])))
     assert log_loss(line[0] * scores + line[1], codes) < constant + 0.01
     assert log_loss(scores, codes) > constant + 0.3  # before
@@ -149,7 +142,7 @@ def test_without_offsets_nothing_is_added_and_rows_of_no_weight_leave_no_trace()
     for other in (scores, np.where(weights[:, None] > 0, scores, 99.0)):
         part = Part("counts", 0.2, InsecureSource(1))
         how = {"kind": "logistic", "offsets": False}
-        lines.append(probability_line(Scores(), other, codes, weights, part, **how))
+        lines.append(line_of(other, codes, weights, part, **how))
     assert lines[0][0] == lines[1][0] > 0
     assert lines[0][1].tolist() == [0.0]
 
@@ -157,6 +150,6 @@ def test_without_offsets_nothing_is_added_and_rows_of_no_weight_leave_no_trace()
 def test_noise_alone_leaves_a_flat_slope():
     scores, codes, _ = problem(50, 1, 0.5)
     part = Part("counts", 1e-4, InsecureSource(3))
-    slope, offsets = probability_line(Scores(), scores, codes, np.ones(50), part, kind="boosting")
+    slope, offsets = line_of(scores, codes, np.ones(50), part, kind="boosting")
     assert 0.02 * TYPICAL_SLOPES["boosting"] <= slope < TYPICAL_SLOPES["boosting"]
     assert abs(offsets[0]) < 1.5

@@ -48,16 +48,22 @@ def added(answers: Iterable[Any]) -> Any:
     """
     total: Any = None
     for number, answer in enumerate(answers):
-        total = answer if number == 0 else _sum(total, answer)
+        total = _started(answer) if number == 0 else _sum(total, answer)
     return total
 
 
-def _sum(first: Any, second: Any) -> Any:
-    if isinstance(first, tuple):
-        return tuple(map(_sum, first, second))
-    if isinstance(first, Mapping):
-        total = dict(first)
-        for key, value in second.items():
-            total[key] = _sum(total[key], value) if key in total else value
+def _started(answer: Any) -> Any:
+    """Return a first answer that others may be added to in place."""
+    if isinstance(answer, tuple):
+        return tuple(map(_started, answer))
+    return dict(answer) if isinstance(answer, Mapping) else answer
+
+
+def _sum(total: Any, answer: Any) -> Any:
+    if isinstance(total, tuple):
+        return tuple(map(_sum, total, answer))
+    if isinstance(total, dict):
+        for key, value in answer.items():
+            total[key] = total[key] + value if key in total else value
         return total
-    return first + second
+    return total + answer

@@ -9,12 +9,13 @@ moves a vector of sums by at most twice the clip (proofs/boosting.md).
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.files import large_array
@@ -27,16 +28,12 @@ from memberbound.release.all_rows.encoding import (
     Encoder,
     cells_of,
 )
-from memberbound.release.all_rows.gradient import (
-    MOST_DRAWS,
-    clipped_residuals,
-    row_cuts,
-)
+from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows, clipped_residuals
 from memberbound.release.all_rows.learner_settings import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.parts import Parts
 
 __all__ = [
     "BoostedModel",
@@ -62,6 +59,8 @@ _FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
 _ROWS = 2**17
 #: A clipped residual is a whole number of at most 2^30 units, so that sums are exact.
 _UNITS = 30
+#: Tables of scores are whole multiples of 1/2^32, so that scores are exact in any order.
+_GRID = 2.0**32
 #: Means nearer to an end of their range than this bend the bins no further.
 _OUTERMOST = 0.02
 
@@ -313,22 +312,82 @@ def leaf_sums(
     return np.column_stack(sums)
 
 
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """What a column of a round is asked, and the tables of scores before it.
+
+    ``last`` is the column whose table changed last, and by how much; ``run`` and ``number`` tell
+    one such question from all others.
+    """
+
+    run: str
+    number: int
+    tables: list[FloatArray]
+    last: tuple[int, FloatArray] | None
+    column: int
+    leaves: IntArray
+    count: int
+    clip: float
+    units: int
+
+
+def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
+    """Return the scores of all rows: those kept from the move before, or made anew.
+
+    Both are the same, as moves are whole multiples of 1/2^32.
+    """
+    bins, cache = rows.features, rows.cache
+    outputs = move.tables[0].shape[1]
+    if move.last is not None and cache.get("scored") == (move.run, move.number - 1):
+        changes = [move.last]
+    else:
+        changes = list(enumerate(move.tables))
+        cache["scores"] = large_array((rows.rows, outputs), np.dtype(np.float64), rows.memory)
+        cache["scores"][:] = 0.0
+    scores: FloatArray = cache["scores"]
+    for cut in rows.cuts(_ROWS):
+        block = bins.block(cut)
+        for column, table in changes:
+            scores[cut] += table[block[:, column]]
+    cache["scored"] = (move.run, move.number)
+    return scores
+
+
+def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
+    """Return the sums of the part's clipped residuals per leaf, in units."""
+    scores = _scores(rows, move)
+    total = np.zeros((move.count, loss.outputs))
+    for cut in rows.cuts(_ROWS):
+        residuals, weights = loss.residuals(scores[cut], rows.target[cut]), rows.weight(cut)
+        if weights is not None:
+            residuals = residuals * (weights > 0)[:, None]
+        total += leaf_sums(
+            residuals,
+            move.leaves[rows.features.block(cut)[:, move.column]],
+            move.count,
+            clip=move.clip,
+            units=move.units,
+            starts=rows.whose(cut),
+            weights=weights,
+        )
+    return total
+
+
 def boost(
     encoder: Encoder,
-    bins: NDArray[np.generic],
-    target: FloatArray,
+    rows: Parts,
     loss: Loss,
     part: Part,
     *,
-    weights: ArrayLike | None = None,
-    persons: Persons | None = None,
+    records: int,
     boosting: Boosting | None = None,
     settings: Settings | None = None,
     pace: float = 1.0,
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
 
-    ``pace`` multiplies the rate.  With ``persons`` a record is a person with all rows.
+    ``rows`` are parts, each of them ``TrainingRows`` of bins; ``records`` is the number of all
+    rows, or of persons with all their rows.  ``pace`` multiplies the rate.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
     slack of their draws of a ``part.mu``-GDP pair under replace-one: for every record of any table.
@@ -336,17 +395,10 @@ def boost(
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
-    Edge cases: ``weights`` are between 0 and 1, those of 0 leave records out without a trace
-    (unknown classes).
+    Edge cases: weights of 0 leave records out without a trace (unknown classes).
     """
     binned = binned_columns(encoder)
-    rows, columns = bins.shape
-    if columns != len(binned) or target.shape != (rows, loss.outputs):
-        raise InputError("bins and target must be those of the encoder and the loss.")
-    weight = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
-    if weight.shape != (rows,) or not ((weight >= 0) & (weight <= 1)).all():
-        raise InputError("weights must be numbers from 0 to 1, one per record.")
-    records = rows if persons is None else persons.count
+    columns = len(binned)
     most_leaves = (settings and settings.leaves) or _MORE_LEAVES
     how = boosting or Boosting.default(
         rows=records,
@@ -360,12 +412,9 @@ def boost(
     units = min(_UNITS, 52 - records.bit_length())
     sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
     step = how.rate * how.clip / math.ldexp(1.0, units) / records
-    cuts = row_cuts(rows, persons, _ROWS)
-    starts = [None if persons is None else persons.within(cut) for cut in cuts]
-
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
-    scores = np.zeros((rows, loss.outputs))
+    run, last = uuid.uuid4().hex, None
     tables = [np.zeros((column.count, loss.outputs)) for column in binned]
     means = [np.zeros_like(table) for table in tables]
     first = how.rounds - max(1, math.ceil(how.rounds * how.averaged))
@@ -373,22 +422,14 @@ def boost(
         for k, column in enumerate(binned):
             leaves = column.leaves(how.leaves, coins)
             count = column.leaf_count(how.leaves)
-            exact = np.zeros((count, loss.outputs))
-            for cut, whose in zip(cuts, starts, strict=True):
-                exact += leaf_sums(
-                    loss.residuals(scores[cut], target[cut]) * (weight[cut] > 0)[:, None],
-                    leaves[bins[cut, k]],
-                    count,
-                    clip=how.clip,
-                    units=units,
-                    starts=whose,
-                    weights=weight[cut],
-                )
+            asked = _Move(
+                run, number * columns + k, tables, last, k, leaves, count, how.clip, units
+            )
+            exact = rows.total(_leaf_residuals, loss, asked)
             # From here on nothing but the noisy sums is used: post-processing.
-            moved = -step * sums.measure(exact)[leaves]
+            moved = np.rint(-step * sums.measure(exact)[leaves] * _GRID) / _GRID
             tables[k] += moved
-            for cut in cuts:
-                scores[cut] += moved[bins[cut, k]]
+            last = (k, moved)
         if number >= first:
             for k, table in enumerate(tables):
                 means[k] += (table - means[k]) / (number - first + 1)

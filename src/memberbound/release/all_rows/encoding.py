@@ -21,7 +21,7 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import (
     GRID,
     Features,
-    clipped_sum,
+    clipped_residuals,
     on_grid,
     path_sensitivity,
     row_cuts,
@@ -466,7 +466,6 @@ class Encoder:
                     self,
                     large_array((len(numbers), len(values)), np.dtype(np.int16), memory),
                     large_array((len(listed), len(values)), kind, memory),
-                    memory,
                 )
             for cut in row_cuts(len(values), None, _ROWS):
                 if code.scaling is not None:
@@ -476,6 +475,11 @@ class Encoder:
                     encoded.places[listed.index(code), cut] = code.places(values.taken(cut)) + 1
         assert encoded is not None
         return encoded
+
+    def fits(self, rows: int, memory: int | None) -> bool:
+        """Whether so many rows may be kept as blocks that are ready to be multiplied."""
+        entries = sum((code.scaling is not None) + (code.indicators > 0) for code in self.used)
+        return entries * rows * 8 <= (_MOST_READY if memory is None else memory)
 
     def encoded(self, read: Mapping[str, Values]) -> Features:
         """Return the encoded rows as numbers: dense, or sparse where most entries would be 0."""
@@ -503,19 +507,11 @@ class EncodedRows:
     encoder: Encoder
     numbers: NDArray[Any]
     places: NDArray[Any]
-    #: Rows may take so much memory as numbers of eight bytes.
-    memory: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and width."""
         return self.numbers.shape[1], self.encoder.width
-
-    @property
-    def fits(self) -> bool:
-        """Whether all rows may be kept as blocks that are ready to be multiplied."""
-        entries = self.numbers.size + self.places.size
-        return entries * 8 <= (_MOST_READY if self.memory is None else self.memory)
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[slice]]:
@@ -1079,16 +1075,10 @@ def _clipped_means(
         grid[place] = np.rint(on_grid(scaled) * GRID)
     total = np.zeros(len(ranges))
     for cut in row_cuts(part.rows, persons):
-        block = np.ascontiguousarray(grid[:, cut].T) / GRID
-        weights = np.ones((len(block), 1)) if persons is None else persons.weights[cut, None]
-        total += clipped_sum(
-            [block],
-            lambda _number, _scores, weights=weights: weights,  # type: ignore[misc]
-            [row_lengths(block, 0.0)],
-            np.zeros((len(ranges) + 1, 1)),
-            clip=radius,
-            intercept=0.0,
-            starts=None if persons is None else [persons.within(cut)],
-            step=step,
-        )[:-1, 0]
+        block = grid[:, cut] / GRID
+        weights = np.ones(block.shape[1]) if persons is None else persons.weights[cut]
+        lengths = row_lengths(np.einsum("ij,ij->j", block, block), len(block), 0.0)
+        starts = None if persons is None else persons.within(cut)
+        moved = clipped_residuals(weights[:, None], lengths, radius, starts)[:, 0]
+        total += block @ (np.trunc(moved / step) * step)
     return total

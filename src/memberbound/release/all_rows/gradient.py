@@ -9,14 +9,13 @@ sum.  Steps, rate and clip never look at the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
+from numpy.typing import NDArray
 
 from memberbound.errors import (
     InputError,
@@ -30,13 +29,17 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.in_memory import Persons
+from memberbound.tables.parts import Parts
 
 __all__ = [
     "GRID",
     "LARGEST_FEATURE",
     "MOST_DRAWS",
+    "Block",
     "Descent",
     "GradientModel",
+    "SlicedRows",
+    "TrainingRows",
     "clipped_residuals",
     "clipped_sum",
     "descend",
@@ -48,7 +51,7 @@ __all__ = [
     "summand_step",
 ]
 
-#: What a table of features may be.
+#: Encoded rows as numbers, dense or sparse, or blocks of them.
 Features = Any
 IntArray = NDArray[np.int64]
 
@@ -162,19 +165,14 @@ def _score_grid(theta: FloatArray) -> FloatArray:
     return np.asarray(np.rint(theta / step) * step)
 
 
-def row_lengths(features: Features, intercept: float) -> FloatArray:
+def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray:
     """Return √(‖x‖² + b²) of every row, from above: a few roundings, whatever the order of adding.
+
+    ``squares`` are ‖x‖² of rows with so many terms.
 
     Guarantee: at least the exact length (proofs/gradient-descent.md, claim 2).
     """
-    if hasattr(features, "squares"):
-        squares = features.squares()
-    elif sparse.issparse(features):
-        squares = np.asarray(features.multiply(features).sum(axis=1)).ravel()
-    else:
-        squares = np.einsum("ij,ij->i", features, features)
-    terms = int(features.shape[1]) + 1
-    lengths = np.sqrt(squares + intercept * intercept) * (1 + 2 * sum_slack(terms))
+    lengths = np.sqrt(squares + intercept * intercept) * (1 + 2 * sum_slack(terms + 1))
     return np.asarray(np.maximum(lengths, _SHORTEST))
 
 
@@ -202,39 +200,47 @@ def clipped_residuals(
     return np.asarray(residuals * factors[:, None])
 
 
+class Block(Protocol):
+    """Rows that are ready to be multiplied."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and width."""
+
+    def squares(self) -> FloatArray:
+        """Return the squared length of every row."""
+
+    def __matmul__(self, theta: FloatArray) -> FloatArray:
+        """Return the scores of all rows."""
+
+    def turned(self, moved: FloatArray) -> FloatArray:
+        """Return the transpose times a column per output."""
+
+
 def clipped_sum(
-    blocks: Iterable[Features],
-    residuals: Callable[[int, FloatArray], FloatArray],
-    lengths: Sequence[FloatArray] | None,
-    theta: FloatArray,
+    block: Block,
+    residuals: FloatArray,
+    lengths: FloatArray,
     *,
     clip: float,
-    intercept: float,
-    starts: Sequence[IntArray] | None = None,
-    weights: Sequence[FloatArray] | None = None,
+    starts: IntArray | None = None,
+    weights: FloatArray | None = None,
     step: float = 0.0,
 ) -> FloatArray:
-    """Return Σ over records of the clipped gradient, the intercept's row last.
+    """Return Σ over a block's records of the clipped gradient, that of a constant 1 last.
 
-    ``residuals(number, scores)`` gives r for a block's scores, ``starts`` whose rows a block has;
-    ``lengths`` are computed where they are None.  ``weights`` from 0 to 1 multiply what was
-    clipped.  Summands are cut off at multiples of ``step``.  What the sum loses to rounding
-    otherwise is counted by :func:`path_sensitivity`.
+    ``starts`` says whose rows the block has.  ``weights`` from 0 to 1 multiply what was clipped; a
+    row of weight 0 takes nothing of its person's clip.  Summands are cut off at multiples of
+    ``step``.  What the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
     """
-    total = np.zeros_like(theta)
-    for number, block in enumerate(blocks):
-        scores = np.asarray(block @ theta[:-1]) + intercept * theta[-1]
-        whose = None if starts is None else starts[number]
-        long = row_lengths(block, intercept) if lengths is None else lengths[number]
-        moved = clipped_residuals(residuals(number, scores), long, clip, whose)
-        if weights is not None:
-            moved *= weights[number][:, None]
-        if step:
-            moved = np.trunc(moved / step) * step
-        total[:-1] += _turned(block, moved)
-        total[-1] += moved.sum(axis=0)
-    total[-1] *= intercept
-    return total
+    if weights is not None:
+        residuals = residuals * (weights > 0)[:, None]
+    moved = clipped_residuals(residuals, lengths, clip, starts)
+    if weights is not None:
+        moved *= weights[:, None]
+    if step:
+        moved = np.trunc(moved / step) * step
+    return np.vstack([block.turned(moved), moved.sum(axis=0)])
 
 
 def path_sensitivity(clip: float, rows: int, block: int = _BLOCK) -> float:
@@ -285,9 +291,6 @@ class GradientModel:
 
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
-        if hasattr(features, "block"):
-            cuts = row_cuts(features.shape[0], None)
-            return np.concatenate([self.scores(features[cut]) for cut in cuts])
         return np.asarray(features @ self.coefficients) + self.intercepts
 
     def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
@@ -332,70 +335,111 @@ def row_cuts(rows: int, persons: Persons | None, block: int | None = None) -> li
     return [slice(int(a), int(b)) for a, b in pairwise(ends.tolist()) if a < b]
 
 
-def _block(features: Features, rows: slice) -> Features:
-    """Return a block of the table that shares its memory."""
-    if hasattr(features, "block"):
-        return features.block(rows)
-    if not sparse.issparse(features):
-        return features[rows]
-    ends = features.indptr[rows.start : rows.stop + 1]
-    inside = slice(int(ends[0]), int(ends[-1]))
-    block = sparse.csr_array((len(ends) - 1, features.shape[1]))
-    # The constructor would copy the parts of a long array; attributes do not.
-    block.data, block.indices = features.data[inside], features.indices[inside]
-    block.indptr = ends - ends[0]
-    return block
+@dataclass(frozen=True, eq=False)
+class SlicedRows:
+    """Rows of an array, or of what is sliced as one."""
+
+    rows: Any
+
+    def block(self, rows: slice) -> Any:
+        """Return some rows."""
+        return self.rows[rows]
 
 
-def _turned(block: Features, moved: FloatArray) -> FloatArray:
-    """Return the transpose of a block, in the block's own memory, times a column per output."""
-    if hasattr(block, "turned"):
-        return np.asarray(block.turned(moved))
-    if not sparse.issparse(block):
-        return np.asarray(block.T @ moved)
-    turned = sparse.csc_array(block.shape[::-1])
-    turned.data, turned.indices, turned.indptr = block.data, block.indices, block.indptr
-    return np.asarray(turned @ moved)
+@dataclass(eq=False, repr=False)
+class TrainingRows:
+    """A part of the rows, encoded, with their target.
+
+    ``features`` have blocks.  ``codes`` are the target as it was read, ``target`` as the loss takes
+    it.  ``weights`` are from 0 to 1; where there are none, all are 1.  With ``ready`` blocks are
+    kept as they are multiplied.
+    """
+
+    features: Any
+    codes: NDArray[Any]
+    target: NDArray[Any]
+    weights: FloatArray | None = None
+    persons: Persons | None = None
+    ready: bool = True
+    #: What is larger than so many bytes is kept on disk.
+    memory: int | None = None
+    #: Made of the fields above and of public numbers: never sent or stored.
+    cache: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        values = self.target
+        ends = np.array([values.min(initial=0), values.max(initial=0)], dtype=np.float64)
+        if values.ndim != 2 or not (np.abs(ends) <= _LARGEST).all():
+            raise InputError("target must hold numbers up to 1e100, as loss_named returns them.")
+        weights = self.weights
+        if weights is None:
+            return
+        if weights.shape != (self.rows,) or not ((weights >= 0) & (weights <= 1)).all():
+            raise InputError("weights must be numbers from 0 to 1, one per record.")
+        if (weights == 1).all():
+            self.weights = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": {}}
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    def cuts(self, size: int | None = None) -> list[slice]:
+        """Return blocks of rows in which no person's are cut apart."""
+        return row_cuts(self.rows, self.persons, size)
+
+    def whose(self, rows: slice) -> IntArray | None:
+        """Return where persons start within a block."""
+        return None if self.persons is None else self.persons.within(rows)
+
+    def weight(self, rows: slice) -> FloatArray | None:
+        """Return the weights of a block."""
+        return None if self.weights is None else self.weights[rows]
+
+    def blocks(self, intercept: float) -> Iterable[tuple[slice, Block, FloatArray]]:
+        """Return blocks that are ready to be multiplied, and the lengths of their rows."""
+        if not self.ready:
+            return self._blocks(intercept)
+        if self.cache.get("intercept") != intercept:
+            self.cache |= {"intercept": intercept, "blocks": list(self._blocks(intercept))}
+        blocks: list[tuple[slice, Block, FloatArray]] = self.cache["blocks"]
+        return blocks
+
+    def _blocks(self, intercept: float) -> Iterator[tuple[slice, Block, FloatArray]]:
+        for rows in self.cuts():
+            block = self.features.block(rows)
+            yield rows, block, row_lengths(block.squares(), block.shape[1], intercept)
 
 
-def _checked(features: Features, records: int) -> Features:
-    table = features
-    if hasattr(table, "block"):  # as an encoder made them
-        return table
-    if sparse.issparse(table):
-        table = sparse.csr_array(table, dtype=np.float64)
-        if not table.has_canonical_format:
-            # Duplicate entries add up, but their squares would be summed one by one.
-            table = table.copy()
-            table.sum_duplicates()
-        values = table.data
-    else:
-        table = np.asarray(table, dtype=np.float64)
-        values = table
-    if len(table.shape) != 2 or min(table.shape) == 0 or table.shape[0] != records:
-        raise InputError(
-            f"features must be a table with one row for each of {records} records, "
-            f"got shape {tuple(table.shape)!r}."
+def _gradient(
+    rows: TrainingRows, loss: Loss, descent: Descent, theta: FloatArray, step: float
+) -> FloatArray:
+    """Return the sum of the part's clipped gradients, that of a constant 1 last."""
+    total = np.zeros_like(theta)
+    for place, block, lengths in rows.blocks(descent.intercept):
+        scores = np.asarray(block @ theta[:-1]) + descent.intercept * theta[-1]
+        total += clipped_sum(
+            block,
+            loss.residuals(scores, rows.target[place]),
+            lengths,
+            clip=descent.clip,
+            starts=rows.whose(place),
+            weights=rows.weight(place),
+            step=step,
         )
-    # NaN compares false; extreme values would overflow.
-    if values.size and not (float(values.min()) >= -_LARGEST and float(values.max()) <= _LARGEST):
-        raise InputError("features must be finite numbers up to 1e100 in size, got others.")
-    return table
+    return total
 
 
 def descend(
-    features: Features,
-    target: FloatArray,
-    loss: Loss,
-    descent: Descent,
-    part: Part,
-    *,
-    weights: ArrayLike | None = None,
-    persons: Persons | None = None,
+    rows: Parts, loss: Loss, descent: Descent, part: Part, *, records: int, width: int
 ) -> GradientModel:
     """Descend on all rows with noise paid for by ``part``; return the mean of the last iterates.
 
-    With ``persons`` a record is a person with all rows.
+    ``rows`` are parts of ``width`` features, each of them :class:`TrainingRows`; ``records`` is the
+    number of all rows, or of persons with all their rows.
 
     Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
     ``release_slack(steps·parameters)`` of a ``part.mu``-GDP pair under replace-one: for every
@@ -406,59 +450,18 @@ def descend(
     computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
-    Edge cases: ``weights`` are between 0 and 1, those of 0 leave records out without a trace
-    (unknown classes).
-
-    Examples:
-        >>> from memberbound.release.randomness import InsecureSource
-        >>> X = np.repeat([[1.0], [-1.0]], 500, axis=0)
-        >>> from memberbound.release.all_rows.losses import loss_named
-        >>> loss, y = loss_named("logistic", np.repeat([1, 0], 500))
-        >>> how = Descent.default(rows=1000, width=1, outputs=1, mu=0.25)
-        >>> model = descend(X, y, loss, how, Part("descent", 0.25, InsecureSource(0)))
-        >>> bool(model.coefficients[0, 0] > 0)
-        True
+    Edge cases: weights of 0 leave records out without a trace (unknown classes).
     """
-    reads = np.asarray(target)
-    table = _checked(features, len(reads))
-    ends = np.array([reads.min(initial=0), reads.max(initial=0)], dtype=np.float64)
-    if reads.ndim != 2 or reads.shape[1] != loss.outputs or not (np.abs(ends) <= _LARGEST).all():
-        raise InputError("target must hold numbers up to 1e100, as loss_named returns them.")
-    weight = np.ones(len(reads)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if weight.shape != (len(reads),) or not ((weight >= 0) & (weight <= 1)).all():
-        raise InputError("weights must be numbers from 0 to 1, one per record.")
-    rows, width = int(table.shape[0]), int(table.shape[1])
-    records = rows if persons is None else persons.count
     sensitivity = path_sensitivity(descent.clip, records)
     gradients = part.sums(sensitivity=sensitivity, times=descent.steps)
 
-    cuts = row_cuts(rows, persons)
-    blocks, lengths = None, None
-    if getattr(table, "fits", True):
-        blocks = [_block(table, cut) for cut in cuts]
-        lengths = [row_lengths(block, descent.intercept) for block in blocks]
-    starts = None if persons is None else [persons.within(cut) for cut in cuts]
-
-    def residuals(number: int, scores: FloatArray) -> FloatArray:
-        place = cuts[number]
-        # A row without weight takes nothing of its person's clip.
-        return np.asarray(loss.residuals(scores, reads[place]) * (weight[place, None] > 0))
-
+    step = summand_step(descent.clip, records)
     theta = np.zeros((width + 1, loss.outputs))
     velocity, mean = np.zeros_like(theta), np.zeros_like(theta)
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
     for number in range(descent.steps):
-        exact = clipped_sum(
-            blocks or (_block(table, cut) for cut in cuts),
-            residuals,
-            lengths,
-            _score_grid(theta),
-            clip=descent.clip,
-            intercept=descent.intercept,
-            starts=starts,
-            weights=[weight[cut] for cut in cuts],
-            step=summand_step(descent.clip, records),
-        )
+        exact = rows.total(_gradient, loss, descent, _score_grid(theta), step)
+        exact[-1] *= descent.intercept
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope

@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.encoding import counted
+from memberbound.release.all_rows.encoding import TargetCode, counted
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget
 from memberbound.tables.columns import label_of
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.in_memory import Records
 
 __all__ = ["MOST_LEAVES", "MOST_ROUNDS", "Settings", "settings_of"]
 
@@ -68,27 +67,20 @@ class Settings:
         """Return JSON-ready fields."""
         return asdict(self)
 
-    def weights(
-        self,
-        codes: NDArray[np.generic],
-        classes: tuple[str, ...],
-        budget: Budget,
-        persons: Persons | None = None,
-    ) -> FloatArray:
+    def weights(self, code: TargetCode, records: Records, budget: Budget) -> FloatArray:
         """Return a weight from 0 to 1 for every class, the largest being 1.
 
         Guarantee: balanced weights are computed from noisy counts that the budget pays for.
         Edge cases: a class that is not mentioned has the weight 1 before scaling; a class that is
         not the target's is refused.
         """
-        stated = self.class_weight
+        stated, classes = self.class_weight, code.classes
         if not classes or stated is None:
             return np.ones(len(classes))
         if isinstance(stated, str):
             part = budget.take("class frequencies", _FREQUENCY_SHARE)
             noise = part.sums(sensitivity=HISTOGRAM_MOVES)
-            # The first cell is for rows of other classes.
-            counts = counted(np.asarray(codes, dtype=np.int64) + 1, len(classes) + 1, persons)[1:]
+            counts = records.total(_class_counts, code)
             weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
         else:
             unknown = [name for name in stated if name not in classes]
@@ -99,6 +91,12 @@ class Settings:
                 )
             weights = np.array([stated.get(name, 1.0) for name in classes])
         return np.asarray(weights / weights.max())
+
+
+def _class_counts(part: Records, code: TargetCode) -> FloatArray:
+    places = part.columns[code.name].positions(code.classes)
+    # The first cell is for rows of other classes.
+    return counted(places + 1, len(code.classes) + 1, part.persons)[1:]
 
 
 def settings_of(learner: object) -> Settings:

@@ -17,7 +17,7 @@ from scipy import special
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["LOSSES", "Loss", "loss_named"]
+__all__ = ["LOSSES", "Loss", "loss_named", "named_loss"]
 
 #: Target range [-1, 1]: where Huber's loss turns from square to straight.
 _BEND = 0.2
@@ -108,6 +108,12 @@ _KINDS: tuple[type[Loss], ...] = (_Logistic, _Softmax, _Ridge, _SmoothHinge, _Hu
 LOSSES = tuple(kind.name for kind in _KINDS)
 
 
+def named_loss(name: str, classes: int) -> Loss:
+    """Return the loss of so many classes, of one number for none."""
+    sample = np.arange(max(2, classes))
+    return loss_named(name, sample, len(sample) if classes else None)[0]
+
+
 def loss_named(
     name: str, target: ArrayLike, classes: int | None = None
 ) -> tuple[Loss, NDArray[Any]]:
@@ -127,7 +133,8 @@ def loss_named(
         return kind(numbers.shape[1]), numbers
     codes = np.maximum(np.asarray(target), 0)
     whole = codes.dtype.kind in "iu" or bool((np.floor(codes) == codes).all())
-    if codes.ndim != 1 or codes.size == 0 or not whole or codes.max() > codes.size + 1:
+    absurd = classes is None and codes.max(initial=0) > codes.size + 1
+    if codes.ndim != 1 or codes.size == 0 or not whole or absurd:
         raise InputError("target must hold the class codes 0, 1, …, one per record.")
     count = int(codes.max()) + 1 if classes is None else whole_number("classes", classes)
     if classes is None and np.unique(codes).size < 2:

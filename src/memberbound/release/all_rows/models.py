@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
+from memberbound.files import large_copy
 from memberbound.learners import network_factory, raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
@@ -47,11 +47,13 @@ from memberbound.release.all_rows.gradient import (
     Descent,
     Features,
     GradientModel,
+    SlicedRows,
+    TrainingRows,
     descend,
     most_draws,
 )
 from memberbound.release.all_rows.learner_settings import Settings
-from memberbound.release.all_rows.losses import Loss, loss_named
+from memberbound.release.all_rows.losses import Loss, loss_named, named_loss
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
     probability_line,
@@ -61,8 +63,8 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_sl
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.in_memory import Records, read_records
+from memberbound.tables.parts import Parts
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -171,8 +173,7 @@ class PrivateModel:
 
     @property
     def _loss(self) -> Loss:
-        sample = np.arange(max(2, len(self.target.classes)))
-        return loss_named(self.model.loss, sample, len(sample) if self.target.classes else None)[0]
+        return named_loss(self.model.loss, len(self.target.classes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -409,66 +410,94 @@ def fit_private(
         releases=releases,
         reserve=reserve,
     )
-    encoder, code, budget = made.encoder, made.target, made.budget
+    encoder, code, budget, table = made.encoder, made.target, made.budget, made.records
     count = len(code.classes)
     if learner in ("logistic", "boosting"):
         name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
     else:
         name = {"svm": "hinge"}.get(learner, learner)
-    loss, wanted = loss_named(name, made.wanted, count if classifier else None)
-    encode = partial(BoostedModel.features, encoder) if boosted else encoder.rows
-    encoded = encode(made.read, made.memory)
-    weights = made.weights
-    if sample_weight is not None:
-        weights = weights * np.clip(np.nan_to_num(sample_weight, nan=0.0), 0.0, 1.0)
-    if classifier:
-        by_class = how.weights(made.wanted, code.classes, budget, made.persons)
-        weights = weights * by_class[made.wanted]
-    work = _Training(
-        encoded, made.wanted, wanted, weights, loss, classifier, how, encoder, boosted, made.persons
+    by_class = how.weights(code, table, budget) if classifier else None
+    ready = encoder.fits(table.rows, table.memory)
+    rows = table.mapped(
+        _RowEncoder(encoder, code, name, boosted, ready, by_class, sample_weight).encoded
     )
-    rows = made.rows
+    records = len(table)
     # Free the raw table: training needs the encoded rows only.
     del made, table
+    work = _Training(rows, records, named_loss(name, count), classifier, how, encoder, boosted)
     probable = name in ("logistic", "softmax")
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if probable else None
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
     if counts is not None:
-        scaled = "boosting" if boosted else name
         line = probability_line(
             model,
-            work.rows,
-            work.read,
-            work.weights,
+            rows,
             counts,
-            kind=scaled,
+            kind="boosting" if boosted else name,
+            records=records,
+            outputs=model.outputs,
             offsets=how.intercept,
-            persons=work.persons,
         )
         model = model.moved(*line)
     return PrivateModel(
-        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases, how
+        encoder,
+        code,
+        model,
+        budget,
+        records,
+        drawn.secure,
+        checked_eta(eta),
+        learner,
+        releases,
+        how,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A table's encoder and target, what they cost, and its columns as they were read.
+class _RowEncoder:
+    """How rows become numbers with a target; class and sample weights are from 0 to 1."""
 
-    ``rows`` is the number of records: of ``persons``, where there are any.
-    """
+    encoder: Encoder
+    code: TargetCode
+    loss: str
+    boosted: bool
+    ready: bool
+    by_class: FloatArray | None
+    sample_weight: FloatArray | None
+
+    def encoded(self, part: Records) -> TrainingRows:
+        """Return a part of the rows, encoded."""
+        codes, weights = self.code.read(part.columns[self.code.name])
+        if self.sample_weight is not None:
+            weights = weights * np.clip(np.nan_to_num(self.sample_weight, nan=0.0), 0.0, 1.0)
+        if self.by_class is not None:
+            weights = weights * self.by_class[codes]
+        features: Any
+        if self.boosted:
+            features = SlicedRows(BoostedModel.features(self.encoder, part.columns, part.memory))
+        else:
+            features = self.encoder.rows(part.columns, part.memory)
+        target = loss_named(self.loss, codes, len(self.code.classes) or None)[1]
+        return TrainingRows(
+            features,
+            large_copy(codes, part.memory),
+            large_copy(target, part.memory),
+            None if (weights == 1).all() else large_copy(weights, part.memory),
+            part.persons,
+            self.ready,
+            part.memory,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A table's encoder and target, and the budget that is left."""
 
     encoder: Encoder
     target: TargetCode
-    read: Mapping[str, Values]
-    wanted: Labels
-    weights: FloatArray
     budget: Budget
-    rows: int
-    persons: Persons | None
-    #: Encoded rows larger than so many bytes are kept on disk.
-    memory: int | None
+    records: Records
 
 
 def prepare(
@@ -496,7 +525,7 @@ def prepare(
     unknown = [name for name in public if name not in names]
     if unknown:
         raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
-    rows, persons = len(records), records.persons
+    rows = len(records)
     features = [name for name in names if name != target]
     if not features or rows < 2:
         raise InputError(
@@ -523,31 +552,25 @@ def prepare(
         histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
         if private:
             fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
-    read, goal = records.chosen(features).columns, records.columns[target]
     kind: Literal["classes", "numbers"] = "classes" if classifier else "numbers"
     code = fit_target(records, target, public, kind=kind, histograms=histograms)
     encoder = fit_encoder(
         records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )
-    wanted, weights = code.read(goal)
-    memory = records.memory
-    return Prepared(encoder, code, read, wanted, weights, budget, rows, persons, memory)
+    return Prepared(encoder, code, budget, records)
 
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows and their targets, ready to be trained on."""
+    """Encoded rows with their targets, and what is trained on them."""
 
-    rows: Features
-    read: Labels
-    wanted: FloatArray
-    weights: FloatArray
+    rows: Parts
+    records: int
     loss: Loss
     classifier: bool
     settings: Settings
     encoder: Encoder
     boosted: bool
-    persons: Persons | None = None
 
     def trained(self, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
@@ -555,16 +578,13 @@ class _Training:
             return boost(
                 self.encoder,
                 self.rows,
-                self.wanted,
                 self.loss,
                 part,
-                weights=self.weights,
-                persons=self.persons,
+                records=self.records,
                 settings=self.settings,
                 pace=pace,
             )
-        rows, width = self.rows.shape
-        records = rows if self.persons is None else self.persons.count
+        records, width = self.records, self.encoder.width
         how = Descent.default(
             rows=records,
             width=width,
@@ -578,36 +598,35 @@ class _Training:
         how = replace(how, rate=how.rate * pace, decay=decay)
         if not self.settings.intercept:
             how = replace(how, intercept=0.0)
-        return descend(
-            self.rows,
-            self.wanted,
-            self.loss,
-            how,
-            part,
-            weights=self.weights,
-            persons=self.persons,
-        )
+        return descend(self.rows, self.loss, how, part, records=records, width=width)
 
     def pace(self, budget: Budget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
-        marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
+        trials = [self.trained(budget.take("a trial", share), p) for p in _PACES]
+        marks = [self.rows.total(_mark, t, self.loss, self.classifier) for t in trials]
         # A record that is replaced moves each of these sums by at most 1.
         scores = budget.take("the trials' scores", share)
         noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
         return _PACES[int(np.argmax(noise.measure(marks)))]
 
-    def _mark(self, model: GradientModel | BoostedModel) -> float:
-        """Return how well a trial does: one number in [0, 1] per record, added exactly."""
-        scores = model.scores(self.rows)
-        if self.classifier:
-            marks = (self.loss.predicted(scores) == self.read) * self.weights
+
+def _mark(
+    rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss, classifier: bool
+) -> float:
+    """Return how well a trial does: one number in [0, 1] per record, added exactly."""
+    parts = []
+    for cut in rows.cuts():
+        scores, codes = model.scores(rows.features.block(cut)), rows.codes[cut]
+        if classifier:
+            marks = (loss.predicted(scores) == codes).astype(np.float64)
         else:
-            missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
-            marks = (1.0 - missed) * self.weights
-        units = np.rint(marks * _UNITS).astype(np.int64)
-        units = units if self.persons is None else self.persons.averaged(units)
-        return float(units.sum() / _UNITS)
+            marks = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
+        weights = rows.weight(cut)
+        parts.append(np.rint((marks if weights is None else marks * weights) * _UNITS))
+    units = np.concatenate(parts).astype(np.int64)
+    units = units if rows.persons is None else rows.persons.averaged(units)
+    return float(units.sum() / _UNITS)
 
 
 def _slack(

@@ -28,7 +28,12 @@ from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
-from memberbound.release.all_rows.gradient import Features, path_sensitivity
+from memberbound.release.all_rows.gradient import (
+    Features,
+    SlicedRows,
+    TrainingRows,
+    path_sensitivity,
+)
 from memberbound.release.all_rows.models import PrivateModel, prepare
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
@@ -42,6 +47,7 @@ from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.parts import PartsHere
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -650,7 +656,16 @@ def _released(
     model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
     if counts is not None:
         asked = model if persons is None else _RowByRow(model)
-        line = probability_line(asked, *data, counts, kind="network", persons=persons)
+        features, codes, weights = data
+        rows_here = TrainingRows(SlicedRows(features), codes, codes[:, None], weights, persons)
+        line = probability_line(
+            asked,
+            PartsHere([rows_here]),
+            counts,
+            kind="network",
+            records=rows,
+            outputs=outputs,
+        )
         model = model.moved(*line)
     return PrivateNetwork(
         encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
@@ -697,10 +712,14 @@ def fit_network(
     made = prepare(
         records, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
     )
+    # A network draws rows from all of them.
+    parts = list(records.parts())
+    records = parts[0] if len(parts) == 1 else records.taken(np.arange(len(records)))
+    features = made.encoder.rows(records.columns, records.memory)
     return _released(
         made.encoder,
         made.target,
-        (made.encoder.rows(made.read, made.memory), made.wanted, made.weights),
+        (features, *made.target.read(records.columns[target])),
         made.budget,
         factory=factory,
         training=how,
@@ -708,5 +727,5 @@ def fit_network(
         allowed=most,
         source=drawn,
         name=name,
-        persons=made.persons,
+        persons=records.persons,
     )

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.all_rows.gradient import Features
+from memberbound.release.all_rows.gradient import Features, TrainingRows
 from memberbound.release.budget import HISTOGRAM_MOVES, Part
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.parts import Parts
 
 __all__ = [
     "PROBABILITY_SHARE",
@@ -119,20 +119,31 @@ def score_counts(
     return np.asarray(sums.reshape(outputs, knots, 2), dtype=np.float64)
 
 
+def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
+    """Return the part's counts of scores and classes."""
+    counts: list[FloatArray] = []
+    for cut in rows.cuts(_BLOCK):
+        odds = log_odds(usual * model.scores(rows.features.block(cut)))
+        weights = np.ones(len(odds)) if rows.weights is None else rows.weights[cut]
+        if rows.persons is not None:
+            weights = weights * rows.persons.weights[cut]
+        counts.append(score_counts(odds, rows.codes[cut], weights, units))
+    return np.asarray(sum(counts))
+
+
 def probability_line(
     model: _Scored,
-    rows: Features,
-    codes: NDArray[np.generic],
-    weights: ArrayLike,
+    rows: Parts,
     part: Part,
     *,
     kind: str,
+    records: int,
+    outputs: int,
     offsets: bool = True,
-    persons: Persons | None = None,
 ) -> tuple[float, FloatArray]:
     """Return slope and offsets that turn a released model's scores into log-odds.
 
-    With ``persons`` a person's rows count in parts of one.
+    ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
 
     Guarantee: the noisy counts are within the slack of their draws of a ``part.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
@@ -142,27 +153,16 @@ def probability_line(
     Numerics: sums of whole numbers, exact.  Edge cases: where the noise covers the counts, slope
     and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
     """
-    count = int(rows.shape[0])
-    records = count if persons is None else persons.count
-    weight = np.asarray(weights, dtype=np.float64)
-    weight = weight if persons is None else weight * persons.weights
     units = min(_UNITS, 52 - records.bit_length())
     usual = TYPICAL_SLOPES[kind]
-    total: FloatArray | None = None
-    for start in range(0, count, _BLOCK):
-        inside = slice(start, start + _BLOCK)
-        scores = model.scores(rows[inside])
-        odds = log_odds(usual * scores)
-        counts = score_counts(odds, codes[inside], weight[inside], units)
-        total = counts if total is None else total + counts
-    assert total is not None
+    total = rows.total(_counted_scores, model, usual, units)
     sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
     noise = part.sums(sensitivity=math.ldexp(sensitivity, units))
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
     slope, moved = _fitted(noisy, scale, records / scale, offsets=offsets)
-    if scores.shape[1] == 2:
+    if outputs == 2:
         moved = np.array([-0.5, 0.5]) * moved
     return usual * slope, moved
 
