@@ -632,7 +632,7 @@ ELSEWHERE = {
     "release/all_rows/cells.py": "a number of cells",
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
-    "subset/densities.py": "an integer weight",
+    "subset/mixtures.py": "an integer weight",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
 SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")

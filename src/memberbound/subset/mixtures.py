@@ -1,9 +1,16 @@
-"""The exact laws "in" and "out" of a one-dimensional noisy sum, instead of their coupling (X9)."""
+"""The exact laws "in" and "out" of a one-dimensional noisy sum, instead of their coupling (X9).
+
+Densities with a record in and out come from a Fourier inversion, as cubics on cells with certified
+errors; hockey-sticks are integrated from these.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,14 +18,494 @@ from scipy import special
 
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import UNIT, FloatArray, up_array
-from memberbound.subset.densities import DensityPair, affordable, enumerated_pair, fourier_sums
-from memberbound.subset.distances import Progress
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
+from memberbound.subset.distances import Progress, checked_vectors
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = [
-    "mixture_bounds",
-]
+__all__ = ["DensityPair", "FourierSums", "bernstein", "fourier_sums", "mixture_bounds"]
+
+# ── The laws "in" and "out" of several records as cubics on cells, and their hockey-sticks ────────
+#
+# What is known of a density on a cell of width h is its cubic Hermite interpolant, in Bernstein
+# form, and a bound e on the distance.  ∫(p_in - c·p_out)₊ over the cell is then at most the
+# integral of the positive part of the cubic raised by e_in + c·e_out, and at most ∫p_in, whatever c
+# is.  The second bound keeps the error from being multiplied by a large c where "out" is below the
+# error (proofs/exact-mixtures.md, steps 1 and 2).
+
+#: Beyond this ε the densities "out" are too small to be told from nothing; the answer is ∞.
+LARGEST_EPSILON = 80.0
+#: ε is found to this part of 1 + ε, from above.
+EPSILON_TOLERANCE = 1e-6
+_SEARCH_STEPS = 80
+#: A cell in which the difference may change sign is cut into so many parts.
+_PARTS = 8
+
+
+def _bernstein_at(points: FloatArray) -> FloatArray:
+    """Values of the four cubic Bernstein polynomials, one row per point of [0, 1]."""
+    t, s = points, 1 - points
+    return np.stack([s**3, 3 * s**2 * t, 3 * s * t**2, t**3], axis=1)
+
+
+_AT_NODES = _bernstein_at(np.linspace(0.0, 1.0, _PARTS + 1))
+
+
+def bernstein(
+    left: FloatArray, left_slope: FloatArray, right: FloatArray, right_slope: FloatArray, h: float
+) -> FloatArray:
+    """Bernstein coefficients of the cubics with these values and slopes at the ends of cells."""
+    return np.stack([left, left + left_slope * (h / 3), right - right_slope * (h / 3), right])
+
+
+@dataclass(frozen=True, eq=False)
+class DensityPair:
+    """Densities "in" and "out" of R records on n cells, with certified errors.
+
+    ``inside`` and ``outside`` have shape (4, R, n); the errors bound |density - cubic| on a cell
+    and have shape (R, 1).  ``uncovered`` bounds the masses in and out that no cell holds;
+    ``folded`` the masses that cells hold although they belong elsewhere (0 unless periodic).
+    The errors include at least 32 roundings of the largest coefficient in the cell.
+    """
+
+    width: float
+    inside: FloatArray
+    outside: FloatArray
+    error_in: FloatArray
+    error_out: FloatArray
+    uncovered: tuple[float, float] = (0.0, 0.0)
+    folded: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def records(self) -> int:
+        """R."""
+        return int(self.inside.shape[1])
+
+    @cached_property
+    def _caps(self) -> FloatArray:
+        """∫p_in over every cell, from above and without its width: the same at every c."""
+        mean = (self.inside[0] + self.inside[1] + self.inside[2] + self.inside[3]) * 0.25
+        return np.asarray(np.maximum(mean + self.error_in, 0.0), dtype=np.float64)
+
+    def swapped(self) -> DensityPair:
+        """Return the pair with "in" and "out" exchanged."""
+        return DensityPair(
+            self.width,
+            self.outside,
+            self.inside,
+            self.error_out,
+            self.error_in,
+            self.uncovered[::-1],
+            self.folded[::-1],
+        )
+
+    def hockey_sticks(
+        self, factors: FloatArray, rows: NDArray[np.intp] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return ∫(p_in - c·p_out)₊ from above, one c > 0 per record, and P_out of that set.
+
+        Guarantee: the first array is never below the true hockey-stick (X9).
+        Numerics: the second is a plain number for the search only.
+        """
+        chosen = slice(None) if rows is None or len(rows) == self.records else rows
+        c = np.asarray(factors, dtype=np.float64)[:, None]
+        p_in, p_out = self.inside[:, chosen], self.outside[:, chosen]
+        e_in, e_out = self.error_in[chosen], self.error_out[chosen]
+        lifted = p_out * -c
+        lifted += p_in
+        lifted += e_in + c * e_out
+        below, above = lifted < 0, lifted > 0
+        # A cubic lies between its Bernstein coefficients: no change of sign, nothing to cut off.
+        below = below[0] | below[1] | below[2] | below[3]
+        above = above[0] | above[1] | above[2] | above[3]
+        part = (lifted[0] + lifted[1] + lifted[2] + lifted[3]) * 0.25
+        part[~above] = 0.0
+        mixed = np.nonzero(below & above)
+        part[mixed] = _positive_parts(lifted[:, mixed[0], mixed[1]])
+        part = np.minimum(part, self._caps[chosen])
+        total = part.sum(axis=1) * (self.width * (1 + sum_slack(part.shape[1])))
+        total += (self.uncovered[0] + c[:, 0] * self.folded[1]) * (1 + 8 * UNIT)
+        mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)
+        return up_array(total), mass
+
+    def epsilon(self, delta: float, start: FloatArray | None = None) -> FloatArray:
+        """Return per record an ε at which H_{e^ε}(in‖out) ≤ δ was seen, or ∞.
+
+        Guarantee: (ε, δ) holds in this direction; smaller ε by :data:`EPSILON_TOLERANCE` of 1 + ε
+        fail the computed bound.  Newton's method on ln H inside a bracket, from 0 or ``start``.
+        """
+        count = self.records
+        low, high, point = np.zeros(count), np.full(count, math.inf), np.zeros(count)
+        if start is not None:
+            point = np.where(start < LARGEST_EPSILON, start, 0.0)
+        active = np.arange(count)
+        for _ in range(_SEARCH_STEPS):
+            eps = point[active]
+            # The hockey-stick at a factor just below e^ε is the larger one.
+            factor = np.exp(eps) * (1 - 8 * UNIT)
+            value, mass = self.hockey_sticks(np.where(eps == 0, 1.0, factor), active)
+            safe = value <= delta
+            high[active] = np.where(safe, np.minimum(high[active], eps), high[active])
+            low[active] = np.where(safe, low[active], np.maximum(low[active], eps))
+            lo, hi = low[active], high[active]
+            tolerance = EPSILON_TOLERANCE * (1 + eps)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = np.log(value / delta) * value / (factor * mass)
+                target = eps + np.clip(step, -20.0, 20.0) + np.where(safe, -0.4, 0.4) * tolerance
+            middle = np.where(
+                np.isfinite(hi), (lo + hi) / 2, np.minimum(2 * lo + 1, LARGEST_EPSILON)
+            )
+            bad = ~((target > lo) & (target < hi)) | (target > LARGEST_EPSILON)
+            point[active] = np.where(bad, middle, target)
+            closed = (hi - lo <= tolerance) | (lo >= LARGEST_EPSILON)
+            active = active[~closed]
+            if not len(active):
+                break
+        return high
+
+
+def _positive_parts(coefficients: FloatArray) -> FloatArray:
+    """Upper bounds of the mean of (cubic)₊ over [0, 1], for columns of Bernstein coefficients.
+
+    On a part of length ℓ the chord is off by at most ℓ³/12·max|q''| in the mean, and q'' is linear.
+    """
+    values = _AT_NODES @ coefficients
+    bend = 6 * np.maximum(
+        np.abs(coefficients[0] - 2 * coefficients[1] + coefficients[2]),
+        np.abs(coefficients[1] - 2 * coefficients[2] + coefficients[3]),
+    )
+    left, right = values[:-1], values[1:]
+    up_left, up_right = np.maximum(left, 0.0), np.maximum(right, 0.0)
+    reach = np.abs(left) + np.abs(right)
+    safe_reach = np.where(reach > 0, reach, 1.0)
+    chord = np.where(
+        left * right < 0, (up_left**2 + up_right**2) / (2 * safe_reach), (up_left + up_right) / 2
+    )
+    length = 1 / _PARTS
+    total = chord.sum(axis=0) * length + bend * (length**2 / 12)
+    return np.asarray(total * (1 + 64 * UNIT), dtype=np.float64)
+
+
+# ── The densities by Fourier inversion, from N alone ──────────────────────────────────────────────
+#
+# With G_x(y, ω) = Π_{i≠x}(q + p·y·e^{iωw_i}) the characteristic functions are coefficients in y:
+# φ_out,x = [y^k]G_x / P(Bin(N-1,p) = k) and φ_in,x = e^{iωw_x}[y^{k-1}]G_x / P(Bin(N-1,p) = k-1).
+# The coefficient is read off J points of the unit circle, the density off equispaced ω.  What is
+# left out is bounded: aliases in y, the window, frequencies that the other records (or the noise)
+# damp away, and rounding (proofs/exact-mixtures.md, step 3).  The data are not rounded to a grid.
+
+ComplexArray = NDArray[np.complex128]
+IntArray = NDArray[np.intp]
+
+#: The noise damps frequencies beyond this by e^{-ω²/2} < 2e-17.
+HIGHEST = 8.8
+#: Mass allowed outside the window; see :func:`_half_window`.
+OUTSIDE = 1e-20
+#: A pair (y, ω) whose share in a density's mass is below this is left out, and accounted for.
+NEGLIGIBLE = 1e-19
+#: What Hermite interpolation may add to a hockey-stick, if affordable.
+INTERPOLATION = 1e-9
+_MOST_FREQUENCIES = 1_000_000
+_MOST_PAIRS = 400_000
+_MOST_FACTORS = 2e9
+_MOST_CELLS = 6e7
+_MOST_CELLS_OF_A_RECORD = 1 << 20
+_SCOUTS = 512
+_RECORD_BLOCKS = 64
+
+
+def _log_binomial(n: int, p: float, k: FloatArray) -> FloatArray:
+    """Return ln P(Bin(n, p) = k), to an absolute error far below 1e-6."""
+    choose = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    return np.asarray(choose + k * math.log(p) + (n - k) * math.log1p(-p), dtype=np.float64)
+
+
+@lru_cache(maxsize=8)
+def _binomial(n: int, p: float, k: int) -> float:
+    """P(Bin(n, p) = k), correctly rounded: p is a multiple of 2⁻⁴⁰."""
+    a = round(p * 2**40)
+    return float(math.comb(n, k) * a**k * (2**40 - a) ** (n - k) / (1 << (40 * n)))
+
+
+def _aliases(n: int, p: float, k: int, nodes: int) -> float:
+    """Σ_{m≠0} P(Bin(n,p) = k + mJ) / P(Bin(n,p) = k), from above."""
+    others = np.concatenate([np.arange(k - nodes, -1, -nodes), np.arange(k + nodes, n + 1, nodes)])
+    if not len(others):
+        return 0.0
+    logs = _log_binomial(n, p, others.astype(np.float64)) - _log_binomial(
+        n, p, np.array([float(k)])
+    )
+    return 1.001 * float(np.exp(logs).sum())
+
+
+def _circle_nodes(n: int, p: float, k: int) -> int:
+    """J: enough points that aliases are below 1e-19, at most n + 1 (then there are none)."""
+    nodes = min(n + 1, math.ceil(9.4 * math.sqrt(n * p * (1 - p))) + 16)
+    while nodes < n + 1 and max(_aliases(n, p, j, nodes) for j in (k - 1, k)) > 1e-19:
+        nodes = min(n + 1, nodes + nodes // 8 + 1)
+    return nodes
+
+
+def _half_window(w: FloatArray, p: float, size: int, log_normaliser: float) -> float:
+    """T with P(sum + noise ≥ T) ≤ OUTSIDE: Chernoff through the generating function at y = 1.
+
+    E e^{λ·sum} ≤ Π(q + p·e^{λw_i}) / P(Bin(N,p) = k) for every λ > 0, because all coefficients in y
+    are positive.  Or, what may be smaller, the largest sum there is and the noise alone.
+    """
+    scale = math.sqrt(1 + p * (1 - p) * float(np.square(w).sum()))
+    best = float(np.sort(w)[-size:].sum()) + 9.6
+    for rate in np.geomspace(0.5, 24.0, 24) / scale:
+        logs = np.logaddexp(math.log1p(-p), math.log(p) + rate * w)
+        cost = float(logs.sum()) + rate**2 / 2 - log_normaliser - math.log(OUTSIDE)
+        best = min(best, cost / rate)
+    return best + 1e-6 * abs(best) + 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class FourierSums:
+    """Which pairs (y, ω) are kept, and what the others can amount to."""
+
+    w: FloatArray
+    size: int
+    p: float
+    nodes: int
+    window: float
+    frequencies: FloatArray
+    #: Kept pairs, sorted by frequency: index into ``frequencies`` and point of the circle.
+    place: IntArray
+    point: IntArray
+    #: Of the densities "in" and "out", pointwise: coefficients left out or rounded.
+    error: tuple[float, float]
+    normaliser: tuple[float, float]
+
+    @property
+    def folded(self) -> tuple[float, float]:
+        """Masses in and out beyond the window: P_in ≤ P·N/k and P_out ≤ P·N/(N - k)."""
+        n = len(self.w)
+        return (2.02 * OUTSIDE * n / self.size, 2.02 * OUTSIDE * n / (n - self.size))
+
+    @cached_property
+    def _blocks(self) -> list[IntArray]:
+        """All records in order of their values, cut into blocks."""
+        return np.array_split(np.argsort(self.w, kind="stable"), min(len(self.w), _RECORD_BLOCKS))
+
+    @cached_property
+    def _totals(self) -> list[ComplexArray]:
+        """Product of each block's factors at every kept pair."""
+        return [self._block_product(block) for block in self._blocks]
+
+    def pairs(self, wanted: IntArray) -> Iterator[tuple[IntArray, DensityPair]]:
+        """Yield the densities of the wanted records, block by block.
+
+        Only blocks that hold a wanted record are multiplied out again.
+        """
+        is_wanted = np.zeros(len(self.w), dtype=bool)
+        is_wanted[wanted] = True
+        ahead: list[ComplexArray] = [np.ones_like(self._totals[0])]
+        for product in self._totals[:-1]:
+            ahead.append(ahead[-1] * product)
+        behind = np.ones_like(self._totals[0])
+        for block, product in zip(self._blocks[::-1], self._totals[::-1], strict=True):
+            chosen, before = block[is_wanted[block]], ahead.pop()
+            if len(chosen):
+                others = before * behind * self._block_product(block[~is_wanted[block]])
+                phi_in, phi_out = self._transforms(chosen, others)
+                cells = self._cells(phi_in, phi_out, len(wanted))
+                step = max(1, (1 << 15) // cells)
+                for a in range(0, len(chosen), step):
+                    rows = slice(a, a + step)
+                    yield chosen[rows], self._densities(phi_in[rows], phi_out[rows], cells)
+            behind = behind * product
+
+    def _turns(self, block: IntArray) -> ComplexArray:
+        """e^{iωw}, a row per record."""
+        return np.asarray(np.exp(1j * np.outer(self.w[block], self.frequencies)))
+
+    def _circle(self, power: int) -> ComplexArray:
+        """y^power at the kept pairs; the exponent is reduced in whole numbers first.
+
+        To (-J/2, J/2]: an angle next to 2π would be rounded by more than the one next to 0 that
+        stands for it in the error.
+        """
+        whole = (power * self.point) % self.nodes
+        whole = np.where(2 * whole > self.nodes, whole - self.nodes, whole)
+        return np.asarray(np.exp(2j * math.pi / self.nodes * whole))
+
+    def _block_product(self, block: IntArray) -> ComplexArray:
+        """Product of the block's factors at every kept pair."""
+        turns, y = self._turns(block), self.p * self._circle(1)
+        product = np.ones(len(y), dtype=np.complex128)
+        for row in turns:
+            product *= (1 - self.p) + y * row[self.place]
+        return product
+
+    def _transforms(
+        self, block: IntArray, others: ComplexArray
+    ) -> tuple[ComplexArray, ComplexArray]:
+        """φ_in and φ_out of some records, given the product of all others; noise included.
+
+        Products ahead times products behind: nothing is divided, so a factor may be 0.
+        """
+        turns, y = self._turns(block), self.p * self._circle(1)
+        noise = np.exp(-0.5 * self.frequencies**2)
+        weight_in = self._circle(1 - self.size) / (self.nodes * self.normaliser[0])
+        weight_out = self._circle(-self.size) / (self.nodes * self.normaliser[1])
+        starts = np.searchsorted(self.place, np.arange(len(self.frequencies)))
+        shape = (len(block), len(self.frequencies))
+        phi_in, phi_out = np.zeros(shape, complex), np.zeros(shape, complex)
+        # A few thousand pairs at a time, cut between frequencies.
+        cuts = np.unique(np.searchsorted(starts, np.arange(0, len(self.place), 1 << 13)))
+        cuts = np.unique(np.append(cuts, len(starts)))
+        for first, last in pairwise(cuts.tolist()):
+            stop = len(self.place) if last == len(starts) else starts[last]
+            span = slice(starts[first], stop)
+            local = starts[first:last] - starts[first]
+            place, points = self.place[span], y[span]
+            factors = [(1 - self.p) + points * row[place] for row in turns]
+            ahead = [others[span]]
+            for factor in factors[:-1]:
+                ahead.append(ahead[-1] * factor)
+            behind = np.ones(len(place), dtype=np.complex128)
+            for i in range(len(block) - 1, -1, -1):
+                product = ahead[i] * behind
+                sums = np.add.reduceat(product * weight_in[span], local)
+                phi_in[i, first:last] = sums * turns[i, first:last]
+                phi_out[i, first:last] = np.add.reduceat(product * weight_out[span], local)
+                behind = behind * factors[i]
+        return phi_in * noise, phi_out * noise
+
+    def _cells(self, phi_in: ComplexArray, phi_out: ComplexArray, records: int) -> int:
+        """How many cells make the interpolation error small, if that is affordable."""
+        bend = 2 * self.frequencies**4 @ np.maximum(np.abs(phi_in), np.abs(phi_out)).max(axis=0)
+        ideal = self.window * (bend / (384 * INTERPOLATION)) ** 0.25
+        highest = 4 * self.frequencies[-1] * self.window / (2 * math.pi)
+        limit = min(_MOST_CELLS_OF_A_RECORD, _MOST_CELLS / records)
+        return 1 << math.ceil(math.log2(max(min(ideal, limit), highest, 64)))
+
+    def _densities(self, phi_in: ComplexArray, phi_out: ComplexArray, cells: int) -> DensityPair:
+        """Cubics on the cells of the periodic window."""
+        width = self.window / cells
+        harmonics = np.rint(self.frequencies * self.window / (2 * math.pi)).astype(np.intp)
+        # A fast transform's result is off by at most this part of Σ|coefficient|.
+        transform = 10 * math.log2(cells) * UNIT
+        cubics, errors = [], []
+        for phi, left_out in ((phi_in, self.error[0]), (phi_out, self.error[1])):
+            spectrum = np.zeros((len(phi), cells // 2 + 1), dtype=np.complex128)
+            spectrum[:, harmonics] = np.conj(phi) / width
+            value = np.fft.irfft(spectrum, cells, axis=1)
+            spectrum[:, harmonics] *= 1j * self.frequencies
+            slope = np.fft.irfft(spectrum, cells, axis=1)
+            cubics.append(
+                bernstein(value, slope, np.roll(value, -1, 1), np.roll(slope, -1, 1), width)
+            )
+            size = 2 * np.abs(phi) / self.window
+            moments = size @ np.stack([self.frequencies**power for power in (0, 1, 4)], axis=1)
+            rounding = (transform + 64 * UNIT) * (moments[:, 0] + width / 4 * moments[:, 1])
+            bound = left_out + rounding + moments[:, 2] * (width**4 / 384)
+            errors.append(bound[:, None] * (1 + 1e-9))
+        # Cells where no record has more than a few errors' worth of density only add their masses.
+        empty = np.ones(cells, dtype=bool)
+        for cubic, error in zip(cubics, errors, strict=True):
+            empty &= (cubic.max(axis=0) <= 4 * error).all(axis=0)
+        uncovered = []
+        for cubic, error, beyond in zip(cubics, errors, self.folded, strict=True):
+            masses = np.maximum(cubic[:, :, empty].sum(axis=0) / 4 + error, 0.0).sum(axis=1)
+            uncovered.append(float(masses.max()) * width * (1 + 1e-9) + beyond)
+        inside, outside = (np.ascontiguousarray(cubic[:, :, ~empty]) for cubic in cubics)
+        tails = (uncovered[0], uncovered[1])
+        return DensityPair(width, inside, outside, errors[0], errors[1], tails, self.folded)
+
+
+def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
+    """Plan the inversion for values in units of σ, centred; None where it would cost too much.
+
+    ``records`` is how many will be asked for at once; all that differ unless given.
+    """
+    n = len(w)
+    p = min(max(round(size / n * 2**40), 1), 2**40 - 1) / 2**40
+    spread = p * (1 - p)
+    nodes = _circle_nodes(n - 1, p, size)
+    log_normaliser = float(_log_binomial(n, p, np.array([float(size)]))[0]) - 1e-6
+    # A shift of all values moves both ends of the window alike.
+    even = w - w.mean()
+    window = sum(_half_window(each, p, size, log_normaliser) for each in (even, -even))
+    count = math.ceil(HIGHEST * window / (2 * math.pi)) + 1
+    if count > _MOST_FREQUENCIES:
+        return None
+    normaliser = (_binomial(n - 1, p, size - 1), _binomial(n - 1, p, size))
+    frequencies: FloatArray = np.arange(count, dtype=np.float64) * (2 * math.pi / window)
+    noise = np.exp(-0.5 * frequencies**2)
+    # Beyond the last frequency the noise alone bounds the coefficients.
+    top = count * (2 * math.pi / window)
+    beyond = math.exp(-0.5 * top * top) * (1 + window / (2 * math.pi * top))
+    lost = 0.0
+    # Where even the best y leaves a negligible product of the scouts, none of the pairs counts.
+    scouts = np.sort(w)[np.unique(np.linspace(0, n - 1, min(n, _SCOUTS)).astype(np.intp))]
+    reach = np.abs(_characteristic(scouts, frequencies))
+    damped = _product_bound(spread, len(scouts), reach) * noise / min(normaliser)
+    alive = damped >= NEGLIGIBLE
+    lost += float(damped[~alive].sum())
+    kept = np.nonzero(alive)[0]
+    if len(kept) * n > _MOST_FACTORS / 4:
+        return None
+    full = _characteristic(w, frequencies[kept])
+    turns = np.exp(2j * math.pi / nodes * np.arange(nodes))
+    angles = np.abs(np.angle(turns))
+    mass = float(np.abs(w).sum())
+    places, points, total, rounded = [], [], 0, 0.0
+    for block in np.array_split(np.arange(len(kept)), max(1, len(kept) * nodes >> 20)):
+        aligned = np.real(np.outer(full[block], turns))
+        bound = _product_bound(spread, n, aligned) * noise[kept[block], None]
+        share = bound / (nodes * min(normaliser))
+        take = share >= NEGLIGIBLE
+        lost += float(share[~take].sum())
+        # Per factor: phases (3 roundings of ωw, 3 of the angle), cosines, and one product.
+        phase = 6.1 * frequencies[kept[block], None] * (mass / n) + 3.1 * angles[None, :]
+        units = (p * phase + 20) * (n + 2) + 2 * nodes + 200
+        rounded += float((share * units)[take].sum()) * UNIT
+        row, column = np.nonzero(take)
+        places.append(block[row])
+        points.append(column)
+        total += len(row)
+        if total > _MOST_PAIRS or total * n > _MOST_FACTORS:
+            return None
+    alias = [_aliases(n - 1, p, j, nodes) * float(noise.sum()) + beyond for j in (size - 1, size)]
+    ratio = [min(normaliser) / each for each in normaliser]
+    place, point = np.concatenate(places), np.concatenate(points)
+    used, place = np.unique(place, return_inverse=True)
+    # Sharp resonances need cells that resolve them, for every record that is asked for.
+    if 4 * int(kept[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
+        return None
+    error = [
+        2.02 / window * ((lost + rounded) * r + a) * (1 + sum_slack(total + count))
+        for r, a in zip(ratio, alias, strict=True)
+    ]
+    return FourierSums(
+        w, size, p, nodes, window, frequencies[kept[used]], place, point,
+        (error[0], error[1]), normaliser,
+    )  # fmt: skip
+
+
+def _characteristic(w: FloatArray, frequencies: FloatArray) -> ComplexArray:
+    """Σ_i e^{iωw_i}, in blocks."""
+    sums = np.empty(len(frequencies), dtype=np.complex128)
+    step = max(1, (1 << 20) // len(w))
+    for a in range(0, len(frequencies), step):
+        angle = np.outer(frequencies[a : a + step], w)
+        sums[a : a + step] = np.cos(angle).sum(axis=1) + 1j * np.sin(angle).sum(axis=1)
+    return sums
+
+
+def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray:
+    """Bound of the product of all but any two of ``count`` factors, given Σcos of their phases.
+
+    |q + p·e^{iφ}|² = 1 - 2pq(1 - cos φ) ≤ e^{-2pq(1 - cos φ)}, and a factor left out costs 2pq in
+    the exponent at most.  1.001 covers rounding, here and of the factors.
+    """
+    exponent = spread * np.minimum(4 + aligned - count, 0.0)
+    return np.asarray(1.001 * np.exp(exponent), dtype=np.float64)
+
+
+# ── Bounds of every record ────────────────────────────────────────────────────────────────────────
 
 #: Up to so many different values every one is worked out.
 MOST_EXACT = 3_000
@@ -30,46 +517,6 @@ _FEW = 64
 _LOSS = 1e-4
 #: Part of δ that pays the way to a neighbour.
 _SHARE = 0.05
-
-
-def _checked(values: ArrayLike, game: SubsetGame) -> FloatArray:
-    """Return the values as a 1-D array of the game's length."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("values must be numbers, one per record.") from None
-    if numbers.ndim != 1:
-        raise InputError(
-            f"values must be one number per record, got shape {numbers.shape!r}. "
-            "Exact mixtures need a one-dimensional release; use the neighbour profile otherwise."
-        )
-    if len(numbers) != game.population:
-        raise InputError(
-            f"values must be {game.population} numbers, one per record, got {len(numbers)!r}."
-        )
-    if not np.isfinite(numbers).all():
-        where = int(np.nonzero(~np.isfinite(numbers))[0][0])
-        raise InputError(f"values must be finite, got {numbers[where]!r} at record {where}.")
-    return numbers
-
-
-#: Pairs of densities of the records asked for, a few at a time.
-_Route = Callable[[NDArray[np.intp]], Iterator[tuple[NDArray[np.intp], DensityPair]]]
-
-
-def _route(values: FloatArray, game: SubsetGame, sigma: float, records: int) -> _Route | None:
-    """The cheaper way to the densities; nothing where neither is affordable."""
-    if affordable(game.population, game.size):
-        pair = enumerated_pair(values, game.size, sigma)
-        if pair is not None:
-            return lambda wanted: iter([(np.arange(game.population), pair)])  # noqa: ARG005
-    with np.errstate(over="ignore"):
-        scaled = values / sigma
-    if np.abs(scaled).max() < 1e6:
-        plan = fourier_sums(scaled, game.size, records)
-        if plan is not None:
-            return plan.pairs
-    return None
 
 
 def mixture_bounds(
@@ -91,11 +538,11 @@ def mixture_bounds(
     Theorem: X9 (proofs/exact-mixtures.md); I24-P2 for the success.
     Assumes: the attacker knows the population and sees the release only.
     Numerics: from above.  Success exceeds the truth by about 1e-8, ε by about 1e-6·(1 + ε) and
-        what an error of 1e-9 in both hockey-sticks makes of it.  With over 60 000 subsets this is
-        felt where δ·e^-ε is below about 1e-9, and there the coupling bound may be smaller.
-        Combine the two with :meth:`RecordBounds.tightened`.
+        what an error of 1e-9 in both hockey-sticks makes of it.  This is felt where δ·e^-ε is
+        below about 1e-9, and there the coupling bound may be smaller.  Combine the two with
+        :meth:`RecordBounds.tightened`.
         Of more than :data:`MOST_EXACT` different values so many are worked out, among them those
-        that leak most; the others are bounded through a neighbour (step 5 of the proof), so that
+        that leak most; the others are bounded through a neighbour (step 4 of the proof), so that
         ``pmp_epsilon_upper`` and ``success_upper`` lose 1e-4 of the gain or less.  Where k ≠ N/2
         and hardly anything leaks, success keeps the way between two values that were worked out.
     Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
@@ -107,7 +554,13 @@ def mixture_bounds(
         >>> bounds.worst_record, round(bounds.pmp_epsilon_upper, 3), round(bounds.success_upper, 4)
         (3, 4.924, 0.7555)
     """
-    checked = _checked(values, game)
+    numbers = np.asarray(values)
+    checked = checked_vectors(numbers[:, None] if numbers.ndim == 1 else numbers).ravel()
+    if len(checked) != game.population:
+        raise InputError(
+            f"values must be one number for each of {game.population} records, "
+            f"got shape {numbers.shape!r}."
+        )
     scale, target = positive("sigma", sigma), fraction("delta", delta)
     count, size = game.population, game.size
     epsilon, success = np.full(count, math.inf), np.ones(count)
@@ -120,10 +573,14 @@ def mixture_bounds(
         with np.errstate(over="ignore"):
             centred = checked - np.sort(checked)[count // 2]
         distinct, first, twins = np.unique(centred, return_index=True, return_inverse=True)
-        route = _route(centred, game, scale, min(len(first), MOST_EXACT))
-        if route is not None:
+        with np.errstate(over="ignore"):
+            scaled = centred / scale
+        plan = None
+        if np.abs(scaled).max() < 1e6:
+            plan = fourier_sums(scaled, size, min(len(first), MOST_EXACT))
+        if plan is not None:
             line = _Line(distinct, first, game, scale, target)
-            line.work(route, progress, every=every)
+            line.work(plan, progress, every=every)
             # Equal values have equal laws.
             epsilon, success = line.epsilon[twins], line.success[twins]
     return RecordBounds(
@@ -136,7 +593,7 @@ class _Line:
     """Bounds along the different values in ascending order: worked out, or through a neighbour.
 
     Exchanging records x and r in D moves the sum by |w_x - w_r| = τ at most, so P_in,x is within
-    the hockey-sticks of N(τ, 1) against N(0, 1) of P_in,r, and P_out,x of P_out,r (step 5 of
+    the hockey-sticks of N(τ, 1) against N(0, 1) of P_in,r, and P_out,x of P_out,r (step 4 of
     proofs/exact-mixtures.md).
     """
 
@@ -156,17 +613,17 @@ class _Line:
         #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
         self.spare = np.full(count, math.inf)
 
-    def work(self, route: _Route, progress: Progress | None, *, every: bool) -> None:
+    def work(self, plan: FourierSums, progress: Progress | None, *, every: bool) -> None:
         """Work out every value, or of many so many that the others cannot be the worst."""
         count = len(self.values)
         if count <= (MOST_EXACT if every else _FEW):
-            self._work_out(np.arange(count), route, progress, count)
+            self._work_out(np.arange(count), plan, progress, count)
             return
         # Evenly by value, both ends included; then wherever the worst may still be.
         grid = np.linspace(self.values[0], self.values[-1], _FIRST if every else _FEW)
         wanted = np.unique(np.minimum(np.searchsorted(self.values, grid), count - 1))
         while len(wanted):
-            self._work_out(wanted, route, progress, MOST_EXACT)
+            self._work_out(wanted, plan, progress, MOST_EXACT)
             self._bound_the_rest()
             left = MOST_EXACT - int(self.exact.sum())
             wanted = self._suspects()[:left]
@@ -174,25 +631,24 @@ class _Line:
             progress(MOST_EXACT, MOST_EXACT)
 
     def _work_out(
-        self, wanted: NDArray[np.intp], route: _Route, progress: Progress | None, total: int
+        self, wanted: NDArray[np.intp], plan: FourierSums, progress: Progress | None, total: int
     ) -> None:
         """Work out these values."""
         place = np.full(self.game.population, -1)
         place[self.first[wanted]] = wanted
-        for records, pair in route(self.first[wanted]):
+        for records, pair in plan.pairs(self.first[wanted]):
             where = place[records]
-            mine = where >= 0
-            self.success[where[mine]] = _success(pair, self.game)[mine]
+            self.success[where] = _success(pair, self.game)
             if self.delta > 0:
                 back = pair.swapped()
                 forth = pair.epsilon(self.delta)
                 both = np.maximum(forth, back.epsilon(self.delta, forth))
-                self.epsilon[where[mine]] = both[mine]
+                self.epsilon[where] = both
                 if len(wanted) < len(self.values):
                     less = self.delta * (1 - 2 * _SHARE)
                     both = np.maximum(pair.epsilon(less, both), back.epsilon(less, both))
-                    self.spare[where[mine]] = both[mine]
-            self.exact[where[mine]] = True
+                    self.spare[where] = both
+            self.exact[where] = True
             if progress is not None:
                 progress(int(self.exact.sum()), total)
 
