@@ -81,7 +81,6 @@ def profile_ours(records: int) -> dict[str, float]:
         "pmp_epsilon": lambda: profile.pmp_epsilon(DELTA, SIGMA),
         "accuracy": lambda: profile.accuracy(0.5, SIGMA),
         "tpr": lambda: profile.tpr(0.01, SIGMA),
-        "curve": lambda: profile.curve(0, SIGMA),
     }
     for name, ask in questions.items():
         start = time.perf_counter()
@@ -129,7 +128,7 @@ def profile_section(options: argparse.Namespace) -> dict[str, Any]:
         "peak_bytes": max(f["peak"] for f in timed[ours]),
         "read_offs": {
             name: median(ours, name)
-            for name in ("delta", "pmp_epsilon", "accuracy", "tpr", "curve")
+            for name in ("delta", "pmp_epsilon", "accuracy", "tpr")
         },
         "loop_per_pair": loop["seconds"] / (LOOP_RECORDS * (LOOP_RECORDS - 1)),
         "ours_per_pair": read_off / pairs,

@@ -11,7 +11,7 @@ import pytest
 
 from memberbound import reproduce
 from memberbound.errors import InputError
-from memberbound.papers import izzo_scale, lowy_exponential, lowy_gaussian
+from memberbound.papers import izzo_scale, lowy
 from memberbound.papers.aubinais_mnist import ACCURACY, DIVERSITY, LEAK
 from memberbound.papers.experiments import (
     Average,
@@ -85,7 +85,7 @@ NOT_MATCHED = {
 def test_figure_end_to_end(id, command, tmp_path, monkeypatch):
     # What is measured is for other tests: fewer draws, and some of the dimensions.
     monkeypatch.setattr(izzo_scale, "_DRAWS", 2000)
-    monkeypatch.setattr(lowy_gaussian, "_DIMENSIONS", (1, 5, 20))
+    monkeypatch.setattr(lowy, "_DIMENSIONS", (1, 5, 20))
     _end_to_end(id, command, tmp_path)
 
 
@@ -112,16 +112,16 @@ def _end_to_end(id, command, tmp_path):
 @pytest.mark.long
 def test_figure_5_end_to_end_at_two_clips(command, tmp_path, monkeypatch):
     """L24-F5 with two of its eight thresholds; without the outliers ε̃ is another."""
-    monkeypatch.setattr(lowy_gaussian, "_CLIPS", (20.0, 100.0))
+    monkeypatch.setattr(lowy, "_CLIPS", (20.0, 100.0))
     result = _end_to_end("L24-F5", command, tmp_path / "right")
     # At C = 100 the paper's ε̃ = 1 is about 2 here; the notes of the figure say why.
     assert [check["holds"] for check in result["checks"]] == [False, True, True, True]
     assert result["table"][-1]["pmp_epsilon_mean"] == pytest.approx(2.0, rel=0.05)
 
-    measured = lowy_gaussian.Draw.measured
+    measured = lowy.Draw.measured
     without = lambda self, **setting: measured(self, **setting | {"outliers": 1.0})  # noqa: E731
-    monkeypatch.setattr(lowy_gaussian.Draw, "measured", without)
-    assert lowy_gaussian.figure_5(1, 0, None).table[-1]["pmp_epsilon_mean"] < 1
+    monkeypatch.setattr(lowy.Draw, "measured", without)
+    assert lowy.figure_5(1, 0, None).table[-1]["pmp_epsilon_mean"] < 1
 
 
 def _tables_agree(result, out, id):
@@ -142,7 +142,7 @@ def _tables_agree(result, out, id):
 
 
 def test_figure_shows_the_means_of_the_table():
-    findings = lowy_exponential.figure_2(2, 0, None)
+    findings = lowy.figure_2(2, 0, None)
     axes = findings.draw().axes[0]
     drawn = {line.get_label().split("  ")[0]: line.get_ydata() for line in axes.get_lines()}
     shown = [row["ratio_worst_case_mean"] for row in findings.table]
@@ -164,9 +164,9 @@ def test_pmp_never_exceeds_the_population_epsilon():
 
 
 def test_gaussian_search_agrees_with_the_profile_of_every_record():
-    profile = lowy_gaussian.Draw.of(np.random.default_rng(0), 3).measured(sigma=1.0, clip=5.0)[0]
-    fast = lowy_gaussian.pmp_epsilon(profile, 6.0)
-    assert float(profile.delta(fast, 6.0).max()) <= lowy_gaussian.DELTA
+    profile = lowy.Draw.of(np.random.default_rng(0), 3).measured(sigma=1.0, clip=5.0)[0]
+    fast = lowy.pmp_epsilon(profile, 6.0)
+    assert float(profile.delta(fast, 6.0).max()) <= lowy.DELTA
     assert fast == pytest.approx(float(profile.pmp_epsilon(0.01, 6.0).max()), rel=2e-3)
 
 
@@ -176,9 +176,9 @@ def test_gaussian_search_agrees_with_the_profile_of_every_record():
 def test_a_wrong_mechanism_makes_checks_fail(monkeypatch):
     """A mechanism with half the noise it should have: ε̃ too large, the claims on it fall."""
     right = reproduce("L24-F2", trials=6)
-    build = lowy_exponential.ExponentialMechanism.calibrated_to_population
+    build = lowy.ExponentialMechanism.calibrated_to_population
     monkeypatch.setattr(
-        lowy_exponential.ExponentialMechanism,
+        lowy.ExponentialMechanism,
         "calibrated_to_population",
         lambda losses, *, epsilon_population, **rest: build(
             losses, epsilon_population=2 * epsilon_population, **rest
@@ -245,7 +245,7 @@ def test_interrupted_run_leaves_finished_figures_whole(only, monkeypatch, tmp_pa
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lowy_exponential, "figure_3", stop)
+    monkeypatch.setattr(lowy, "figure_3", stop)
     only("L24-F2", "L24-F3")
     with pytest.raises(KeyboardInterrupt):
         reproduce("all", trials=1, out=tmp_path)

@@ -99,6 +99,17 @@ def test_quantiles_and_functions_by_refitting(people: pd.DataFrame) -> None:
     assert largest.what == "statistic"
 
 
+def test_clip_and_size_apply_to_models_and_to_numbers(people: pd.DataFrame) -> None:
+    model = protect_half(people, target="ill", size=50, clip=1.0, **quick()).released.model
+    assert model.certificate_.game.size == 50
+    assert model.configuration_.clip == 1.0
+    options = {"columns": ["age"], "size": 50, "insecure_seed": 1, "pairs": 60, "eta": 0.3}
+    for statistic in ("sum", "quantiles"):
+        result = protect_half(people, statistic=statistic, clip=1e-9, **options)
+        assert max(map(abs, result.values)) < 1e-6
+        assert result.calibration.certificate.game.size == 50
+
+
 def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
     result = protect_half(
         people, target="ill", learner="tree", query=people.iloc[:3], **quick(eta=0.3, pairs=60)
@@ -147,7 +158,8 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
         ({"statistic": "quantiles", "columns": ["age"], "method": "crowd"}, "no sum over records"),
         ({"statistic": "histogram"}, "one column"),
         ({"statistic": "mean", "learner": "ridge"}, "apply to a model"),
-        ({"target": "ill", "size": 5}, "applies to a statistic"),
+        ({"target": "ill", "size": 0}, "size must be"),
+        ({"statistic": "histogram", "columns": ["age"], "clip": 1.0}, "clip applies to rows"),
         ({"target": "ill", "out": "model.pickle"}, "must end in"),
         ({"statistic": "mean", "out": "values.skops"}, "must end in"),
     ],

@@ -160,10 +160,6 @@ def test_histogram_names_and_edges():
     assert histogram(list("abca"), categories=["a", "z"])(np.arange(4)).tolist() == [2.0, 0.0]
 
 
-def test_clipping_shortens_rows():
-    assert np.linalg.norm(total(np.full((4, 2), 5.0), clip=1.0).vectors, axis=1).max() <= 1.0
-
-
 def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
     data = np.random.default_rng(2).normal(size=(40, 2))
     rows = np.arange(20)

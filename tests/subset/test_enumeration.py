@@ -94,22 +94,15 @@ CASES = {
     "large epsilon": uniform(7, 6, 4, 3, 100.0),
     "largest products": uniform(7, 8, 4, 4, 300.0),
 }
-#: Far beyond what doubles can exponentiate; the tolerance is relative.
-EXTREME = {
-    "epsilon 3000": uniform(8, 6, 4, 3, 3000.0),
-    "epsilon 1e4": uniform(9, 8, 3, 4, 1e4),
-    "epsilon 1e6": uniform(10, 6, 3, 2, 1e6),
-}
-ALL = {**CASES, **EXTREME}
 
 
 def slack(mechanism, truth):
     return TIGHT * max(1.0, mechanism.epsilon / 10, float(truth))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", CASES)
 def test_epsilon_and_success_are_sound_and_tight(name):
-    mechanism = ALL[name]
+    mechanism = CASES[name]
     bounds = exact_bounds(mechanism)
     for values, true_value in (
         (bounds.pmp_epsilon, true_epsilon),
@@ -122,9 +115,9 @@ def test_epsilon_and_success_are_sound_and_tight(name):
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.05])
-@pytest.mark.parametrize("name", ["half of six", "three of seven", "rare candidate", "epsilon 1e4"])
+@pytest.mark.parametrize("name", ["half of six", "three of seven", "rare candidate"])
 def test_epsilon_at_delta_is_sound_and_least(name, delta):
-    mechanism = ALL[name]
+    mechanism = CASES[name]
     result = exact_bounds(mechanism, delta=delta)
     free = exact_bounds(mechanism)
     assert (result.pmp_epsilon <= free.pmp_epsilon).all()
@@ -134,9 +127,9 @@ def test_epsilon_at_delta_is_sound_and_least(name, delta):
             assert true_stick(mechanism, record, value * (1 - 1e-8)) > delta
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", CASES)
 def test_laws_lie_within_their_stated_errors(name):
-    mechanism = ALL[name]
+    mechanism = CASES[name]
     laws = subset_laws(mechanism)
     with mpmath.workdps(DIGITS):
         inside, outside = (
@@ -166,23 +159,23 @@ def test_the_tests_above_catch_a_bound_below_the_truth():
     assert min(caught.values()) >= 5
 
 
-# ---- the two ways of computing it, and blocks ----------------------------------------------------
+# ---- blocks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 8])
-def test_log_space_and_products_agree(monkeypatch, size):
-    mechanism = uniform(11, 9, 4, size, 12.0)
-    quick = subset_laws(mechanism)
-    monkeypatch.setattr(enumeration, "_REACH", 0.0)
-    slow = subset_laws(mechanism)
-    np.testing.assert_allclose(quick.log_in, slow.log_in, atol=1e-12)
-    np.testing.assert_allclose(quick.ratio, slow.ratio, atol=1e-12)
+@pytest.mark.parametrize("epsilon", [3000.0, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_beyond_the_range_of_doubles_the_worst_case_holds(epsilon, delta):
+    mechanism = uniform(8, 6, 4, 3, epsilon)
+    assert subset_laws(mechanism) is None
+    result = exact_bounds(mechanism, delta=delta)
+    for record, value in enumerate(result.pmp_epsilon):
+        assert true_stick(mechanism, record, value) <= delta
+        assert result.success[record] >= true_success(mechanism, record)
+    assert result.pmp_epsilon_upper <= mechanism.epsilon_population
 
 
-@pytest.mark.parametrize("reach", [0.0, 300.0])
-def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch, reach):
+def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch):
     mechanism = uniform(12, 11, 3, 5, 6.0)
-    monkeypatch.setattr(enumeration, "_REACH", reach)
     whole = subset_laws(mechanism)
     monkeypatch.setattr(enumeration, "_ROWS", 3)
     monkeypatch.setattr(enumeration, "_COLUMNS", 7)
@@ -197,16 +190,17 @@ def test_every_subset_is_in_exactly_one_block():
     for population, size in [(4, 2), (7, 3), (7, 6), (9, 1)]:
         game = uniform(0, population, 2, size, 1.0).game
         seen = []
-        for block in enumeration._blocks(game, 2, in_logs=False):
+        for block in enumeration._blocks(game, 2):
             for a, b in itertools.product(block.first.tolist(), block.second.tolist()):
                 seen.append((*a, *(population // 2 + i for i in b)))
         assert sorted(seen) == list(itertools.combinations(range(population), size))
 
 
-@pytest.mark.parametrize("epsilon", [9.0, 1e4])
-def test_the_number_of_threads_does_not_change_a_digit(epsilon):
-    mechanism = uniform(13, 12, 5, 6, epsilon)
-    alone, many = (exact_bounds(mechanism, workers=n) for n in (1, 3))
+def test_the_number_of_threads_does_not_change_a_digit(monkeypatch):
+    mechanism = uniform(13, 12, 5, 6, 9.0)
+    many = exact_bounds(mechanism)
+    monkeypatch.setattr(enumeration, "_MOST_WORKERS", 1)
+    alone = exact_bounds(mechanism)
     np.testing.assert_array_equal(alone.pmp_epsilon, many.pmp_epsilon)
     np.testing.assert_array_equal(alone.success, many.success)
 
@@ -269,14 +263,3 @@ def test_too_many_subsets_are_refused_with_a_remedy():
         exact_bounds(uniform(0, 4000, 2, 2000, 1.0))  # more subsets than a double can say
     with pytest.raises(InputError, match="delta must be in"):
         exact_bounds(CASES["half of six"], delta=2.0)
-    with pytest.raises(InputError, match="workers"):
-        exact_bounds(CASES["half of six"], workers=0)
-
-
-@pytest.mark.long
-def test_twenty_four_records_both_ways(monkeypatch):
-    mechanism = uniform(18, 24, 6, 12, 10.0)
-    quick = exact_bounds(mechanism)
-    monkeypatch.setattr(enumeration, "_REACH", 0.0)
-    slow = exact_bounds(mechanism)
-    np.testing.assert_allclose(quick.pmp_epsilon, slow.pmp_epsilon, atol=1e-11)

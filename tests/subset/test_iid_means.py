@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.subset.iid_means import leak_of_means, table_leaks
+from memberbound.subset.crowd import leak_of_means, table_leaks
 
 
 def exact_leak(n, sigma):

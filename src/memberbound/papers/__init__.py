@@ -5,5 +5,5 @@
   demand.
 - ``reproduction``: the verb ``reproduce``; ``experiments`` has what every figure needs (sweeps,
   checks of claims, drawing), ``aubinais_overfitting``, ``aubinais_mnist``, ``izzo_scale``,
-  ``lowy_exponential`` and ``lowy_gaussian`` have the figures and tables.
+  ``lowy`` have the figures and tables.
 """

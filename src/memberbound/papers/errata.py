@@ -920,6 +920,7 @@ def proposition_9() -> Counterexample:
     losses = np.abs(records[:, None] - candidates)
     # In [−10, 10] a record moves the mean loss by at most (max|w| + 10)/n.
     laws = subset_laws(ExponentialMechanism(losses, size=2, epsilon=2.0, sensitivity=10.0))
+    assert laws is not None
     one_sided, two_sided = float(laws.ratio.max()), float(np.abs(laws.ratio).max())
     # At the printed ε̃ the definition needs P_out(w) ≤ e^ε̃ P_in(w) for every w.
     excess = float((np.exp(laws.log_out) - math.exp(one_sided) * np.exp(laws.log_in)).max())

@@ -263,6 +263,11 @@ class Findings:
         """Return the findings of a figure that shows one sweep."""
         return cls(sweep.rows(), list(sweep.trial_rows()), tuple(checks), draw)
 
+    @classmethod
+    def of_ratios(cls, sweep: Sweep, checks: Sequence[Check], **look: Any) -> Findings:
+        """Return the findings of a figure of L24; ``look`` as in :func:`ratios_figure`."""
+        return cls.of_sweep(sweep, checks, lambda: ratios_figure(sweep, **look))
+
 
 Run = Callable[[int, int, Progress | None], Findings]
 

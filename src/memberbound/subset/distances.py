@@ -146,10 +146,6 @@ class Distances(ABC):
         values at or above the true ones.  Numerics: relative excess of 4·sum_slack(``terms``).
         """
 
-    @abstractmethod
-    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
-        """Return distances > 0 and how many other records count as that far."""
-
     def _averaged(self, sums: FloatArray) -> FloatArray:
         """Sums over the others as averages over N - 1, raised by the rounding of the sums.
 
@@ -213,11 +209,6 @@ class ExactDistances(Distances):
             held = self.matrix[chosen[first : first + step]]
             sums.append(functions(held.ravel()).reshape(*held.shape, -1).sum(axis=1))
         return self._averaged(np.concatenate(sums))
-
-    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
-        """Return distances > 0 and how many other records count as that far."""
-        distance, count = np.unique(self.matrix[record], return_counts=True)
-        return distance[distance > 0], count[distance > 0].astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,11 +298,6 @@ class BinnedDistances(Distances):
             held = self.counts[part if rows is None else rows[part]]
             np.matmul(held.astype(np.float64), values, out=sums[part])
         return self._averaged(sums)
-
-    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
-        """Return distances > 0 and how many other records count as that far."""
-        held = (self.counts[record] > 0) & (self.edges > 0)
-        return self.edges[held], self.counts[record][held].astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,15 +416,6 @@ class GroupedDistances(Distances):
                 sums[part, place] = column[held] @ self.sizes - column[own]
         sums *= 1 + 4 * sum_slack(self.terms)
         return self._averaged(sums)
-
-    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
-        """Return root mean square distances > 0 and how many other records they stand for."""
-        weights = self.sizes.copy()
-        weights[self.group[record]] -= 1
-        distance = self.edges[self.bins[record]]
-        held = np.flatnonzero((weights > 0) & (distance > 0))
-        order = held[np.argsort(distance[held])]
-        return distance[order], weights[order]
 
 
 def _reach(centred: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ over the parts that hold it.  Every sum has non-negative terms, so relative erro
 Scores are centred first: by a constant per record, which cancels, and one per candidate, which is
 the same for all data sets and is kept apart (``base``).  So a candidate that is hardly ever chosen
 has as precise a ratio as any other, and exponents stay within ``reach`` = T.  Up to T = 300 nothing
-over- or underflows; beyond it the same sums are taken in log space, about 50 times more slowly.
+over- or underflows; beyond it (ε of a hundred or more) the worst case in the population is stated.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from memberbound.curve import PolygonCurve
-from memberbound.errors import InputError, fraction, whole_number
+from memberbound.curve import PolygonCurve, TradeoffCurve
+from memberbound.dp import guarantee_from_epsilon_delta
+from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
 from memberbound.numerics.threads import one_thread
@@ -128,15 +129,12 @@ def _parts(records: int, size: int) -> _Parts:
     return np.fromiter(flat, dtype=np.intp, count=count * size).reshape(count, size)
 
 
-def _blocks(game: SubsetGame, candidates: int, *, in_logs: bool) -> Iterator[_Block]:
+def _blocks(game: SubsetGame, candidates: int) -> Iterator[_Block]:
     half = game.population // 2
     rest = game.population - half
     wide = max(candidates, rest)
     columns = min(_COLUMNS, max(1, _ENTRIES // wide))
     rows = min(_ROWS, columns)
-    if in_logs:
-        columns = min(columns, 512)
-        rows = max(1, min(rows, _ENTRIES // (columns * candidates)))
     for size in range(max(0, game.size - rest), min(half, game.size) + 1):
         first, second = _parts(half, size), _parts(rest, game.size - size)
         for i in range(0, len(first), rows):
@@ -162,54 +160,6 @@ def _products(block: _Block, scores: _Centred) -> tuple[FloatArray, FloatArray]:
         np.concatenate([in_a.T @ by_a, in_b.T @ by_b]),
         np.concatenate([(1 - in_a).T @ by_a, (1 - in_b).T @ by_b]),
     )
-
-
-def _log_products(block: _Block, scores: _Centred) -> tuple[FloatArray, FloatArray]:
-    """Logarithms of :func:`_products`, for exponents of any size."""
-    half, (in_a, in_b) = len(scores.values) // 2, block.tables(len(scores.values))
-    u, v = in_a @ scores.values[:half], in_b @ scores.values[half:]
-    log_z = _log_sum((u + scores.base)[:, None, :] + v, axis=2)[:, :, None]
-    by_a = u + _log_sum(v - log_z, axis=1)
-    by_b = v + _log_sum(u[:, None, :] - log_z, axis=0)
-    return (
-        np.concatenate([_log_sums(in_a, by_a), _log_sums(in_b, by_b)]),
-        np.concatenate([_log_sums(1 - in_a, by_a), _log_sums(1 - in_b, by_b)]),
-    )
-
-
-def _log_sum(values: FloatArray, axis: int) -> FloatArray:
-    """Return ln Σ exp along an axis; of nothing but -∞ it is -∞."""
-    top = values.max(axis=axis, keepdims=True)
-    top = np.where(np.isneginf(top), 0.0, top)
-    with np.errstate(divide="ignore"):
-        total = np.log(np.exp(values - top).sum(axis=axis, keepdims=True)) + top
-    return np.asarray(total.squeeze(axis))
-
-
-def _log_sums(chosen: FloatArray, values: FloatArray) -> FloatArray:
-    """Per column of ``chosen``, ln Σ exp over the chosen rows of ``values``."""
-    sums = [_log_sum(np.where(c[:, None] > 0, values, -np.inf), axis=0) for c in chosen.T]
-    return np.array(sums).reshape(chosen.shape[1], values.shape[1])
-
-
-class _LogTotal:
-    """A running sum held as its largest exponent and the sum relative to it.
-
-    Rescaling multiplies by e^{old - new}, off by a rounding of the exponent; these exponents
-    telescope, so all of them together cost as much as one from the first peak to the last.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.peak, self.sum = np.full(shape, -np.inf), np.zeros(shape)
-
-    def add(self, logs: FloatArray) -> None:
-        peak = np.maximum(self.peak, logs)
-        safe = np.where(np.isneginf(peak), 0.0, peak)
-        self.sum = self.sum * np.exp(self.peak - safe) + np.exp(logs - safe)
-        self.peak = peak
-
-    def log(self) -> FloatArray:
-        return np.asarray(np.log(self.sum) + self.peak)
 
 
 # ---- the laws -----------------------------------------------------------------------------------
@@ -253,8 +203,8 @@ class SubsetLaws:
 
 
 def subset_laws(
-    mechanism: ExponentialMechanism, *, progress: Progress | None = None, workers: int | None = None
-) -> SubsetLaws:
+    mechanism: ExponentialMechanism, *, progress: Progress | None = None
+) -> SubsetLaws | None:
     """Enumerate every subset and return both laws of every record with their error bounds.
 
     Guarantee: the true logarithms lie within the stated errors.
@@ -263,7 +213,7 @@ def subset_laws(
     Numerics: errors are counted, not estimated: the exponents' (``_Centred.error``), those of the
         normalising sums, and those of sums of non-negative terms in any order.  Typically 1e-14 to
         1e-12.
-    Edge cases: more than ``MOST_SUBSETS`` subsets are refused.
+    Edge cases: more than ``MOST_SUBSETS`` subsets are refused; None where exponents are too large.
 
     Examples:
         >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -273,35 +223,30 @@ def subset_laws(
     """
     game, scores = mechanism.game, _centred(mechanism)
     _check_count(game)
-    in_logs = scores.reach > _REACH
-    blocks = list(_blocks(game, mechanism.candidates, in_logs=in_logs))
-    work = _log_products if in_logs else _products
+    if scores.reach > _REACH:
+        return None
+    blocks = list(_blocks(game, mechanism.candidates))
     shape = mechanism.losses.shape
-    logs, sums = (_LogTotal(shape), _LogTotal(shape)), (np.zeros(shape), np.zeros(shape))
+    inside, outside = np.zeros(shape), np.zeros(shape)
     # One thread of the BLAS per block: its own threads on top of ours would fight for the cores.
-    with one_thread("blas"), ThreadPoolExecutor(_threads(workers)) as pool:
-        done = pool.map(lambda block: work(block, scores), blocks)
+    with one_thread("blas"), ThreadPoolExecutor(_threads()) as pool:
+        done = pool.map(lambda block: _products(block, scores), blocks)
         # In the order of the blocks, so that the result does not depend on the threads.
-        for count, block_sums in enumerate(done, start=1):
-            for side in (0, 1):
-                if in_logs:
-                    logs[side].add(block_sums[side])
-                else:
-                    sums[side].__iadd__(block_sums[side])
+        for count, (with_record, without) in enumerate(done, start=1):
+            inside += with_record
+            outside += without
             if progress is not None:
                 progress(count, len(blocks))
-    relative = [t.log() for t in logs] if in_logs else [np.log(s) for s in sums]
     largest = max(len(b.first) + len(b.second) for b in blocks)
-    return _with_errors(mechanism, scores, relative, largest + len(blocks), in_logs=in_logs)
+    relative = np.log(inside), np.log(outside)
+    return _with_errors(mechanism, scores, relative, largest + len(blocks))
 
 
 def _with_errors(
     mechanism: ExponentialMechanism,
     scores: _Centred,
-    relative: list[FloatArray],
+    relative: tuple[FloatArray, FloatArray],
     terms: int,
-    *,
-    in_logs: bool,
 ) -> SubsetLaws:
     """Attach the errors.  ``relative`` holds ln Σ P(w given D)/g_w with and without a record."""
     game, candidates = mechanism.game, mechanism.candidates
@@ -311,12 +256,7 @@ def _with_errors(
     # At most three exponentials within two units in the last place, products and the quotient.
     steps = 16 * UNIT
     of_z = float((scores.error + seen).max()) + steps + sum_slack(candidates)
-    error = scores.error + of_z + steps + sum_slack(terms)
-    if in_logs:
-        # Every exponent that matters is at most 4T + 100 + ln m + ln(subsets) in size, and passes
-        # through fewer than 16 additions on its way.
-        error = error + 64 * UNIT * (scores.reach + 100 + math.log(candidates))
-    error = 1.01 * error
+    error = 1.01 * (scores.error + of_z + steps + sum_slack(terms))
     total, size = game.population, game.size
     inside, outside = relative
     odds = math.log((total - size) / size)
@@ -343,9 +283,7 @@ def _check_count(game: SubsetGame) -> None:
         )
 
 
-def _threads(workers: int | None) -> int:
-    if workers is not None:
-        return whole_number("workers", workers)
+def _threads() -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # missing on some systems
     return min(_MOST_WORKERS, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
@@ -355,7 +293,6 @@ def exact_bounds(
     *,
     delta: float = 0.0,
     progress: Progress | None = None,
-    workers: int | None = None,
 ) -> RecordBounds:
     """Return ε̃ and the attack success for every record, from all subsets of the population.
 
@@ -366,7 +303,8 @@ def exact_bounds(
     Numerics: never below the truth, above it by the counted rounding (about 1e-12); ε̃ is at most
         ``mechanism.epsilon_population`` (L24-L8).
     Edge cases: at ε = 0, or if all records have the same losses, ε̃ is 0 exactly.  More than
-        ``MOST_SUBSETS`` subsets are refused.
+        ``MOST_SUBSETS`` subsets are refused.  Exponents beyond the range of doubles (ε of a hundred
+        or more) give the worst case inside the population, ``mechanism.epsilon_population``.
 
     Examples:
         >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -376,9 +314,16 @@ def exact_bounds(
         (1.5, 0)
     """
     allowed, game = fraction("delta", delta), mechanism.game
-    laws = subset_laws(mechanism, progress=progress, workers=workers)
-    curves = [laws.curve(record) for record in range(game.population)]
-    at_delta = [curve.epsilon(allowed) for curve in curves] if allowed else laws.pmp_epsilon()
+    laws = subset_laws(mechanism, progress=progress)
+    curves: list[TradeoffCurve]
+    if laws is None:
+        limit = mechanism.epsilon_population
+        curves = [guarantee_from_epsilon_delta([(limit, 0.0)]).curve] * game.population
+        at_zero = np.full(game.population, limit)
+    else:
+        curves = [laws.curve(record) for record in range(game.population)]
+        at_zero = laws.pmp_epsilon()
+    at_delta = [curve.epsilon(allowed) for curve in curves] if allowed else at_zero
     # k/N may be off by a rounding, and the success moves no faster than the prior.
     halves = 2 * game.size == game.population
     success = [c.accuracy(game.prior) for c in curves]

@@ -262,33 +262,8 @@ class ExponentialMechanism:
         """ε(X) = ε·Δ(X)/Δ, from above: the DP parameter between data sets inside X (L24-L8)."""
         return up(self.epsilon * (self.population_sensitivity / self.sensitivity), 4)
 
-    def log_probabilities(self, members: ArrayLike) -> FloatArray:
-        """Return ln P(w given D) for many data sets, as a (B, m) array; to rounding, not certified.
-
-        Args:
-            members: a (B, N) array of booleans, or a (B, k) array of row numbers.
-        """
-        chosen = np.asarray(members)
-        total = _indicator(chosen, self.game) @ self.centred_scores
+    def log_probabilities(self, members: NDArray[np.intp]) -> FloatArray:
+        """Return ln P(w given D), (B, m), for B data sets of row numbers, (B, k); to rounding."""
+        total = self.centred_scores[members].sum(axis=1)
         total -= total.max(axis=1, keepdims=True)
         return np.asarray(total - np.log(np.exp(total).sum(axis=1, keepdims=True)))
-
-
-def _indicator(members: NDArray[np.generic], game: SubsetGame) -> FloatArray:
-    """Data sets as a (B, N) array of zeros and ones."""
-    number, size = game.population, game.size
-    if members.ndim == 2 and members.dtype == np.bool_ and members.shape[1] == number:
-        table = members.astype(np.float64)
-    elif members.ndim == 2 and np.issubdtype(members.dtype, np.integer) and members.size:
-        if members.min() < 0 or members.max() >= number:
-            raise InputError(f"members must be row numbers from 0 to {number - 1}.")
-        table = np.zeros((len(members), number))
-        np.put_along_axis(table, members.astype(np.intp), 1.0, axis=1)
-    else:
-        raise InputError(
-            f"members must be a table of booleans with {number} columns or of row numbers with "
-            f"{size}, got shape {members.shape} of {members.dtype}."
-        )
-    if not (table.sum(axis=1) == size).all():
-        raise InputError(f"members must be data sets of {size} different records each.")
-    return table

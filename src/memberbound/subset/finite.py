@@ -19,7 +19,7 @@ import numpy as np
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import UNIT
+from memberbound.numerics.rounding import UNIT, down, up
 from memberbound.subset.distances import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -126,43 +126,6 @@ def _from_above(value: Fraction) -> float:
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
-def _blurred_curve(pairs: Pairs, slack: Fraction) -> PolygonCurve:
-    """Return a curve at or above that of every pair within a relative ``slack`` of this one.
-
-    A segment is safe when its heavier mass and its |log-slope| are (curve/polygon.py).  Where the
-    sign of the log-slope is in doubt, |ℓ| ≤ t, half of the mass goes to each side at twice the
-    slope: m/(1+e^-t)·(1 - g·e^-2t) ≥ m·(1 - g·e^-t) for every g ≥ 1, being equal at g = 1.
-    """
-    loss: list[float] = []
-    heavy: list[float] = []
-    for a, b in pairs:
-        more, less = max(a, b), min(a, b)
-        mass = _from_above((1 + slack) * more)
-        if not less:
-            loss.append(math.inf if a else -math.inf)
-            heavy.append(mass)
-            continue
-        excess = (1 + slack) * more / ((1 - slack) * less) - 1
-        size = _log1p_above(excess)
-        if more * (1 - slack) > less * (1 + slack):
-            loss.append(size if a > b else -size)
-            heavy.append(mass)
-        else:
-            loss += [2 * size, -2 * size]
-            heavy += [_from_above(Fraction(mass) * (Fraction(1, 2) + Fraction(size)))] * 2
-    return PolygonCurve(np.array(loss), np.array(heavy))
-
-
-def _log1p_above(excess: Fraction) -> float:
-    """ln(1 + excess) from above, for excess > 0 of any size."""
-    if excess <= 1:
-        return math.nextafter(math.log1p(float(excess)) * (1 + 8 * UNIT), math.inf)
-    ratio = 1 + excess
-    power = ratio.numerator.bit_length() - ratio.denominator.bit_length()
-    value = math.log(float(ratio / Fraction(2) ** power)) + power * math.log(2.0)
-    return math.nextafter(value * (1 + 16 * UNIT), math.inf)
-
-
 @dataclass(frozen=True, eq=False)
 class Worlds:
     """P_in,x and P_out,x of every record: ``inside[x]`` and ``outside[x]`` list ``outcomes``.
@@ -200,16 +163,18 @@ class Worlds:
         return self.success(record) - Fraction(max(k, total - k), total)
 
     def curve(self, record: int) -> PolygonCurve:
-        """Trade-off curve of the record: exact up to outward rounding, above ``slack``."""
+        """Trade-off curve of the listed masses, up to outward rounding."""
         pairs = self.pair(record)
-        if not self.slack:
-            return PolygonCurve.from_masses([a for a, _ in pairs], [b for _, b in pairs])
-        return _blurred_curve(pairs, self.slack)
+        return PolygonCurve.from_masses([a for a, _ in pairs], [b for _, b in pairs])
 
     def bounds(self, delta: float = 0.0) -> RecordBounds:
         """Everything above as doubles from above; see :func:`finite_bounds`."""
         records = range(self.game.population)
-        epsilon = [self.curve(x).epsilon(delta) for x in records]
+        # Masses within (1 ± s) of a, b: Σ(a' - ce^ε·b')₊ ≤ (1 + s)·Σ(a - e^ε·b)₊, c = (1+s)/(1-s).
+        less = delta if not self.slack else down(delta / float(1 + self.slack), 2)
+        more = _from_above(2 * self.slack / (1 - self.slack))  # at least ln c
+        epsilon = [self.curve(x).epsilon(less) for x in records]
+        epsilon = [up(value + more) if more else value for value in epsilon]
         success = [_from_above((1 + self.slack) * self._success(x)) for x in records]
         return RecordBounds(
             self.game,

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.curve import GaussianCurve, PolygonCurve, polygon_from_lines
-from memberbound.curve.base import analytic_knots, price_exponent
-from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
+from memberbound.curve import GaussianCurve
+from memberbound.curve.base import price_exponent
+from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.distances import (
@@ -200,23 +200,6 @@ class NeighbourProfile:
             closer = self._lines(np.linspace(*ends, 26)[1:-1], alpha, noise, rows)
             result[rows] = np.minimum(result[rows], closer.min(axis=1))
         return np.asarray(np.clip(result, alpha, 1.0), dtype=np.float64)
-
-    def curve(self, record: int, sigma: float) -> PolygonCurve:
-        """Return a curve at or above the best attacker's ROC on one record (X1)."""
-        noise = _noise(sigma)
-        which = whole_number("record", record, at_least=0)
-        if which >= self.records:
-            raise InputError(f"record must be below the {self.records} records, got {record!r}.")
-        distance, _ = self.distances.law(which)
-        if distance.size == 0:
-            return polygon_from_lines([0.0], [0.0], [0.0], [0.0])
-        mu = float(_shifts(distance[-1:], noise)[0])
-        reach = min(mu * (mu / 2 + 37.0), 1e9)
-        knots = analytic_knots(max(reach, SMALLEST))
-        rows = np.array([which], dtype=np.intp)
-        parts = np.array_split(knots, max(1, knots.size // 64))
-        sticks = np.concatenate([self._deltas(part, noise, rows)[0] for part in parts])
-        return polygon_from_lines(knots, sticks, knots, sticks)
 
     # ---- machinery ------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.crowd import CrowdTable
+from memberbound.subset.crowd import CrowdTable, leak_of_means
 from memberbound.subset.distances import (
     MOST_PAIRED_RECORDS,
     Query,
@@ -67,7 +67,6 @@ from memberbound.subset.distances import (
     worst_case_sensitivity,
 )
 from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.settings import (

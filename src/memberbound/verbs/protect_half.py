@@ -30,6 +30,7 @@ from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import Calibration, Record, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.least_noise import Progress
@@ -46,6 +47,7 @@ from memberbound.release.half.statistics import (
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import checked_eta
 from memberbound.release.saving import save
+from memberbound.subset.distances import clipped
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection
@@ -68,7 +70,6 @@ def protect_half(
     record: Literal["average", "every"] = "every",
     method: Literal["auto", "crowd", "neighbour", "moment", "izzo"] = "auto",
     confidence: float = 0.95,
-    tune: bool = True,
     clip: Annotated[float, Option("number", metavar="R")] | None = None,
     pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
     query: InputFile | None = None,
@@ -83,6 +84,7 @@ def protect_half(
     workers: Workers | None = None,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
+    tune: Hidden = True,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
     calibration_seed: Hidden = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
@@ -114,11 +116,10 @@ def protect_half(
         method: ``crowd`` (means, counts, covariances), ``neighbour``, ``moment`` or ``izzo``;
             ``auto`` chooses.
         confidence: of the noise calibration.
-        tune: choose clip radius and regularisation together with the noise.
-        clip: shrink longer rows to this norm.
+        clip: shrink longer rows of numbers to this norm.
         pairs: how many pairs (or subsets) to refit for the calibration.
         query: public rows whose predictions are released, for learners without parameters.
-        size: for a statistic: number of records drawn (default: half of them).
+        size: number of records drawn (default: half of them).
         columns: columns to use (default: all but identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
@@ -131,6 +132,7 @@ def protect_half(
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting.
         client: for Python: a ``distributed.Client`` instead.
+        tune: for Python: whether clip radius and regularisation are chosen together with the noise.
         insecure_seed: for tests only: draw training set and noise from a seed, which protects
             nobody.
         calibration_seed: seed of the calibration's halves, which are public.
@@ -182,8 +184,6 @@ def protect_half(
         "calibration_seed": calibration_seed,
     }
     if statistic is None:
-        if size is not None:
-            raise InputError("size applies to a statistic, not to a learner.")
         examples = read_examples(source, str(target), **read)
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
@@ -191,8 +191,9 @@ def protect_half(
         model = HalfPrivate(
             learner_from_name(chosen, examples.task) if named else chosen,
             record=record,
-            tune=tune and rows is None,
+            tune=bool(tune) and rows is None,
             clip=clip,
+            size=size,
             release="parameters" if rows is None else "predictions",
             query=rows,
             n_jobs=workers,
@@ -242,11 +243,11 @@ def _game(table: Population, size: int | None, record: Record) -> SubsetGame:
 
 def _statistic(table: Population, statistic: Any, *, size: int | None, clip: float | None) -> Any:
     """Return what is computed from the drawn records: a name, or a function of them."""
-    if clip is not None and statistic not in ("mean", "sum"):
-        raise InputError("clip applies only to a learner, a mean or a sum.")
+    if clip is not None and statistic in _COUNTED:
+        raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
     drawn = _game(table, size, "every").size
     if not isinstance(statistic, str):
-        return computed(table.values, statistic, size=drawn)
+        return computed(_numbers(table, clip), statistic, size=drawn)
     name = one_of("statistic", statistic, STATISTICS)
     if name == "histogram":
         return _histogram(table)
@@ -256,13 +257,18 @@ def _statistic(table: Population, statistic: Any, *, size: int | None, clip: flo
         columns = [_category_texts(table, column) for column in table.columns]
         texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
         return histogram(texts, categories=sorted(set(texts)))
+    values = _numbers(table, clip)
     if name == "mean":
-        return replace(mean(table.values, size=drawn, clip=clip), names=table.columns)
+        return replace(mean(values, size=drawn), names=table.columns)
     if name == "sum":
-        return replace(total(table.values, clip=clip), names=table.columns)
+        return replace(total(values), names=table.columns)
     if name == "covariance":
-        return covariance(table.values, size=drawn)
-    return quantiles(table.values, _QUARTILES)
+        return covariance(values, size=drawn)
+    return quantiles(values, _QUARTILES)
+
+
+def _numbers(table: Population, clip: float | None) -> FloatArray:
+    return table.values if clip is None else clipped(table.values, clip).vectors
 
 
 def _histogram(table: Population) -> SumStatistic:

@@ -64,8 +64,8 @@ WORDS = {
     ],
     "protect-half p.csv": [
         (
-            {"statistic": "mean", "record": "average", "tune": False},
-            "--statistic mean --record average --no-tune --out release.safetensors",
+            {"statistic": "mean", "record": "average"},
+            "--statistic mean --record average --out release.safetensors",
         ),
         ({"target": "y"}, "--target y --out release.skops"),
     ],

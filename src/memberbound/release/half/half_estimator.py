@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from memberbound.errors import InputError, fraction, one_of, positive
+from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
 from memberbound.learners.examples import as_numbers, as_texts
@@ -110,6 +110,7 @@ class HalfPrivate(PrivateEstimator):
         tune: choose clip radius and regularisation for the best released score.
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
+        size: records that are drawn; None: half of them.
         release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
         query: public rows whose predictions are released.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
@@ -149,6 +150,7 @@ class HalfPrivate(PrivateEstimator):
         tune: bool = True,
         confidence: float = 0.95,
         clip: float | None = None,
+        size: int | None = None,
         release: str = "parameters",
         query: ArrayLike | None = None,
         pairs: int | None = None,
@@ -164,6 +166,7 @@ class HalfPrivate(PrivateEstimator):
         self.tune = tune
         self.confidence = confidence
         self.clip = clip
+        self.size = size
         self.release = release
         self.query = query
         self.pairs = pairs
@@ -180,6 +183,8 @@ class HalfPrivate(PrivateEstimator):
         fraction("confidence", self.confidence, open_left=True, open_right=True)
         if self.clip is not None:
             positive("clip", self.clip)
+        if self.size is not None:
+            whole_number("size", self.size)
         if (self.release == "predictions") != (self.query is not None):
             raise InputError(
                 "query must be given for release='predictions', and only then: the public rows "
@@ -229,7 +234,7 @@ class HalfPrivate(PrivateEstimator):
             X: features of the whole population.
             y: its target.
             train: a mask or row numbers of a training set that was drawn uniformly from the
-                population; left out, half of the records are drawn here.
+                population; left out, it is drawn here.
             progress: called with (done, total) while the certificate is computed.
         """
         self._checked()
@@ -238,7 +243,8 @@ class HalfPrivate(PrivateEstimator):
             self.__dict__.pop(name, None)
         # Its size is public, its members are looked at after calibration only.
         own = None if train is None else checked_train(train, population.records)
-        size = population.records // 2 if own is None else int(own.size)
+        size = population.records // 2 if self.size is None else self.size
+        size = size if own is None else int(own.size)
         source = source_from_seed(self.insecure_seed)
         seed = calibration_seed_from(source, self.calibration_seed)
         game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]

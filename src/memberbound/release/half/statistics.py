@@ -22,7 +22,7 @@ from memberbound.release.half.least_noise import Rows, promised_eta
 from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.subset.crowd import CrowdTable
-from memberbound.subset.distances import clipped, noise_on_query
+from memberbound.subset.distances import noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import eta_from_success
@@ -253,25 +253,24 @@ def _size(size: int | None, records: int) -> int:
     return records // 2 if size is None else whole_number("size", size)
 
 
-def total(data: ArrayLike, *, clip: float | None = None) -> SumStatistic:
-    """Return the sum, every row first shortened to length ``clip`` if given.
+def total(data: ArrayLike) -> SumStatistic:
+    """Return the sum.
 
     Examples:
         >>> total([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])(np.array([0, 1])).tolist()
         [3.0, 5.0]
     """
-    table = _table(data)
-    return SumStatistic(table if clip is None else clipped(table, clip).vectors)
+    return SumStatistic(_table(data))
 
 
-def mean(data: ArrayLike, *, size: int | None = None, clip: float | None = None) -> SumStatistic:
+def mean(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
     """Return the mean over ``size`` records (default: half of them).
 
     Examples:
         >>> mean([1.0, 2.0, 3.0, 4.0])(np.array([1, 3])).tolist()
         [3.0]
     """
-    rows = total(data, clip=clip).vectors
+    rows = _table(data)
     return SumStatistic(rows, size=_size(size, len(rows)))
 
 
