@@ -127,8 +127,7 @@ def profile_section(options: argparse.Namespace) -> dict[str, Any]:
         "ratio_cpu": median(ours, "cpu") / median("profile_bare", "cpu"),
         "peak_bytes": max(f["peak"] for f in timed[ours]),
         "read_offs": {
-            name: median(ours, name)
-            for name in ("delta", "pmp_epsilon", "accuracy", "tpr")
+            name: median(ours, name) for name in ("delta", "pmp_epsilon", "accuracy", "tpr")
         },
         "loop_per_pair": loop["seconds"] / (LOOP_RECORDS * (LOOP_RECORDS - 1)),
         "ours_per_pair": read_off / pairs,
