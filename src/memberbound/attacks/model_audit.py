@@ -71,7 +71,6 @@ __all__ = [
     "ModelAudit",
     "PrivacyScore",
     "Training",
-    "attack_intervals",
     "attack_scores",
     "audit_evidence",
     "audit_records",
@@ -346,9 +345,9 @@ def audit_records(
     if isinstance(records, ScoreTable):
         if attacks not in (None, (SCORES,)):
             raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
-        audit = audit_score_table(
-            {SCORES: records.score}, records.member, confidence=confidence, fpr=fpr, seed=seed
-        )
+        everywhere = np.ones(len(records.member), dtype=np.bool_)
+        scores = {SCORES: (records.score, everywhere)}
+        audit = audit_score_table(scores, records.member, confidence=confidence, fpr=fpr, seed=seed)
         audit = replace(audit, warnings=audit.warnings + no_columns)
         return _with_records(audit, np.arange(len(records.score)), records.groups, by, seed)
     evidence, duplicates, law = records.evidence, None, None
@@ -426,34 +425,21 @@ def audit_evidence(
     Edge cases: fewer than 20 records of either kind are refused.
     """
     start = time.perf_counter()
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    member, rates = evidence.member, tuple(fpr)
+    member = evidence.member
     for kind, count in (("members", int(member.sum())), ("non-members", int((~member).sum()))):
         if count < FEWEST:
             raise InputError(f"{kind} must be at least {FEWEST} records, got {count}.")
     scores, notes = attack_scores(evidence, attacks=attacks, references=references, seed=seed)
-    audits, shared, too_few = attack_intervals(scores, member, sure, rates, seed)
-    order = list(_ACCESS)
-    levels = {name: access_of(name, evidence.task) for name in scores}
-    by_access = {}
-    for level in sorted(set(levels.values()), key=order.index):
-        within = [
-            bound
-            for name, bound in shared.items()
-            if order.index(levels[name]) <= order.index(level)
-        ]
-        by_access[level] = highest_floor(within, sure)
-    return ModelAudit(
-        audits,
-        highest_floor(shared.values(), sure),
-        scores,
-        member,
-        sure,
-        time.perf_counter() - start,
-        by_access,
-        evidence,
-        references,
-        warnings=(*evidence.notes, *notes, *too_few),
+    access = {name: access_of(name, evidence.task) for name in scores}
+    audit = audit_score_table(
+        scores, member, access=access, confidence=confidence, fpr=fpr, seed=seed
+    )
+    return replace(
+        audit,
+        seconds=time.perf_counter() - start,
+        evidence=evidence,
+        references=references,
+        warnings=(*evidence.notes, *notes, *audit.warnings),
     )
 
 
@@ -480,48 +466,42 @@ def attack_scores(
 
 
 def audit_score_table(
-    scores: Mapping[str, FloatArray],
+    scores: AttackScores,
     member: BoolArray,
     *,
+    access: Mapping[str, AccessLevel] | None = None,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     seed: int = 0,
 ) -> ModelAudit:
-    """Measure attacks on one given model from their scores alone, higher for a member.
+    """Measure attacks from their scores alone, higher for a member; ``access`` is what each sees.
 
     Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`; the
-    interval of ``best_advantage`` holds for all attacks at once.
+    intervals of ``best_advantage`` and ``by_access`` hold for all attacks at once.
     """
     start = time.perf_counter()
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    member = np.asarray(member, dtype=np.bool_)
-    everywhere = np.ones(len(member), dtype=np.bool_)
-    measured = {name: (score, everywhere) for name, score in scores.items()}
-    audits, shared, too_few = attack_intervals(measured, member, sure, tuple(fpr), seed)
-    best, seconds = highest_floor(shared.values(), sure), time.perf_counter() - start
-    return ModelAudit(audits, best, measured, member, sure, seconds, warnings=too_few)
-
-
-def attack_intervals(
-    scores: AttackScores,
-    member: BoolArray,
-    confidence: float,
-    rates: tuple[float, ...],
-    seed: int,
-) -> tuple[dict[str, ScoreAudit], dict[str, AuditBound], tuple[str, ...]]:
-    """Return each attack's intervals, its advantage where all hold at once, and what is missing."""
+    each, rates = shared_confidence(sure, len(scores)), tuple(fpr)
     audits, shared = {}, {}
-    each = shared_confidence(confidence, len(scores))
     for name, (score, where) in scores.items():
         pair = Scores.of(score[where], member[where])
-        audits[name] = audit_scores(pair, confidence=confidence, fpr=rates, attack=name, seed=seed)
+        audits[name] = audit_scores(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
         together = audit_scores(pair, confidence=each, fpr=(), attack=name, seed=seed)
         shared[name] = together.advantage
+    by_access: dict[AccessLevel, AuditBound] = {}
+    within: dict[str, AuditBound] = {}
+    for level in _ACCESS:
+        seen = {name: shared[name] for name, sees in (access or {}).items() if sees == level}
+        within |= seen
+        if seen:
+            by_access[level] = highest_floor(within.values(), sure)
     # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
     too_few: dict[str, str] = {}
     for note in (note for audit in audits.values() for note in audit.notes):
         too_few.setdefault(note.partition(":")[0], note)
-    return audits, shared, tuple(too_few.values())
+    best, seconds = highest_floor(shared.values(), sure), time.perf_counter() - start
+    notes = tuple(too_few.values())
+    return ModelAudit(audits, best, scores, member, sure, seconds, by_access, warnings=notes)
 
 
 def highest_floor(bounds: Iterable[AuditBound], confidence: float) -> AuditBound:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import EstimateOf
-from memberbound.attacks.comparability import LawTest, blind_scores, law_test
+from memberbound.attacks.comparability import blind_scores, law_test
 from memberbound.attacks.learner_audit import mean_interval
-from memberbound.attacks.model_audit import attack_intervals, highest_floor
-from memberbound.attacks.scores import ScoreAudit, area_under_roc, content_generator
+from memberbound.attacks.model_audit import ModelAudit, audit_score_table, highest_floor
+from memberbound.attacks.scores import Scores, area_under_roc, content_generator
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
@@ -40,7 +40,6 @@ __all__ = [
     "Copies",
     "RefitAudit",
     "Synthesizer",
-    "TableEvidence",
     "audit_refits",
     "audit_synthetic",
 ]
@@ -227,20 +226,6 @@ class Copies:
     member_rows: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class TableEvidence:
-    """What was measured of one synthetic table; see :func:`audit_synthetic`."""
-
-    audits: dict[str, ScoreAudit]
-    best_advantage: AuditBound
-    copies: Copies
-    law: LawTest
-    columns: tuple[str, ...]
-    members: int
-    non_members: int
-    warnings: tuple[str, ...] = ()
-
-
 def audit_synthetic(
     members: DataFrame,
     non_members: DataFrame,
@@ -250,8 +235,10 @@ def audit_synthetic(
     confidence: float = 0.95,
     fpr: Sequence[float] = (0.1, 0.01, 0.001),
     seed: int = 0,
-) -> TableEvidence:
-    """Measure attacks on a synthetic table: its members against fresh records.
+) -> tuple[ModelAudit, Copies, tuple[str, ...]]:
+    """Measure attacks on a synthetic table, its members against fresh records.
+
+    Returns what was measured, rows that were copied, and the columns that were compared.
 
     Guarantee: each interval of an attack contains its quantity with probability at least
     ``confidence``, given the table; ``best_advantage`` holds for all attacks together.
@@ -260,7 +247,6 @@ def audit_synthetic(
     Assumes: as :class:`memberbound.attacks.scores.ScoreAudit`, with the table in the model's place.
     Edge cases: without a reference a third of the non-members is one, and is not measured on.
     """
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
     tables = [members, non_members, synthetic, *([] if reference is None else [reference])]
     names = [c for c in synthetic.columns if all(c in table.columns for table in tables)]
     if not names:
@@ -273,9 +259,8 @@ def audit_synthetic(
     axes = _axes(synthetic, names)
     inside, outside, new = (_Rows.of(axes, table) for table in tables[:3])
     rng = content_generator(seed, new.keys, inside.keys, outside.keys, purpose="synthetic table")
-    rows = _Rows(
-        *(np.concatenate(pair) for pair in zip(_parts(inside), _parts(outside), strict=True))
-    )
+    sides = ((t.points, t.cells, t.keys) for t in (inside, outside))
+    rows = _Rows(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
     member = np.arange(len(rows.keys)) < len(inside.keys)
     measured = np.ones(len(member), dtype=np.bool_)
     warnings: tuple[str, ...] = ()
@@ -295,28 +280,19 @@ def audit_synthetic(
         known[places[: len(places) // 2]] = True
     scores = {name: (score, measured) for name, score in signals.items()}
     scores["combined"] = _combined(signals, member, known), measured & ~known
-    audits, shared, too_few = attack_intervals(scores, member, sure, tuple(fpr), seed)
+    audit = audit_score_table(scores, member, confidence=confidence, fpr=fpr, seed=seed)
+    points = rows.points.astype(np.float64)
+    law = law_test(points, member, blind_scores, confidence=confidence, seed=seed)
     copied = np.isin(rows.keys, new.keys)
-    return TableEvidence(
-        audits,
-        highest_floor(shared.values(), sure),
-        Copies(
-            int(copied[member].sum()),
-            float(copied[member].mean()),
-            int(copied[~member].sum()),
-            float(copied[~member].mean()),
-            tuple((np.flatnonzero(copied[member])[:20] + 1).tolist()),
-        ),
-        law_test(rows.points.astype(np.float64), member, blind_scores, confidence=sure, seed=seed),
-        tuple(axis.name for axis in axes),
-        len(inside.keys),
-        len(outside.keys),
-        (*warnings, *too_few),
+    copies = Copies(
+        int(copied[member].sum()),
+        float(copied[member].mean()),
+        int(copied[~member].sum()),
+        float(copied[~member].mean()),
+        tuple((np.flatnonzero(copied[member])[:20] + 1).tolist()),
     )
-
-
-def _parts(rows: _Rows) -> tuple[NDArray[Any], ...]:
-    return rows.points, rows.cells, rows.keys
+    audit = replace(audit, law=law, warnings=(*warnings, *audit.warnings))
+    return audit, copies, tuple(axis.name for axis in axes)
 
 
 # ── A synthesizer that can be fitted again ────────────────────────────────────────────────────────
@@ -326,8 +302,7 @@ def _parts(rows: _Rows) -> tuple[NDArray[Any], ...]:
 class RefitAudit:
     """What attacks reach on tables of random halves, on average; see :func:`audit_refits`."""
 
-    advantages: dict[str, AuditBound]
-    areas: dict[str, AuditBound]
+    bounds: dict[str, dict[str, AuditBound]]
     best_advantage: AuditBound
     columns: tuple[str, ...]
     refits: int
@@ -379,45 +354,41 @@ def audit_refits(
     kept = np.arange(min(half, _MOST_ROWS))
     rows, fresh = _Rows.of(axes, records), _Rows.of(axes, reference).part(kept)
     thresholds = min(_THRESHOLD_REFITS, (count - 1) // 3)
-    learned: dict[str, list[FloatArray]] = {}
-    gaps: dict[str, list[float]] = {}
-    areas: dict[str, list[float]] = {}
+    learned: dict[str, list[Scores]] = {}
+    draws: dict[str, dict[str, list[float]]] = {}
     cuts: dict[str, float] = {}
     for number in range(count - 1):
         member, table = refit()
         new = _Rows.of(axes, table).part(kept)
         for name, score in attack_signals(rows, new, fresh, axes).items():
+            sides = Scores.of(score, member)
             if number < thresholds:
-                learned.setdefault(name, []).append(np.column_stack([score, member]))
+                learned.setdefault(name, []).append(sides)
                 continue
             if name not in cuts:
-                cuts[name] = _best_cut(np.vstack(learned[name]))
-            called = score >= cuts[name]
-            gaps.setdefault(name, []).append(called[member].mean() - called[~member].mean())
-            sides = np.sort(score[member]), np.sort(score[~member])
-            areas.setdefault(name, []).append(area_under_roc(*sides))
+                both = (np.concatenate(parts) for parts in zip(*learned[name], strict=True))
+                cuts[name], _ = Scores.from_samples(*both).best_threshold((1.0, 1.0))
+            hits, alarms = sides.hits(cuts[name])
+            gap = hits / sides.members.size - alarms / sides.non_members.size
+            own = draws.setdefault(name, {"advantage": [], "auc": []})
+            own["advantage"].append(gap)
+            own["auc"].append(area_under_roc(*sides))
         if progress is not None:
             progress(number + 1, count - 1)
     game = SubsetGame(len(records), half, "average")
-    each = shared_confidence(sure, len(gaps))
-    shared = [_mean_bound("advantage", name, draws, each, game) for name, draws in gaps.items()]
+    each = shared_confidence(sure, len(draws))
+    shared = [
+        _mean_bound("advantage", name, own["advantage"], each, game) for name, own in draws.items()
+    ]
     return RefitAudit(
-        {name: _mean_bound("advantage", name, draws, sure, game) for name, draws in gaps.items()},
-        {name: _mean_bound("auc", name, draws, sure, game) for name, draws in areas.items()},
+        {
+            name: {kind: _mean_bound(kind, name, own[kind], sure, game) for kind in own}
+            for name, own in draws.items()
+        },
         highest_floor(shared, sure),
         tuple(axis.name for axis in axes),
         count,
     )
-
-
-def _best_cut(scored: FloatArray) -> float:
-    """Return the threshold with the largest TPR - FPR among scores with their side."""
-    order = np.argsort(-scored[:, 0], kind="stable")
-    score, member = scored[order].T
-    gap = np.cumsum(member) / member.sum() - np.cumsum(1 - member) / (1 - member).sum()
-    # Equal scores are called together.
-    ends = np.append(score[1:] < score[:-1], True)
-    return float(score[np.flatnonzero(ends)[int(np.argmax(gap[ends]))]])
 
 
 def _mean_bound(

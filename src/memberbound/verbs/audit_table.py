@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from memberbound.answers import OmitEmpty, computed
 from memberbound.attacks.comparability import LawTest
-from memberbound.attacks.scores import (
-    IntervalFields,
-    ScoreAudit,
-    interval_fields,
-    without_ends,
-)
+from memberbound.attacks.scores import IntervalFields, ScoreAudit, interval_fields
 from memberbound.attacks.synthetic_tables import (
     Copies,
     RefitAudit,
-    TableEvidence,
     audit_refits,
     audit_synthetic,
 )
@@ -194,7 +188,7 @@ def audit_table(
     if refits is not None:
         raise InputError("refits must be left out without a synthesizer.")
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
-    evidence = audit_synthetic(
+    audit, copies, compared = audit_synthetic(
         read(members),
         read(nonmembers),
         read(synthetic),
@@ -203,43 +197,35 @@ def audit_table(
         fpr=rates,
         seed=start,
     )
-    return _of_table(evidence, sure)
-
-
-def _of_table(evidence: TableEvidence, confidence: float) -> TableAudit:
-    fields: dict[str, Any] = {name: audit.to_dict() for name, audit in evidence.audits.items()}
-    best = interval_fields(evidence.best_advantage)
-    if evidence.law.differs:
-        fields = without_ends(fields)
-        best = cast("IntervalFields", without_ends(best))
+    fields: dict[str, Any] = audit.to_dict()
     return TableAudit(
-        game=evidence.best_advantage.game,
-        attacks=cast("dict[str, AttackFields]", fields),
-        best=evidence.best_advantage.attack,
-        confidence=confidence,
+        game=audit.best_advantage.game,
+        attacks=cast("dict[str, AttackFields]", audit.attack_fields()),
+        best=audit.best,
+        confidence=sure,
         assumptions=(*_TABLE_ASSUMPTIONS, ScoreAudit.ASSUMPTIONS[3]),
         theorems=("X29",),
-        warnings=evidence.warnings,
-        best_advantage=best,
-        columns=evidence.columns,
-        members=evidence.members,
-        non_members=evidence.non_members,
-        copies=evidence.copies,
-        one_law=evidence.law,
+        warnings=audit.warnings,
+        best_advantage=fields["best_advantage"],
+        columns=compared,
+        members=fields["members"],
+        non_members=fields["non_members"],
+        copies=copies,
+        one_law=audit.law,
     )
 
 
 def _of_refits(refitted: RefitAudit, records: int, confidence: float) -> TableAudit:
-    attacks = {}
-    for name, gap in refitted.advantages.items():
-        advantage = interval_fields(gap)
-        attacks[name] = AttackFields(
-            auc=interval_fields(refitted.areas[name]),
-            advantage=advantage,
+    attacks = {
+        name: AttackFields(
+            auc=interval_fields(bounds["auc"]),
+            advantage=interval_fields(bounds["advantage"]),
             accuracy=None,
             tpr_at_fpr={},
             confidence=confidence,
         )
+        for name, bounds in refitted.bounds.items()
+    }
     half = records // 2
     return TableAudit(
         game=refitted.best_advantage.game,

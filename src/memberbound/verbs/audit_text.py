@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
+import numpy as np
+
 from memberbound.answers import Inline
 from memberbound.attacks.comparability import LawTest
 from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
@@ -268,22 +270,22 @@ def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | N
 
 @dataclass(frozen=True)
 class _Named:
-    """Documents by record."""
+    """Documents and their columns by record; with a model also who is a member."""
 
     by_record: dict[str, str]
     columns: dict[str, dict[str, object]]
     member: tuple[bool, ...] = ()
 
-
-def _joined(members: Documents, nonmembers: Documents) -> _Named:
-    texts = (*members.texts, *nonmembers.texts)
-    both = set(members.columns) & set(nonmembers.columns)
-    values = {name: (*members.columns[name], *nonmembers.columns[name]) for name in both}
-    return _Named(
-        {str(place): text for place, text in enumerate(texts)},
-        {name: {str(k): v for k, v in enumerate(column)} for name, column in values.items()},
-        (True,) * len(members.texts) + (False,) * len(nonmembers.texts),
-    )
+    @classmethod
+    def of(
+        cls, documents: Documents, records: Iterable[str], member: tuple[bool, ...] = ()
+    ) -> _Named:
+        names = list(records)
+        columns = {
+            name: dict(zip(names, values, strict=True))
+            for name, values in documents.columns.items()
+        }
+        return cls(dict(zip(names, documents.texts, strict=True)), columns, member)
 
 
 def _read_for_model(sources: Mapping[str, object], text: str) -> _Named:
@@ -293,23 +295,33 @@ def _read_for_model(sources: Mapping[str, object], text: str) -> _Named:
         raise InputError(
             "lm needs members and nonmembers, or canaries, whose texts it reads, and no texts."
         )
-    documents = [read_documents(sources[name], text, name) for name in needed]
-    if len(documents) == 2:
-        return _joined(*documents)
-    (canaries,) = documents
-    return _Named(
-        {str(place): document for place, document in enumerate(canaries.texts)},
-        {name: {str(k): v for k, v in enumerate(c)} for name, c in canaries.columns.items()},
-        _coins(canaries.columns.get("member")),
+    parts = [read_documents(sources[name], text, name) for name in needed]
+    shared = set.intersection(*(set(part.columns) for part in parts))
+    documents = Documents(
+        tuple(text for part in parts for text in part.texts),
+        {name: tuple(value for part in parts for value in part.columns[name]) for name in shared},
     )
+    if len(parts) == 1:
+        member = _coins(documents.columns.get("member"))
+    else:
+        member = tuple(place < len(parts[0].texts) for place in range(len(documents.texts)))
+    return _Named.of(documents, map(str, range(len(documents.texts))), member)
 
 
 def _read_for_tokens(sources: Mapping[str, object], text: str) -> _Named | None:
     """Return the documents that tokens are of, by the names of their records."""
     names = [name for name in ("texts", "canaries") if sources[name] is not None]
+    if not names:
+        return None
     if len(names) == 2:
         raise InputError("texts must be left out with canaries, which have texts.")
-    return _named_documents(sources[names[0]], text, names[0]) if names else None
+    documents = read_documents(sources[names[0]], text, names[0])
+    if "record" not in documents.columns:
+        raise InputError(f"{names[0]} must have the column 'record', which names the document.")
+    records = [str(record) for record in documents.columns["record"]]
+    if len(set(records)) < len(records):
+        raise InputError(f"{names[0]} must have one row per record, got a record twice.")
+    return _Named.of(documents, records)
 
 
 def _coins(column: Sequence[object] | None) -> tuple[bool, ...]:
@@ -352,19 +364,6 @@ def _for_records(attacks: Iterable[str]) -> str:
     """Return the attack behind documents, groups and floors, fixed before looking."""
     names = list(attacks)
     return next((name for name in _FOR_RECORDS if name in names), names[0])
-
-
-def _named_documents(texts: object, column: str, source: str) -> _Named:
-    documents = read_documents(texts, column, source)
-    if "record" not in documents.columns:
-        raise InputError(f"{source} must have the column 'record', which names the document.")
-    names = [str(record) for record in documents.columns["record"]]
-    if len(set(names)) < len(names):
-        raise InputError(f"{source} must have one row per record, got a record twice.")
-    return _Named(
-        dict(zip(names, documents.texts, strict=True)),
-        {name: dict(zip(names, values, strict=True)) for name, values in documents.columns.items()},
-    )
 
 
 def _scored_by_model(
@@ -421,13 +420,9 @@ def _audited(
         raise InputError(f"by must be a column of the documents, got {by!r}.")
     names = [name for name in scores.scores if attacks is None or name in attacks]
     member, records = scores.member, [str(record) for record in scores.records]
-    audit = audit_score_table(
-        {name: scores.scores[name] for name in names},
-        member,
-        confidence=confidence,
-        fpr=fpr,
-        seed=seed,
-    )
+    everywhere = np.ones(len(member), dtype=np.bool_)
+    table = {name: (scores.scores[name], everywhere) for name in names}
+    audit = audit_score_table(table, member, confidence=confidence, fpr=fpr, seed=seed)
     attack = _for_records(names)
     own = scores.scores[attack]
     inside = [record for record, is_member in zip(records, member, strict=True) if is_member]
