@@ -19,8 +19,7 @@ from memberbound.attacks.attacks import (
     ATTACKS,
     DEFAULT_ATTACKS,
     Attack,
-    OnLearner,
-    OnModel,
+    Rule,
     attacks_on_learners,
     attacks_on_models,
     runnable_on_learner,
@@ -213,11 +212,8 @@ def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
 def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monkeypatch):
     coin = Attack(
         "coin",
-        "it is all the same",
-        on_learner=OnLearner(
-            lambda targets: np.zeros_like(targets.signals.loss), needs=("classes",)
-        ),
-        on_model=OnModel(lambda target: np.zeros(len(target.known)), ("classes",)),
+        on_learner=Rule(lambda targets: np.zeros_like(targets.signals.loss), ("classes",)),
+        on_model=Rule(lambda target: np.zeros(len(target.known)), ("classes",)),
     )
     monkeypatch.setitem(ATTACKS, "coin", coin)
     assert audit_shadows(overfit, attacks=["coin"]).attacks["coin"].auc.estimate == 0.5
@@ -260,7 +256,7 @@ def test_the_learned_attack_sees_what_a_threshold_on_the_loss_cannot():
     assert audit.attacks["learned"].advantage.lower > 0.6 > audit.attacks["loss"].advantage.upper
     null = audit_shadows(run, attacks=["learned"])
     assert null.attacks["learned"].advantage.lower <= 0
-    assert null.attacks["learned"].no_leak_p_value > 0.001
+    assert null.attacks["learned"].more["no_leak_p_value"] > 0.001
 
 
 def test_labels_alone_are_enough():
@@ -309,25 +305,25 @@ def test_statistics_of_a_release_by_counting():
     scores = rng.integers(12, size=(3, 40)) / 4.0
     member = halves(3, 40, 0)
     found = release_statistics(scores, member, 1.5, (0.1, 0.3, 0.01))
-    assert found.tpr[0.01] is None
+    assert found[0.01] is None
     for row in range(3):
         ins, outs = scores[row][member[row]], scores[row][~member[row]]
         wins = [(a > b) + (a == b) / 2 for a, b in itertools.product(ins, outs)]
-        assert np.isclose(found.auc[row], np.mean(wins))
+        assert np.isclose(found["auc"][row], np.mean(wins))
         gap = (ins >= 1.5).mean() - (outs >= 1.5).mean()
-        assert np.isclose(found.advantage[row], gap)
-        assert np.isclose(found.accuracy[row], (1 + gap) / 2)
+        assert np.isclose(found["advantage"][row], gap)
+        assert np.isclose(found["accuracy"][row], (1 + gap) / 2)
         for rate, allowed in ((0.1, 1), (0.3, 5)):
             # The lowest threshold that at most ``allowed`` non-members exceed.
             bar = min(t for t in outs if (outs > t).sum() <= allowed)
-            assert np.isclose(found.tpr[rate][row], (ins > bar).mean())
+            assert np.isclose(found[rate][row], (ins > bar).mean())
 
 
 def test_scores_without_information_reach_at_most_the_fpr_on_average():
     rng = np.random.default_rng(2)
     member = halves(4000, 60, 0)
     found = release_statistics(rng.random((4000, 60)), member, 0.5, (0.1,))
-    values = found.tpr[0.1]
+    values = found[0.1]
     # Exactly ⌊0.1·31⌋/31 on average; 4 standard errors fail with probability 6e-5.
     error = values.std() / np.sqrt(4000)
     assert abs(values.mean() - 3 / 31) < 4 * error
@@ -420,11 +416,11 @@ def test_the_no_leak_p_value_holds_over_all_halves(rows, size):
 
 def test_weak_leaks_are_seen_by_the_p_value_and_nothing_is_not():
     weak = audit_shadows(synthetic(16, 400, 0.5, 0), attacks=["loss"]).attacks["loss"]
-    assert weak.no_leak_p_value < 1e-6
+    assert weak.more["no_leak_p_value"] < 1e-6
     assert weak.advantage.lower < 0
     false = 0
     for seed in range(40):
         audit = audit_shadows(synthetic(8, 60, 0.0, seed), attacks=["loss"], fpr=[0.1])
-        false += audit.attacks["loss"].no_leak_p_value <= 0.1
+        false += audit.attacks["loss"].more["no_leak_p_value"] <= 0.1
     # Bin(40, 0.1) exceeds 11 with probability 1e-3.
     assert false <= 11

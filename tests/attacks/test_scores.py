@@ -143,7 +143,7 @@ def test_a_threshold_chosen_and_evaluated_on_the_same_scores_would_be_caught():
     wrong = 0
     for _ in range(AUDITS):
         pair = Scores.from_samples(rng.normal(size=300), rng.normal(size=300))
-        threshold, _ = pair.best_threshold((1.0, 1.0))
+        threshold, _ = pair.best_threshold()
         hits, alarms = pair.hits(threshold)
         # The difference of proportions at its two-sided 95 % normal interval, as often printed.
         p, q = hits / 300, alarms / 300
@@ -170,7 +170,7 @@ def naive(x, y, rates):
     for t in set(x) | set(y):
         roc.append((np.mean([b >= t for b in y]), np.mean([a >= t for a in x])))
     tpr = {r: max(t for f, t in roc if f <= r + 1e-12) for r in rates}
-    return auc, max(t - f for f, t in roc), tpr, roc
+    return auc, max(t - f for f, t in roc), tpr
 
 
 @given(
@@ -179,16 +179,12 @@ def naive(x, y, rates):
 )
 def test_estimates_agree_with_loops(x, y):
     audit = audit_scores(Scores.from_samples(x, y), fpr=(0.1, 0.25))
-    auc, advantage, tpr, roc = naive(x, y, (0.1, 0.25))
+    auc, advantage, tpr = naive(x, y, (0.1, 0.25))
     assert audit.auc.estimate == pytest.approx(auc, abs=1e-12)
     assert audit.advantage.estimate == pytest.approx(advantage, abs=1e-12)
     assert audit.accuracy.estimate == pytest.approx((1 + advantage) / 2, abs=1e-12)
     for rate, value in tpr.items():
         assert audit.tpr_at_fpr[f"{rate:g}"].estimate == pytest.approx(value, abs=1e-12)
-    share = len(x) / (len(x) + len(y))
-    best = max(share * t + (1 - share) * (1 - f) for f, t in roc)
-    assert audit.accuracy_sample_prior.estimate == pytest.approx(max(best, share), abs=1e-12)
-    assert audit.accuracy_sample_prior.lower >= max(share, 1 - share) - 1e-12
 
 
 def test_lower_bounds_of_a_strong_attack_are_close():
@@ -236,7 +232,6 @@ def test_constant_scores_are_a_valid_answer():
     assert audit.advantage.estimate == 0.0
     assert audit.accuracy.estimate == 0.5
     assert audit.tpr_at_fpr["0.1"].estimate == 0.0
-    assert audit.auc_standard_error.value == 0.0
 
 
 def test_infinite_scores_are_ranked():
@@ -264,7 +259,6 @@ def test_contract_form():
 def test_one_member_is_enough_to_be_honest():
     audit = audit_scores(Scores.from_samples([1.0], np.zeros(30)))
     assert (audit.advantage.estimate, audit.advantage.lower, audit.advantage.upper) == (1, 0, 1)
-    assert audit.to_dict()["auc_standard_error_estimate"] is None
 
 
 GOOD = np.arange(30.0)

@@ -30,9 +30,9 @@ EDITS = {
     "attacks/attacks.py": [
         (
             "_ALL = (\n",
-            '_ALL = (\n    Attack(\n        "high-loss",\n        "the loss is high",\n'
-            "        on_learner=OnLearner(lambda targets: targets.signals.loss),\n"
-            "        on_model=OnModel(lambda target: target.signals.loss[0]),\n    ),\n",
+            '_ALL = (\n    Attack(\n        "high-loss",\n'
+            "        on_learner=Rule(lambda targets: targets.signals.loss),\n"
+            "        on_model=Rule(lambda target: target.signals.loss[0]),\n    ),\n",
         )
     ],
     "learners/examples.py": [

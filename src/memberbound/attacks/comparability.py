@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.numerics.threads import one_thread
-from memberbound.quantities import decimals, significant
+from memberbound.quantities import AuditBound, decimals, significant
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -207,7 +207,7 @@ def law_test(
             fpr=(),
             attack="blind",
         )
-        bounds.append(audit.auc)
+        bounds.append(cast(AuditBound, audit.auc))
     best = max(bounds, key=lambda b: (b.lower, b.estimate))
     return LawTest(min(1.0, 2 * min(p_values)), interval_fields(best))
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
@@ -158,13 +158,8 @@ def _divergence(p: float, q: float) -> float:
     return max(0.0, first + second)
 
 
-def two_sample_deviation(
-    members: int,
-    non_members: int,
-    error: float,
-    weights: tuple[float, float] = (1.0, 1.0),
-) -> float:
-    """Return s: no threshold's w₁·TPR - w₀·FPR is over-estimated by more than s.
+def two_sample_deviation(members: int, non_members: int, error: float) -> float:
+    """Return s: no threshold's TPR - FPR is over-estimated by more than s.
 
     Guarantee: with probability at least 1 - ``error``, at all thresholds at once, and so also at
     one chosen on the same scores.  The same s bounds under-estimates (a separate event).
@@ -173,23 +168,22 @@ def two_sample_deviation(
     deviations instead of a union bound.
     Assumes: as :func:`auc_lower`.
     Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
-    Edge cases: can exceed the sum of the weights, in which case it says nothing.
+    Edge cases: can exceed 2, in which case it says nothing.
 
     Examples:
         >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0972
         0.0766
     """
     return _deviation(
-        (positive("weight", weights[0]), whole_number("members", members)),
-        (positive("weight", weights[1]), whole_number("non_members", non_members)),
+        whole_number("members", members),
+        whole_number("non_members", non_members),
         fraction("error", error, open_left=True, open_right=True),
     )
 
 
 # The radius depends on the sizes only, and an audit of many attacks asks for the same again.
 @lru_cache(maxsize=1024)
-def _deviation(first: tuple[float, int], second: tuple[float, int], level: float) -> float:
-    (w1, n1), (w0, n0) = first, second
+def _deviation(n1: int, n0: int, level: float) -> float:
     # The members' deviation is divided into cells of equal width, from the least value the
     # inequality speaks of to the point it passes with a thousandth of the error.
     floor = math.sqrt(math.log(2) / (2 * n1))
@@ -199,9 +193,9 @@ def _deviation(first: tuple[float, int], second: tuple[float, int], level: float
     masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
     def reached(s: float) -> float:
-        return float(masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]) * (1 + 1e-9)
+        return float(masses @ _massart(s - ends, n0) + beyond[-1]) * (1 + 1e-9)
 
-    both = w1 * top + w0 * (math.sqrt(-math.log(level / 4) / (2 * n0)) + 1)
+    both = top + math.sqrt(-math.log(level / 4) / (2 * n0)) + 1
     near = guessed_zero(lambda s: math.log(reached(s) / level), both, 0.0)
     return last_true(lambda s: reached(s) <= level, both, 0.0, near) * (1 + _SLACK)
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
-from memberbound.attacks.attacks import DEFAULT_ATTACKS, OnLearner, runnable_on_learner
-from memberbound.attacks.scores import area_under_roc, interval_fields
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, Rule, runnable_on_learner
+from memberbound.attacks.scores import AttackAudit, area_under_roc, interval_fields
 from memberbound.attacks.shadow_scores import Targets
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
@@ -28,7 +28,6 @@ from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, AuditBound, Sides, json_number, significant
 
 __all__ = [
-    "AttackAudit",
     "Block",
     "ReleaseStatistics",
     "ShadowAudit",
@@ -47,29 +46,9 @@ __all__ = [
 # not.
 
 
-@dataclass(frozen=True, eq=False)
-class ReleaseStatistics:
-    """One value per target model."""
-
-    auc: FloatArray
-    accuracy: FloatArray
-    advantage: FloatArray
-    tpr: dict[float, FloatArray | None]
-
-    @classmethod
-    def joined(cls, parts: list[ReleaseStatistics]) -> ReleaseStatistics:
-        """Return the values of several groups of targets."""
-
-        def tpr(rate: float) -> FloatArray | None:
-            values = [t for p in parts if (t := p.tpr[rate]) is not None]
-            return np.concatenate(values) if len(values) == len(parts) else None
-
-        return cls(
-            np.concatenate([p.auc for p in parts]),
-            np.concatenate([p.accuracy for p in parts]),
-            np.concatenate([p.advantage for p in parts]),
-            {rate: tpr(rate) for rate in parts[0].tpr},
-        )
+#: One value per target model by quantity (``auc``, ``accuracy``, ``advantage``), and by the FPR at
+#: which a TPR is measured; None where the non-members are too few for it.
+ReleaseStatistics = Mapping[str | float, FloatArray | None]
 
 
 def best_threshold(scores: FloatArray, member: BoolArray) -> float:
@@ -123,7 +102,7 @@ def release_statistics(
     else:
         advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
     auc = np.empty(len(scores))
-    tpr: dict[float, FloatArray | None] = {}
+    tpr: dict[str | float, FloatArray | None] = {}
     # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.  Every release by its
     # own n₀: of a sample it varies, and a release must not depend on the others.
     allowed = {r: np.floor(r * (n0 + 1) * (1 + 1e-12)).astype(np.int64) - 1 for r in rates}
@@ -137,7 +116,7 @@ def release_statistics(
             if share is not None and few[row] >= 0:
                 above = len(ins) - np.searchsorted(ins, out[-(int(few[row]) + 1)], "right")
                 share[row] = above / len(ins)
-    return ReleaseStatistics(auc, accuracy, advantage, tpr)
+    return {"auc": auc, "accuracy": accuracy, "advantage": advantage, **tpr}
 
 
 def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -239,34 +218,6 @@ class Block:
     guesses: dict[str, BoolArray]
     trust: dict[str, float]
     statistics: dict[str, ReleaseStatistics]
-
-
-@dataclass(frozen=True)
-class AttackAudit:
-    """What one attack reached, per quantity; an attack without scores has an advantage alone."""
-
-    advantage: AuditBound
-    auc: AuditBound | None = None
-    accuracy: AuditBound | None = None
-    tpr_at_fpr: Mapping[str, AuditBound | None] = field(default_factory=dict)
-    #: Of "the model does not depend on its half"; sees weaker leaks than the intervals do.
-    no_leak_p_value: float | None = None
-    settings: Mapping[str, float | str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
-
-        def fields(bound: AuditBound | None) -> object:
-            return None if bound is None else interval_fields(bound)
-
-        return {
-            "auc": fields(self.auc),
-            "advantage": fields(self.advantage),
-            "accuracy": fields(self.accuracy),
-            "tpr_at_fpr": {rate: fields(bound) for rate, bound in self.tpr_at_fpr.items()},
-            "no_leak_p_value": json_number(self.no_leak_p_value),
-            "settings": dict(self.settings),
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,17 +361,27 @@ def audit_shadows(
     each = shared_confidence(sure, len(chosen) + len(others))
     audits, paid = {}, {}
     truth = run.membership[plan[0][0] :]
-    for name, attack in chosen.items():
-        strict = ReleaseStatistics.joined([block.statistics[name] for block in blocks])
+    for name, rule in chosen.items():
+        strict: dict[str | float, FloatArray | None] = {}
+        for kind in estimates[name]:
+            parts = [part for b in blocks if (part := b.statistics[name][kind]) is not None]
+            strict[kind] = np.concatenate(parts) if len(parts) == len(blocks) else None
+        about = (estimates[name], strict)
+        bounds = {kind: _mean_bound(kind, about, sure, run.game, name) for kind in strict}
         p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in blocks]), truth)
-        measured = _Measured(name, run.game, estimates[name], strict)
-        audits[name] = measured.audit(sure, p_value, attack)
-        paid[name] = measured.advantage(each)
+        paid[name] = cast(AuditBound, _mean_bound("advantage", about, each, run.game, name))
+        audits[name] = AttackAudit(
+            cast(AuditBound, bounds["advantage"]),
+            bounds["auc"],
+            bounds["accuracy"],
+            {repr(float(rate)): bounds[rate] for rate in rates},
+            {"no_leak_p_value": p_value, "settings": dict(rule.settings)},
+        )
         if run.failures:
             # Halves on which a fit succeeds need not be uniform: no floor follows from them.
             paid[name] = replace(paid[name], lower=min(paid[name].lower, 0.0))
     for name, advantage in others.items():
-        audits[name] = AttackAudit(advantage(sure))
+        audits[name] = AttackAudit(advantage(sure), more={"no_leak_p_value": None, "settings": {}})
         paid[name] = advantage(each)
     best_name = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
     # All attacks' intervals hold together with this confidence, and one was picked among them.
@@ -432,7 +393,7 @@ def audit_shadows(
 
 def _attack_block(
     run: ShadowRun,
-    chosen: Mapping[str, OnLearner],
+    chosen: Mapping[str, Rule],
     targets: tuple[int, int],
     rates: tuple[float, ...],
 ) -> Block:
@@ -458,7 +419,7 @@ def _attack_block(
 
 
 def _estimates(
-    run: ShadowRun, chosen: Mapping[str, OnLearner], rates: tuple[float, ...]
+    run: ShadowRun, chosen: Mapping[str, Rule], rates: tuple[float, ...]
 ) -> tuple[dict[str, ReleaseStatistics], dict[str, tuple[FloatArray, FloatArray]]]:
     """Attack every model with all others: what is reached on average, and the mean ROC curve."""
     everyone = Targets.each_by_the_others(run.signals, run.membership, run.examples)
@@ -476,56 +437,40 @@ def _estimates(
     return estimates, curves
 
 
-def _scores(name: str, attack: OnLearner, targets: Targets) -> FloatArray:
+def _scores(name: str, attack: Rule, targets: Targets) -> FloatArray:
     scores = attack.score(targets)
     if scores.shape != targets.signals.logit.shape or np.isnan(scores).any():
         raise InputError(f"scores of {name} must be numbers for every record, got NaN.")
     return scores
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """What one attack reached per target: with all other models, and with earlier ones alone."""
+def _mean_bound(
+    kind: str | float,
+    statistics: tuple[ReleaseStatistics, ReleaseStatistics],
+    confidence: float,
+    game: SubsetGame,
+    attack: str,
+) -> AuditBound | None:
+    """Bound a quantity's mean over releases; None where no release has it.
 
-    attack: str
-    game: SubsetGame
-    estimate: ReleaseStatistics
-    strict: ReleaseStatistics
-
-    def advantage(self, confidence: float) -> AuditBound:
-        return self._mean("advantage", self.estimate.advantage, self.strict.advantage, confidence)
-
-    def tpr(self, rate: float, confidence: float) -> AuditBound | None:
-        estimates, strict = self.estimate.tpr[rate], self.strict.tpr[rate]
-        if estimates is None or strict is None:
-            return None
-        quantity = f"TPR at FPR {significant(rate, 'given')} of a release"
-        return self._mean(quantity, estimates, strict, confidence)
-
-    def audit(self, confidence: float, p_value: float, attack: OnLearner) -> AttackAudit:
-        return AttackAudit(
-            self.advantage(confidence),
-            self._mean("AUC", self.estimate.auc, self.strict.auc, confidence),
-            self._mean("accuracy", self.estimate.accuracy, self.strict.accuracy, confidence),
-            {repr(float(rate)): self.tpr(rate, confidence) for rate in self.estimate.tpr},
-            p_value,
-            attack.settings,
-        )
-
-    def _mean(
-        self, quantity: str, estimates: FloatArray, strict: FloatArray, confidence: float
-    ) -> AuditBound:
-        low = -1.0 if quantity == "advantage" else 0.0
-        lower, upper = mean_interval(strict, confidence, low)
-        value = float(estimates.mean())
-        lower, upper = min(lower, value), max(upper, value)
-        return AuditBound(quantity, value, lower, upper, confidence, self.game, self.attack)
+    ``statistics`` are those with all other models, for the estimate, and with earlier models alone.
+    """
+    estimates, strict = (values[kind] for values in statistics)
+    if estimates is None or strict is None:
+        return None
+    lower, upper = mean_interval(strict, confidence, -1.0 if kind == "advantage" else 0.0)
+    value = float(estimates.mean())
+    quantity = "AUC" if kind == "auc" else str(kind)
+    if isinstance(kind, float):
+        quantity = f"TPR at FPR {significant(kind, 'given')} of a release"
+    ends = min(lower, value), max(upper, value)
+    return AuditBound(quantity, value, *ends, confidence, game, attack)
 
 
 def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:
     out = int((~run.membership).sum(axis=1).min())
-    for rate, values in statistics.tpr.items():
-        if values is None:
+    for rate, values in statistics.items():
+        if values is None and isinstance(rate, float):
             yield (
                 f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
                 f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."

@@ -38,7 +38,8 @@ from memberbound.attacks.references import (
     train_references,
 )
 from memberbound.attacks.scores import (
-    ScoreAudit,
+    ASSUMPTIONS,
+    AttackAudit,
     Scores,
     audit_scores,
     interval_fields,
@@ -142,7 +143,7 @@ class ModelAudit:
         "random part of the records, and are measured on the others.",
     )
 
-    attacks: dict[str, ScoreAudit]
+    attacks: dict[str, AttackAudit]
     best_advantage: AuditBound
     scores: AttackScores = field(repr=False)
     member: BoolArray = field(repr=False)
@@ -162,7 +163,7 @@ class ModelAudit:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the intervals to hold."""
-        return ScoreAudit.ASSUMPTIONS if self.evidence is None else self.ASSUMPTIONS
+        return ASSUMPTIONS if self.evidence is None else self.ASSUMPTIONS
 
     @property
     def best(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,6 @@ from memberbound.games import ModelGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
     AuditBound,
-    Estimate,
     confident,
     decimals,
     interval,
@@ -36,9 +35,10 @@ from memberbound.quantities import (
 )
 
 __all__ = [
+    "ASSUMPTIONS",
     "FEWEST_SCORES",
+    "AttackAudit",
     "IntervalFields",
-    "ScoreAudit",
     "Scores",
     "area_under_roc",
     "audit_scores",
@@ -156,8 +156,8 @@ class Scores(NamedTuple):
             int(self.non_members.size - np.searchsorted(self.non_members, threshold, "left")),
         )
 
-    def best_threshold(self, weights: tuple[float, float]) -> tuple[float, float]:
-        """Return the threshold with the largest w₁·TPR - w₀·FPR and that value.
+    def best_threshold(self) -> tuple[float, float]:
+        """Return the threshold with the largest TPR - FPR and that value.
 
         The best threshold is a member's score (raising it to the next one loses no member) or +∞,
         nobody, with value 0.
@@ -165,7 +165,7 @@ class Scores(NamedTuple):
         x, y = self
         reached = (x.size - np.searchsorted(x, x, "left")) / max(x.size, 1)
         alarms = (y.size - np.searchsorted(y, x, "left")) / max(y.size, 1)
-        gap = weights[0] * reached - weights[1] * alarms
+        gap = reached - alarms
         if gap.size == 0 or gap.max() <= 0:
             return np.inf, 0.0
         place = int(np.argmax(gap))
@@ -196,30 +196,18 @@ def _score_array(name: str, scores: ArrayLike) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class ScoreAudit:
-    """What one attack's scores show; see :func:`audit_scores`."""
+class AttackAudit:
+    """What one attack reached, per quantity; an attack without scores has an advantage alone.
 
-    auc: AuditBound
+    ``more`` are further keys of its dictionary, ``notes`` say which quantities are missing and why.
+    """
+
     advantage: AuditBound
-    accuracy: AuditBound
-    accuracy_sample_prior: AuditBound
-    tpr_at_fpr: dict[str, AuditBound | None]
-    auc_standard_error: Estimate
-    members: int
-    non_members: int
+    auc: AuditBound | None = None
+    accuracy: AuditBound | None = None
+    tpr_at_fpr: Mapping[str, AuditBound | None] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    #: What has to be true for the intervals to hold.
-    ASSUMPTIONS: ClassVar = (
-        "All scores are about one model. The numbers are about it and its own members; nothing is "
-        "said about other models of the same learner.",
-        "The members are the model's whole training set, or records drawn from it uniformly.",
-        "The non-members are independent draws from the source of the training records and had no "
-        "part in the model or the attack.",
-        "Higher scores speak for membership; how a record is scored was settled without looking at "
-        "which of these records are members.",
-        "Each interval holds with the stated confidence on its own, not all of them at once.",
-    )
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
@@ -227,18 +215,22 @@ class ScoreAudit:
             "auc": interval_fields(self.auc),
             "advantage": interval_fields(self.advantage),
             "accuracy": interval_fields(self.accuracy),
-            "prior": 0.5,
-            "accuracy_sample_prior": interval_fields(self.accuracy_sample_prior),
-            "tpr_at_fpr": {
-                rate: None if bound is None else interval_fields(bound)
-                for rate, bound in self.tpr_at_fpr.items()
-            },
-            "auc_standard_error_estimate": json_number(self.auc_standard_error.value),
-            "members": self.members,
-            "non_members": self.non_members,
-            "confidence": self.auc.confidence,
-            "notes": list(self.notes),
+            "tpr_at_fpr": {r: interval_fields(bound) for r, bound in self.tpr_at_fpr.items()},
+            **self.more,
         }
+
+
+#: What has to be true for the intervals of scores to hold.
+ASSUMPTIONS = (
+    "All scores are about one model. The numbers are about it and its own members; nothing is "
+    "said about other models of the same learner.",
+    "The members are the model's whole training set, or records drawn from it uniformly.",
+    "The non-members are independent draws from the source of the training records and had no "
+    "part in the model or the attack.",
+    "Higher scores speak for membership; how a record is scored was settled without looking at "
+    "which of these records are members.",
+    "Each interval holds with the stated confidence on its own, not all of them at once.",
+)
 
 
 def audit_scores(
@@ -248,14 +240,13 @@ def audit_scores(
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     attack: str = "scores",
     seed: int = 0,
-) -> ScoreAudit:
+) -> AttackAudit:
     """Measure an attack on one model from its scores of members and non-members.
 
     Quantities, for the attack "score at least t", a uniform member of this model with score X and
     a fresh record with score Y: AUC = P(X > Y) + ½P(X = Y); advantage = max over t of TPR - FPR;
-    accuracy = max over t of π·TPR + (1 - π)·(1 - FPR) at π = ½, and once more at the share of
-    members among the scores; TPR at FPR α = the largest TPR of a threshold whose true FPR is at
-    most α.
+    accuracy = max over t of ½·TPR + ½·(1 - FPR); TPR at FPR α = the largest TPR of a threshold
+    whose true FPR is at most α.
 
     Guarantee: given the model and its training set, each ``[lower, upper]`` contains its quantity
     with probability at least ``confidence``, over the draw of the scored records and the random
@@ -285,14 +276,8 @@ def audit_scores(
         low, high = min(max(low, 0.0), estimate), max(min(high, 1.0), estimate)
         return AuditBound(quantity, estimate, low, high, sure, ModelGame(), attack)
 
-    def accuracy(share: float) -> AuditBound:
-        # Right with probability 1 - π + max(π·TPR - (1-π)·FPR); the gap is doubled.
-        ends = _gap(scores, split, (2 * share, 2 * (1 - share)), side)
-        values = ((1 - share) + value / 2 for value in ends)
-        return bound(f"accuracy at prior {significant(share, 'given')}", *values)
-
     n1, n0 = scores.members.size, scores.non_members.size
-    area, error = _mann_whitney(scores)
+    area, gap = area_under_roc(*scores), _gap(scores, split, side)
     curve: dict[str, AuditBound | None] = {}
     notes = []
     for rate in fpr:
@@ -307,16 +292,14 @@ def audit_scores(
         else:
             name = f"TPR at FPR {significant(alpha, 'given')}"
             curve[repr(alpha)] = bound(name, *_tpr(scores, alpha, side))
-    return ScoreAudit(
-        auc=bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
-        advantage=bound("advantage", *_gap(scores, split, (1.0, 1.0), side)),
-        accuracy=accuracy(0.5),
-        accuracy_sample_prior=accuracy(n1 / (n1 + n0)),
-        tpr_at_fpr=curve,
-        auc_standard_error=Estimate("standard error of the AUC", error, "DeLong"),
-        members=n1,
-        non_members=n0,
-        notes=tuple(notes),
+    return AttackAudit(
+        bound("advantage", *gap),
+        bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
+        # Right with probability ½ + ½·max(TPR - FPR).
+        bound("accuracy at prior 0.5", *((1 + value) / 2 for value in gap)),
+        curve,
+        {"members": n1, "non_members": n0, "confidence": sure, "notes": notes},
+        tuple(notes),
     )
 
 
@@ -327,38 +310,21 @@ def area_under_roc(members: FloatArray, non_members: FloatArray) -> float:
         >>> area_under_roc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
         0.625
     """
+    places = (np.searchsorted(non_members, members, side) for side in ("left", "right"))
     # Whole numbers, added exactly.
-    return int(_twice_below(members, non_members).sum()) / (2 * members.size * non_members.size)
+    return sum(int(place.sum()) for place in places) / (2 * members.size * non_members.size)
 
 
-def _twice_below(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
-    """Return twice the number of y below each x, ties half; both are sorted."""
-    return np.searchsorted(y, x, "left") + np.searchsorted(y, x, "right")
-
-
-def _mann_whitney(pair: Scores) -> tuple[float, float]:
-    """Return the AUC's estimate and DeLong's standard error of it."""
-    x, y = pair
-    below, above = _twice_below(x, y), 2 * x.size - _twice_below(y, x)
-    area = area_under_roc(x, y)
-    shares = (below / (2 * y.size), above / (2 * x.size))
-    variance = sum(float(s.var(ddof=1)) / s.size if s.size > 1 else np.nan for s in shares)
-    return area, float(np.sqrt(variance))
-
-
-def _gap(
-    pair: Scores, split: tuple[Scores, Scores], weights: tuple[float, float], side: float
-) -> tuple[float, float, float]:
-    """Bound max over t of w₁·TPR - w₀·FPR from both sides (proofs/audit-intervals.md claim 4)."""
+def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float, float, float]:
+    """Bound max over t of TPR - FPR from both sides (proofs/audit-intervals.md claim 4)."""
     n1, n0 = pair.members.size, pair.non_members.size
-    _, estimate = pair.best_threshold(weights)
-    upper = estimate + two_sample_deviation(n1, n0, side, weights)
+    _, estimate = pair.best_threshold()
+    upper = estimate + two_sample_deviation(n1, n0, side)
     # From below two bounds share the error: all thresholds at once, which is better for weak
     # attacks, and one threshold chosen on other scores, which is better for strong ones.
-    lower = estimate - two_sample_deviation(n1, n0, side / 2, weights)
-    lower = max(lower, 0.0, weights[0] - weights[1])  # calling nobody or everybody a member
+    lower = max(estimate - two_sample_deviation(n1, n0, side / 2), 0.0)
     choose, evaluate = split
-    threshold, _ = choose.best_threshold(weights)
+    threshold, _ = choose.best_threshold()
     if min(sample.size for sample in (*choose, *evaluate)) > 0 and threshold < np.inf:
         hits, alarms = evaluate.hits(threshold)
         falsely = clopper_pearson_upper(alarms, evaluate.non_members.size, side / 4)
@@ -368,7 +334,7 @@ def _gap(
         share = choose.members.size / n1
         among = choose.hits(threshold)[0] / choose.members.size
         reached = min(others, share * among + (1 - share) * others)
-        lower = max(lower, float(weights[0] * reached - weights[1] * falsely) - 1e-15)
+        lower = max(lower, float(reached - falsely) - 1e-15)
     return lower, estimate, upper
 
 
@@ -418,8 +384,14 @@ class IntervalFields(TypedDict):
     upper: Upper | None
 
 
-def interval_fields(bound: AuditBound) -> IntervalFields:
+@overload
+def interval_fields(bound: AuditBound) -> IntervalFields: ...
+@overload
+def interval_fields(bound: AuditBound | None) -> IntervalFields | None: ...
+def interval_fields(bound: AuditBound | None) -> IntervalFields | None:
     """Return what a measured bound is in the contract."""
+    if bound is None:
+        return None
     return {
         "estimate": json_number(bound.estimate),
         "lower": json_number(bound.lower),

@@ -244,7 +244,7 @@ def audit_synthetic(
     ``confidence``, given the table; ``best_advantage`` holds for all attacks together.
     Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1: scores are
     functions of single records, given the synthetic and the reference table.
-    Assumes: as :class:`memberbound.attacks.scores.ScoreAudit`, with the table in the model's place.
+    Assumes: :data:`memberbound.attacks.scores.ASSUMPTIONS`, with the table in the model's place.
     Edge cases: without a reference a third of the non-members is one, and is not measured on.
     """
     tables = [members, non_members, synthetic, *([] if reference is None else [reference])]
@@ -367,7 +367,7 @@ def audit_refits(
                 continue
             if name not in cuts:
                 both = (np.concatenate(parts) for parts in zip(*learned[name], strict=True))
-                cuts[name], _ = Scores.from_samples(*both).best_threshold((1.0, 1.0))
+                cuts[name], _ = Scores.from_samples(*both).best_threshold()
             hits, alarms = sides.hits(cuts[name])
             gap = hits / sides.members.size - alarms / sides.non_members.size
             own = draws.setdefault(name, {"advantage": [], "auc": []})

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from memberbound.answers import (
     Answer,
-    EstimateOf,
-    Given,
     Lower,
     OmitEmpty,
     Sided,
@@ -52,10 +50,7 @@ class AttackFields(TypedDict, total=False):
     auc: IntervalFields | None
     advantage: IntervalFields
     accuracy: IntervalFields | None
-    accuracy_sample_prior: IntervalFields
     tpr_at_fpr: dict[str, IntervalFields | None]
-    prior: Given
-    auc_standard_error_estimate: EstimateOf
     members: int
     non_members: int
     confidence: Lower | None

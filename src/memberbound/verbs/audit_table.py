@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from memberbound.answers import OmitEmpty, computed
 from memberbound.attacks.comparability import LawTest
-from memberbound.attacks.scores import IntervalFields, ScoreAudit, interval_fields
+from memberbound.attacks.scores import ASSUMPTIONS, IntervalFields, interval_fields
 from memberbound.attacks.synthetic_tables import (
     Copies,
     RefitAudit,
@@ -203,7 +203,7 @@ def audit_table(
         attacks=cast("dict[str, AttackFields]", audit.attack_fields()),
         best=audit.best,
         confidence=sure,
-        assumptions=(*_TABLE_ASSUMPTIONS, ScoreAudit.ASSUMPTIONS[3]),
+        assumptions=(*_TABLE_ASSUMPTIONS, ASSUMPTIONS[3]),
         theorems=("X29",),
         warnings=audit.warnings,
         best_advantage=fields["best_advantage"],
