@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,27 @@ def test_a_page_runs_as_printed_and_shows_what_it_prints(
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert shown.refreshed(PAGES[name], tmp_path, run) == PAGES[name]
+
+
+@pytest.mark.long
+def test_the_service_of_the_readme_answers(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """What curl posts in the README, without a port: the rows as they are in the file."""
+    page = PAGES["README.md"]
+    name = "memberbound protect patients.csv"
+    (text,) = [c for b in shown.blocks(page) for c, _ in shown.commands(b) if c.startswith(name)]
+    for path in data.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    run(shlex.split(text)[1:], tmp_path)
+    (service,) = [b.text for b in shown.blocks(page) if b.text.startswith("# service.py")]
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "service"}
+    exec(compile(service, "service.py", "exec"), namespace)
+    rows = (data / "new-patients.csv").read_bytes()
+    testclient = pytest.importorskip("starlette.testclient")
+    answer = testclient.TestClient(namespace["app"]).post("/predict", content=rows)
+    assert answer.status_code == 200
+    assert set(answer.json()) <= {"benign", "malignant"}
+    assert len(answer.json()) == rows.count(b"\n") - 1
 
 
 def test_an_output_that_is_not_current_is_noticed(tmp_path: Path) -> None:
