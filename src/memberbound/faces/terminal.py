@@ -194,7 +194,7 @@ def _wrapped(line: str, width: int) -> list[str]:
         below = gap.end()
     wrapper = TextWrapper(
         width,
-        subsequent_indent=" " * below,
+        subsequent_indent="# " if line.startswith("# ") else " " * below,
         break_long_words=False,
         break_on_hyphens=False,
         replace_whitespace=False,
