@@ -56,6 +56,7 @@ from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
 from memberbound.verbs.certify import Certification, ExposedCell
 from memberbound.verbs.plan import Plan
+from report.sample import answer as answer_of
 from report.sample import sample, typed
 
 SOURCE = Path(memberbound.__file__).parent
@@ -377,6 +378,9 @@ def test_a_contradiction_quotes_its_bounds_to_the_safe_side(v: list[float]) -> N
     assert read(high) >= exact(floor.upper)
 
 
+POPULATION = ("success_upper", "success_population_upper", "success_worst_case_upper")
+
+
 def awkward_report(v: list[float]) -> dict[str, Any]:
     """A report whose sandwich, remedies and translation have the numbers of ``v``."""
     report = sample()
@@ -392,8 +396,8 @@ def awkward_report(v: list[float]) -> dict[str, Any]:
     for remedy in report["remedies"]:
         if remedy["accuracy_upper"] is not None:
             remedy["accuracy_upper"] = next(numbers)
-    people = report["translation"]["population"]
-    for name in ("practical_upper", "population_upper", "worst_case_upper"):
+    people = answer_of(report, "population")
+    for name in POPULATION:
         people[name] = next(numbers)
     return report
 
@@ -414,9 +418,8 @@ def shown_in(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
         for key in ("score_before_estimate", "score_after_estimate"):
             if remedy[key] is not None:
                 found.append((key, remedy[key], "estimate"))
-    people = report["translation"]["population"]
-    for name in ("practical_upper", "population_upper", "worst_case_upper"):
-        found.append((name, people[name], "upper"))
+    people = answer_of(report, "population")
+    found += [(name, people[name], "upper") for name in POPULATION]
     return found
 
 
@@ -426,8 +429,7 @@ def test_study_and_report(v: list[float]) -> None:
     report = awkward_report(v)
     numbers = shown_in(report)
     report["verdict"] |= {"sentence": "", "advice": ""}
-    report["translation"]["sentence"] = report["translation"]["population"]["sentence"] = ""
-    report["translation"]["population"]["sweep"] = []
+    answer_of(report, "population")["sweep"] = []
     shown = typed(report)
     table = "\n".join(line for line in Study(shown).summary().splitlines() if "note" not in line)
     assert wrong(table, numbers) == []
@@ -486,10 +488,10 @@ def test_the_appendix(data: st.DataObject) -> None:
 def test_curves_of_the_report(epsilon: float, delta: float) -> None:
     """Certified lines in tables; a bound read at a smaller ε holds as well."""
     report = sample()
-    said = report["translation"]
-    said |= {"epsilon": epsilon, "delta": delta}
+    people = answer_of(report, "population")
+    people |= {"epsilon": epsilon, "delta": delta}
     grid = [epsilon * x for x in (0.1234567, 1.0, 9.87654321)]
-    said["population"]["sweep"] = [
+    people["sweep"] = [
         {"epsilon": e, "worst_case_upper": 0.9 + delta, "population_upper": 0.8 + delta,
          "practical_upper": 0.7 + delta}
         for e in grid
@@ -573,7 +575,7 @@ def test_every_number_of_every_answer_has_a_side() -> None:
     for answer in answers():
         fields = json.loads(json.dumps(answer.to_dict()))
         assert undeclared(fields, type(answer).SIDES) == set(), fields["command"]
-        assert sides_of(fields["command"]) == type(answer).SIDES
+        assert sides_of(fields["command"]).items() >= type(answer).SIDES.items()
     for step in sample()["steps"]:
         for part in ("result", "audit"):
             if step[part]:

@@ -12,7 +12,19 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from memberbound.report.model import Report
 
-__all__ = ["EVIL", "extreme", "hostile", "partial", "regression", "sample", "stopped", "typed"]
+__all__ = [
+    "EVIL",
+    "answer",
+    "extreme",
+    "given",
+    "hostile",
+    "partial",
+    "records",
+    "regression",
+    "sample",
+    "stopped",
+    "typed",
+]
 
 #: Closes a script, opens a tag, leaves an attribute, ends a comment, names placeholders.
 EVIL = (
@@ -51,6 +63,39 @@ def typed(report: dict[str, Any]) -> Report:
     return found
 
 
+def answer(report: dict[str, Any], step: str) -> dict[str, Any]:
+    """Return what the verb of a step answered."""
+    found: dict[str, Any] = next(each["result"] for each in report["steps"] if each["id"] == step)
+    return found
+
+
+def records(report: dict[str, Any], subject: str) -> dict[str, Any]:
+    """Return what the audit of a subject measured about single records."""
+    step = "audit" if subject == "model" else f"protect-{subject.removeprefix('noise-')}"
+    (found,) = (each for each in report["steps"] if each["id"] == step)
+    audited: dict[str, Any] = found["result" if subject == "model" else "audit"]["records"]
+    return audited
+
+
+def given(word: str = "theirs", *, passes: bool = True, lower: float = 0.0) -> dict[str, Any]:
+    """Return a report about a given model, with a word wherever somebody else chose one."""
+    report = sample()
+    report["question"]["model"] = word
+    common = ("command", "version", "game", "protects", "theorems", "assumptions")
+    result = {key: answer(report, "audit")[key] for key in common} | {
+        "command": "audit", "game": "model", "members": 10, "non_members": 10,
+        "score_members_estimate": 1.0, "score_nonmembers_estimate": 0.5,
+        "by_access": {"labels": {"attack": word, "advantage": {"estimate": 0.2, "lower": lower}}},
+        "records": {"tried": 10, "recognised": 1, "others_tried": 5, "others_named": 0,
+                    "false_discovery_rate_upper": 0.1},
+        "one_law": {"sentence": word}, "comparable": True, "warnings": [word],
+        "facts": [{"name": word, "value": 1, "rule": word, "passes": passes, "reason": word}],
+    }  # fmt: skip
+    step = report["steps"][0] | {"id": "given", "title": "Attack the given model"}
+    report["steps"].insert(0, step | {"result": result, "audit": None})
+    return report
+
+
 def _without_steps(report: dict[str, Any], states: dict[str, tuple[str, str]]) -> None:
     """Make steps end otherwise than with an answer."""
     for step in report["steps"]:
@@ -81,7 +126,6 @@ def partial() -> dict[str, Any]:
     for remedy in report["remedies"]:
         remedy.update(score_name=None, score_before_estimate=None)
         remedy.update(score_after_estimate=None, loss_estimate=None)
-    report["translation"]["population"] = None
     return report
 
 
@@ -92,7 +136,7 @@ def stopped() -> dict[str, Any]:
         report, {step["id"]: ("stopped", "stopped by the user") for step in report["steps"]}
     )
     report |= {"status": "partial", "theorems": [], "assumptions": [], "ledger": []}
-    report |= {"sandwich": [], "roc": [], "exposure": [], "remedies": [], "translation": None}
+    report |= {"sandwich": [], "roc": [], "exposure": [], "remedies": []}
     report["verdict"]["level"] = "partial"
     return report
 
@@ -158,9 +202,10 @@ def extreme() -> dict[str, Any]:
     for item in report["exposure"]:
         bins = len(item["histogram"]["counts"])
         item["histogram"]["counts"] = [0] * bins
-        item["records"] |= {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
+        found = records(report, item["subject"])
+        found |= {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
     report["exposure"][0]["histogram"]["counts"][-1] = 569
-    for point in report["translation"]["population"]["sweep"]:
+    for point in answer(report, "population")["sweep"]:
         point |= {"worst_case_upper": 1.0, "population_upper": 1.0, "practical_upper": 0.5}
     for remedy in report["remedies"]:
         remedy |= {"recommended": False, "enough": False, "accuracy_upper": 1.0}

@@ -52,8 +52,9 @@ def spiteful_report(name: str, names: tuple[str, ...] = SPITEFUL) -> dict[str, A
     report["assumptions"] = list(names)
     missing = {"sentence": None, "result": None, "audit": None}
     report["steps"][2] |= {"state": "impossible", "error": name} | missing
-    report["translation"]["sentence"] = name
-    report["translation"]["population"]["sentence"] = name
+    report["exposure"] = [item for item in report["exposure"] if item["subject"] == "model"]
+    for step in report["steps"]:
+        step["sentence"] = name if step["state"] == "done" else None
     for row in report["sandwich"]:
         row["label"] = name
         for part in ("floor", "estimate"):

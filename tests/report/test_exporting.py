@@ -145,7 +145,7 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     other["verdict"] = {"level": "exposed", "sentence": "Everybody", "advice": "is exposed."}
     other["assumptions"] = ["Another one."]
     other["theorems"] = ["X1"]
-    other["status"], other["remedies"], other["translation"] = "partial", [], None
+    other["status"], other["remedies"] = "partial", []
     for step in other["steps"]:
         step.update(state="failed", error="12345 rows", sentence=None, result=None, audit=None)
     other["sandwich"], other["exposure"] = other["sandwich"][:2], []

@@ -153,7 +153,7 @@ def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Rea
         "roc": report["roc"],
         "exposure": report["exposure"],
         "remedies": [r for r in report["remedies"] if r["score_after_estimate"] is not None],
-        "sweep": report["translation"] and report["translation"]["population"],
+        "sweep": any(s["id"] == "population" and s["result"] for s in report["steps"]),
     }
     assert [a["data-figure"] for a in shown] == [name for name in FIGURES if expected[name]]
     texts = {
@@ -357,7 +357,8 @@ def test_chance_is_the_binomial_law() -> None:
     chart = charts.exposure_chart(typed(report))
     assert chart is not None
     item = report["exposure"][0]
-    tries, blind = item["records"]["targets"], item["records"]["blind_accuracy"]
+    records = reports.records(report, "model")
+    tries, blind = records["targets"], records["blind_accuracy"]
     edges, counts = item["histogram"]["edges"], item["histogram"]["counts"]
     expected = np.zeros(len(counts))
     for right in range(tries + 1):
@@ -377,7 +378,8 @@ def test_chance_is_the_binomial_law() -> None:
     limit = blind + report["question"]["eta"]
     first = min(i for i in range(len(counts)) if edges[i] >= limit)
     above, by_chance = sum(counts[first:]), round(sum(counts) * expected[first:].sum())
-    assert charts.count_above(typed(report).exposure[0], limit) == (edges[first], above, by_chance)
+    counted = charts.count_above(typed(report).exposure[0], records, limit)
+    assert counted == (edges[first], above, by_chance)
     said = f"about {above} records; chance alone gives about {by_chance} such records"
     assert said in render(report).replace("\u00a0", " ")
 
@@ -385,7 +387,7 @@ def test_chance_is_the_binomial_law() -> None:
 def test_only_records_that_are_shown_to_be_exposed_are_listed() -> None:
     report = reports.sample()
     report["exposure"] = report["exposure"][:1]
-    records = report["exposure"][0]["records"]
+    records = reports.records(report, "model")
     listed = [
         {"record": 71_000 + i, "estimate": 1.0, "lower": 0.8 if i < 2 else 0.4, "upper": 1.0}
         for i in range(6)

@@ -65,14 +65,14 @@ def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: run)
     whole = steps.audit_model(context, silent)
     assert all(row.floor.lower > 0.6 for row in whole.rows)
-    assert whole.exposure.records.exposed_records > 0
+    assert whole.result["records"]["exposed_records"] > 0
     said = "1 of 65 fits failed and were left out."
     some = replace(run, failures=(FailedFit(64, 0, "one class"),), warnings=(said,))
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: some)
     partly = steps.audit_model(context, silent)
     assert all(row.floor.lower == row.blind for row in partly.rows)
-    assert partly.exposure.records.exposed_records == 0
-    assert not any(r.proved for r in partly.exposure.records.most_exposed)
+    assert partly.result["records"]["exposed_records"] == 0
+    assert not any(r["proved"] for r in partly.result["records"]["most_exposed"])
     assert said in partly.sentence
 
 

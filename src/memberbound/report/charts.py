@@ -40,6 +40,7 @@ from memberbound.report.model import (
     RECORDS,
     Exposure,
     Report,
+    Result,
     RocCurve,
     SandwichRow,
     score_mark,
@@ -188,7 +189,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
             (patch_key(**_BAND["reached"]()), line_key(**_arrow())),
             "≥ measured floor: an attack is right at least this often",
         ),
-        "unproved": (patch_key(**_BAND["open"]()), "striped: no guarantee"),
+        "unproved": (patch_key(**_BAND["open"]()), "striped or grey: no guarantee"),
     }
     return [entry for kind, entry in kinds.items() if kind in shown]
 
@@ -501,20 +502,25 @@ ATTACKERS = {
 
 def sweep_chart(report: Report) -> Chart | None:
     """Return the certified success of the three attackers over ε; nothing without a sweep."""
-    asked = report.translation
-    if asked is None or asked.population is None or not asked.population.sweep:
+    answer = report.answer("population")
+    if answer is None or not answer["sweep"]:
         return None
-    people = asked.population
-    names = ("worst_case", "population", "practical")
+    sweep, epsilon, eta = answer["sweep"], answer["epsilon"], report.question.eta
+    keys = {
+        "worst_case": "success_worst_case_upper",
+        "population": "success_population_upper",
+        "practical": "success_upper",
+    }
     whose = "example" if report.defaulted("epsilon") else "your"
+    blind = answer["success_blind"]
     return success_chart(
-        [point.epsilon for point in people.sweep],
-        {name: [getattr(point, f"{name}_upper") for point in people.sweep] for name in names},
-        {name: getattr(people, f"{name}_upper") for name in names},
+        [point["epsilon"] for point in sweep],
+        {name: [point[f"{name}_upper"] for point in sweep] for name in keys},
+        {name: answer[key] for name, key in keys.items()},
         id="sweep",
-        asked=(asked.epsilon, f"{whose} ε = {significant(asked.epsilon, 'given')}"),
-        level=(people.blind + asked.eta, f"allowed {allowed_over(people.blind, asked.eta)}"),
-        axis=f"ε of the Gaussian mechanism (δ = {significant(asked.delta, 'given')})",
+        asked=(epsilon, f"{whose} ε = {significant(epsilon, 'given')}"),
+        level=(blind + eta, f"allowed {allowed_over(blind, eta)}"),
+        axis=f"ε of the Gaussian mechanism (δ = {significant(answer['delta'], 'given')})",
     )
 
 
@@ -623,7 +629,8 @@ def exposure_chart(report: Report) -> Chart | None:
     shown = report.exposure
     if not shown:
         return None
-    blind, eta = shown[0].records.blind_accuracy, report.question.eta
+    records = {item.subject: report.records_of(item.subject) for item in shown}
+    blind, eta = records[shown[0].subject]["blind_accuracy"], report.question.eta
     allowed, limit = blind + eta, allowed_over(blind, eta)
     edges = shown[0].histogram.edges
     occupied = [i for item in shown for i, count in enumerate(item.histogram.counts) if count]
@@ -641,7 +648,7 @@ def exposure_chart(report: Report) -> Chart | None:
         figure, panels = make_axes(width, _PANEL, legend, rows=len(shown), **margins)
         step, top = 10 if left >= 0.4 else 20, 1 + 36 / _PANEL
         for axes, item in zip(panels, shown, strict=True):
-            _exposure_bars(axes, item, allowed)
+            _exposure_bars(axes, item, records[item.subject], allowed)
             axes.set_xlim(left, 1.002)
             set_percent_ticks(axes.xaxis, step * -int(-100 * left // step), 100, step)
             axes.tick_params(labelbottom=axes is panels[-1])
@@ -656,11 +663,11 @@ def exposure_chart(report: Report) -> Chart | None:
 
     parts = []
     for item in shown:
-        _, over, chance = count_above(item, allowed)
+        _, over, chance = count_above(item, records[item.subject], allowed)
         parts.append(
             f"{item.label}: {over} of {sum(item.histogram.counts)} records in the bars above "
-            f"{limit}, by chance alone about {chance}; {item.records.exposed_records} shown to be "
-            "exposed"
+            f"{limit}, by chance alone about {chance}; {records[item.subject]['exposed_records']} "
+            "shown to be exposed"
         )
     return Chart(
         "exposure",
@@ -679,7 +686,7 @@ def exposure_chart(report: Report) -> Chart | None:
     )
 
 
-def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
+def _exposure_bars(axes: Axes, item: Exposure, records: Result, allowed: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
     look = bar_style(_SUBJECTS[item.subject].color, _SUBJECTS[item.subject].hatch)
@@ -696,12 +703,12 @@ def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
             write_text(axes, middle, count, str(count), **place)
     edges = np.array(item.histogram.edges)
     chance = {"baseline": None, "color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
-    tag_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")
+    tag_mark(axes.stairs(_by_chance(item, records, edges), edges, **chance), "chance")
     axes.set_ylim(0, 1.25 * max(1, *item.histogram.counts))
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
 
 
-def count_above(item: Exposure, success: float) -> tuple[float, int, int]:
+def count_above(item: Exposure, records: Result, success: float) -> tuple[float, int, int]:
     """Return the edge from which on records count, how many lie beyond it, and how many by chance.
 
     The edge is that of the first bar that begins at the success rate or above it.
@@ -709,17 +716,17 @@ def count_above(item: Exposure, success: float) -> tuple[float, int, int]:
     beyond = item.histogram.above(success)
     edge = beyond[0] if beyond else 1.0
     first = len(item.histogram.counts) - len(beyond)
-    expected = _by_chance(item, np.array(item.histogram.edges))[first:].sum()
+    expected = _by_chance(item, records, np.array(item.histogram.edges))[first:].sum()
     return edge, sum(item.histogram.counts[first:]), int(np.rint(expected))
 
 
-def _by_chance(item: Exposure, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_chance(item: Exposure, records: Result, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how the records would spread if every answer were a blind guess."""
     from scipy.stats import binom
 
-    tries = item.records.targets
+    tries = records["targets"]
     right = np.arange(tries + 1)
-    weight = binom.pmf(right, tries, item.records.blind_accuracy)
+    weight = binom.pmf(right, tries, records["blind_accuracy"])
     shares, _ = np.histogram(right / tries, bins=edges, weights=weight)
     expected: NDArray[np.float64] = sum(item.histogram.counts) * shares
     return expected

@@ -15,8 +15,9 @@ from importlib.resources import files
 from typing import Any
 
 from memberbound.errors import InputError
-from memberbound.quantities import SIGNS, confident, percent, significant
+from memberbound.quantities import NO_LEAK, SIGNS, confident, percent, significant
 from memberbound.report.decision import KINDS, About, Case, costs, measure, promised
+from memberbound.report.model import access_floors
 from memberbound.report.model_card import Fields, clean, escaped, table
 from memberbound.report.publication import Promise, Publication, ReleasedFile
 
@@ -235,7 +236,7 @@ def sacro_record(case: Case) -> str:
     The status is ``review``, because a checker decides; it is ``fail`` where an attack on a given
     model succeeded or a structural rule is broken.
     """
-    given = None if case.report is None else case.report.given
+    given = None if case.report is None else case.report.answer("given")
     if case.file is None and given is None:
         raise InputError(
             "report must be the certificate of a release with format 'sacro', or a study with "
@@ -258,18 +259,18 @@ def sacro_record(case: Case) -> str:
             }
     else:
         assert given is not None
-        name, facts = given.name, {"kind": "given model"}
+        name, facts = case.studied.question.model or "model", {"kind": "given model"}
     if given is not None and case.file is None:
-        for level in given.access:
-            beaten = level.lower is not None and level.lower > 0.5
+        for access, _, _, floor in access_floors(given):
+            beaten = floor is not None and floor > 0.5
             failed = failed or beaten
-            least = SIGNS["lower"] + percent(level.lower, "lower") if beaten else "no leak shown"
-            outcome[f"attack seeing {level.access}"] = least
-        for fact in given.facts:
-            failed = failed or not fact.passes
-            state = "passed" if fact.passes else "failed"
-            outcome[fact.name] = f"{state}: {fact.value} ({fact.rule})"
-        comments += given.notes
+            least = SIGNS["lower"] + percent(floor or 0.5, "lower") if beaten else NO_LEAK
+            outcome[f"attack seeing {access}"] = least
+        for fact in given["facts"]:
+            failed = failed or not fact["passes"]
+            state = "passed" if fact["passes"] else "failed"
+            outcome[fact["name"]] = f"{state}: {fact['value']} ({fact['rule']})"
+        comments += given["warnings"]
     record = {
         "uid": "output_0",
         "status": "fail" if failed else "review",

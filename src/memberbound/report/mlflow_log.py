@@ -83,7 +83,7 @@ def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> Entr
     for subject, estimate in report.scores.items():
         metrics[f"estimated/{subject}/score_estimate"] = estimate
     for item in report.exposure:
-        exposed = item.records.exposed_records
+        exposed = report.records_of(item.subject)["exposed_records"]
         metrics[f"measured/{item.subject}/exposed_records_lower"] = exposed
     settings = plain(report.question) | {"columns": None, "data_columns": len(data.columns)}
     settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import down
 from memberbound.quantities import Mark, decimals, marked, significant
 
 if TYPE_CHECKING:
@@ -29,32 +30,24 @@ __all__ = [
     "LABELS",
     "RECORDS",
     "SCHEMA_ID",
-    "AccessFloor",
     "Ceiling",
     "Data",
     "Erratum",
     "Exposure",
     "Floor",
-    "GivenModel",
     "Histogram",
     "LedgerEntry",
-    "ListedRecord",
-    "PopulationTranslation",
     "Price",
     "Question",
-    "Records",
     "Remedy",
     "Report",
     "RocCurve",
     "Run",
     "SandwichRow",
     "Seen",
-    "Spread",
     "StepRecord",
-    "StructuralFact",
-    "SweepPoint",
-    "Translation",
     "Verdict",
+    "access_floors",
     "checked",
     "document",
     "plain",
@@ -66,7 +59,7 @@ __all__ = [
 # ── What a field may hold ─────────────────────────────────────────────────────────────────────────
 
 #: Name and version of the format; a report says it under ``schema``.
-SCHEMA_ID: Final = "memberbound-report/2"
+SCHEMA_ID: Final = "memberbound-report/3"
 #: A row's record, for a reader.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
 _CoreSchema = dict[str, object]
@@ -358,104 +351,12 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """How often the attack is right about single records, over all of them."""
-
-    mean: Share
-    median: Share
-    p99: Share
-    max: Share
-
-
-@dataclass(frozen=True)
-class ListedRecord:
-    """One of the records that are guessed best."""
-
-    record: Count
-    estimate: Share
-    lower: Share
-    upper: Share
-    proved: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Records:
-    """What an audit found about single records; ``ends_hold``: whom the list's ends hold for."""
-
-    targets: Annotated[int, Rule(ge=1, le=10**6)]
-    attacks: tuple[str, ...]
-    blind_accuracy: Right
-    accuracy_estimate: Spread
-    worst_record_estimate: Share
-    exposed_records: Count
-    exposed_share: Share
-    exposed_above: Right
-    confidence: Confidence
-    ends_hold: Name
-    most_exposed: tuple[ListedRecord, ...]
-
-
-@dataclass(frozen=True)
 class Exposure:
-    """Who is exposed by a model."""
+    """Who is exposed by a model; its audit has the rest (:meth:`Report.records_of`)."""
 
     subject: Learned
     label: Name
     histogram: Histogram
-    records: Records
-
-
-@dataclass(frozen=True)
-class AccessFloor:
-    """What an attacker who sees so much of a given model reaches; all levels hold together."""
-
-    access: Literal["labels", "values", "probabilities", "parameters"]
-    attack: Name
-    estimate: Share
-    #: None where members and non-members are not comparable.
-    lower: Right | None
-
-    @property
-    def least(self) -> Mark:
-        """The floor for a reader."""
-        if self.lower is None:
-            return Mark("unproved", "no floor: not comparable")
-        return marked(self.lower, "audit", blind=0.5)
-
-
-@dataclass(frozen=True)
-class StructuralFact:
-    """Something that an output checker looks at: what was counted, and a rule of thumb."""
-
-    name: Name
-    value: int
-    rule: Name
-    passes: bool
-    reason: Name
-
-
-@dataclass(frozen=True, kw_only=True)
-class GivenModel:
-    """A model that exists: what it gives away about the records that it was trained on.
-
-    ``comparable`` says whether members and non-members look like one source; where they do not, an
-    audit measures that difference, and nothing is called a leak.
-    """
-
-    name: Name
-    members: Count
-    nonmembers: Count
-    score_name: Literal["accuracy", "R²"]
-    score_members_estimate: Score
-    score_nonmembers_estimate: Score
-    access: Annotated[tuple[AccessFloor, ...], Rule(min_length=1)]
-    recognised: Count
-    recognised_among: Count
-    recognised_wrong_upper: Share
-    comparable: bool
-    sides: str
-    facts: tuple[StructuralFact, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -528,48 +429,6 @@ def score_mark(value: float) -> Mark:
 
 
 @dataclass(frozen=True)
-class SweepPoint:
-    """Certified success of three attackers at one ε."""
-
-    epsilon: Positive
-    worst_case_upper: Right
-    population_upper: Right
-    practical_upper: Right
-
-
-@dataclass(frozen=True)
-class PopulationTranslation:
-    """What the user's ε means for these records."""
-
-    sentence: Name
-    blind: Right
-    worst_case_upper: Right
-    population_upper: Right
-    practical_upper: Right
-    pmp_epsilon_upper: Epsilon | None
-    sweep: tuple[SweepPoint, ...]
-
-    def __post_init__(self) -> None:
-        _rising("sweep", [point.epsilon for point in self.sweep], strictly=True)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The promise in terms of differential privacy, and the user's ε as a promise."""
-
-    eta: Eta
-    epsilon_as_strict: Epsilon
-    epsilon_as_strict_with_delta: Epsilon
-    delta: Delta
-    epsilon: Positive
-    accuracy_upper: Right
-    eta_upper: Annotated[float, Rule(ge=0, le=0.5)]
-    tpr_upper: Mapping[ShareName, Share]
-    sentence: Name
-    population: PopulationTranslation | None = None
-
-
-@dataclass(frozen=True)
 class StepRecord:
     """One step of the study: how it ended, and what its verb answered."""
 
@@ -627,6 +486,47 @@ class Run:
     chosen: tuple[str, ...]
 
 
+#: Step → keys of its answer that a report shows, and what they hold.
+_SHOWN: dict[StepId, dict[str, type]] = {
+    "given": {
+        **dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), float),
+        **dict.fromkeys(("members", "non_members"), int),
+        **dict.fromkeys(("by_access", "records"), dict),
+        **dict.fromkeys(("facts", "warnings"), list),
+        "comparable": bool,
+    },
+    "explain": dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float),
+    "population": dict.fromkeys(("success_blind", "success_upper"), float) | {"sweep": list},
+}
+#: The same of what an audit measured about single records.
+_RECORDS: dict[str, type] = {
+    **dict.fromkeys(("targets", "exposed_records"), int),
+    **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
+    "most_exposed": list,
+}
+
+
+def _check_keys(name: str, answer: Result | None, shown: Mapping[str, type]) -> None:
+    for key, kind in shown.items():
+        if answer is not None and not isinstance(answer.get(key), kind):
+            value = _shown(answer.get(key))
+            raise InputError(f"{name}.{key} must be of type {kind.__name__}, got {value}.")
+
+
+def access_floors(answer: Result) -> list[tuple[str, str, float, float | None]]:
+    """Return access, best attack, estimate and floor of the success of attacks on a given model.
+
+    All floors hold together; there is none where members and non-members are not comparable.
+    """
+    floors = []
+    for access, best in answer["by_access"].items():
+        lower = best["advantage"]["lower"] if answer["comparable"] else None
+        floor = None if lower is None else max(0.5, down((1 + lower) / 2))
+        estimate = (1 + best["advantage"]["estimate"]) / 2
+        floors.append((access, best["attack"], max(0.0, min(1.0, estimate)), floor))
+    return floors
+
+
 @dataclass(frozen=True)
 class Report:
     """What a study found, with the kind, the game and the record of every number.
@@ -640,7 +540,7 @@ class Report:
     protects: Protected
     theorems: tuple[Theorem, ...]
     assumptions: tuple[Name, ...]
-    schema: Literal["memberbound-report/2"]
+    schema: Literal["memberbound-report/3"]
     status: Literal["complete", "partial"]
     verdict: Verdict
     question: Question
@@ -649,11 +549,9 @@ class Report:
     roc: tuple[RocCurve, ...]
     exposure: tuple[Exposure, ...]
     remedies: tuple[Remedy, ...]
-    translation: Translation | None
     steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
     ledger: tuple[LedgerEntry, ...]
     run: Run
-    given: GivenModel | None = None
     #: What a study finds is computed from rows that nobody has paid for.
     audience: Literal["owner"] = "owner"
 
@@ -679,6 +577,22 @@ class Report:
             twice = next((one for place, one in enumerate(ids) if one in ids[:place]), None)
             if twice is not None:
                 raise InputError(f"{name} must be distinct, got {twice!r} twice.")
+        for step, shown in _SHOWN.items():
+            _check_keys(step, self.answer(step), shown)
+        for item in self.exposure:
+            _check_keys(f"records of {item.subject}", self.records_of(item.subject), _RECORDS)
+
+    def answer(self, step: str) -> Result | None:
+        """Return what the verb of a step answered, if it did."""
+        return next((each.result for each in self.steps if each.id == step), None)
+
+    def records_of(self, subject: Learned) -> Result:
+        """Return what the audit of a subject measured about single records."""
+        name = subject.removeprefix("noise-")
+        audits = (step.audit for step in self.steps if step.id == f"protect-{name}")
+        audit = self.answer("audit") if subject == "model" else next(audits, None)
+        records: Result = {} if audit is None else audit.get("records", {})
+        return records
 
     @property
     def subset_game(self) -> SubsetGame:
@@ -709,7 +623,7 @@ class Report:
     def scores(self) -> dict[str, float]:
         """The score of the model as it is, then that of every remedy that changes it."""
         prices = {remedy.id: remedy.price for remedy in self.remedies if remedy.price is not None}
-        as_it_is = "model" if self.given is None else "given"
+        as_it_is = "model" if self.question.model is None else "given"
         scores: dict[str, float] = {}
         for id, price in prices.items():
             scores.setdefault(as_it_is, price.before)
@@ -720,7 +634,7 @@ class Report:
     @property
     def usual(self) -> str:
         """What remedies are compared with, within a sentence."""
-        return "trained as usual" if self.given is None else "the given model"
+        return "trained as usual" if self.question.model is None else "the given model"
 
     def steps_in(self, *states: State) -> list[StepRecord]:
         """Return the steps that ended in one of these states."""
@@ -781,7 +695,7 @@ def document() -> dict[str, object]:
     """Return the JSON Schema, draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:memberbound:report:2",
+        "$id": "urn:memberbound:report:3",
     } | _adapter(Report).json_schema()
 
 

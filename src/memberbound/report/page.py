@@ -40,10 +40,10 @@ from memberbound.report import charts, prose
 from memberbound.report.drawing import Chart
 from memberbound.report.model import (
     RECORDS,
-    Exposure,
-    ListedRecord,
     Report,
+    Result,
     StepRecord,
+    access_floors,
     plain,
     score_mark,
 )
@@ -64,6 +64,19 @@ __all__ = [
 # Each answer declares on which side its numbers are (``SIDES``); a bound has six significant
 # digits, rounded to its side, and a number without a side is shown with all of its digits.
 
+#: What a study adds to the answer of a verb.
+_ADDED: dict[str, Sides] = {
+    "audit": dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), "estimate"),
+    "explain": dict.fromkeys(("epsilon_as_strict", "epsilon_as_strict_with_delta"), "lower"),
+    "population": {
+        "sweep": {
+            "epsilon": "given",
+            "worst_case_upper": "upper",
+            "population_upper": "upper",
+            "practical_upper": "upper",
+        }
+    },
+}
 #: Common to all results, and shown elsewhere.
 _ELSEWHERE = ("theorems", "assumptions", "sentence")
 
@@ -79,8 +92,7 @@ def sides_of(command: str) -> Sides:
         return {}
     function = getattr(import_module(f"memberbound.verbs.{verb}"), verb, None)
     answer = None if function is None else get_type_hints(function)["return"]
-    sides: Sides = getattr(answer, "SIDES", {})
-    return sides
+    return {**getattr(answer, "SIDES", {}), **_ADDED.get(command, {})}
 
 
 def text_of(value: object, sides: Side | Sides | None = None) -> str:
@@ -159,6 +171,11 @@ def render(
             policy=_policy(style, script),
             charts=_charts(report),
             prose=prose,
+            given=report.answer("given"),
+            access_floors=access_floors,
+            explained=report.answer("explain"),
+            population=report.answer("population"),
+            sentences={step.id: step.sentence for step in report.steps},
             headline=_headline(report),
             people=_people(report),
             gains=_gains(report),
@@ -213,14 +230,14 @@ class People:
 
 
 def _people(report: Report) -> list[People]:
-    """Return the guesses about the most exposed record, as trained and with the remedy."""
+    """Return the guesses about the model as it is, and about what the remedy makes."""
     people = []
-    row = report.row_of("model", "worst")
+    row = report.row_of("given", "average") or report.row_of("model", "worst")
     if row is not None and row.beaten is not None:
         right = of_hundred(row.beaten.lower, "lower")
-        words = f"Of 100 guesses about the {RECORDS['worst']}, at least {right} are right"
+        words = f"Of 100 guesses about the {RECORDS[row.record]}, at least {right} are right"
         blind = of_hundred(row.blind, "lower")
-        people.append(People("Model trained as usual", right, blind, "audit", words))
+        people.append(People(row.label, right, blind, "audit", words))
     best = report.recommended
     every = report.question.record == "every"
     if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
@@ -268,7 +285,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     given = report.row_of("given", "average")
     if given is not None:
         words = "an attack is right" if given.beaten else NO_LEAK
-        shown.append(("The given model", given.least if given.beaten else None, words))
+        return [*shown, (given.label, given.least if given.beaten else None, words)]
     rows = [report.row_of("model", record) for record in ("worst", "average")]
     attacked = [row for row in rows if row is not None]
     if attacked and not any(row.beaten for row in attacked):
@@ -285,22 +302,26 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
 class Exposed:
     """How many records of a model are above the limit, by chance alone, and shown to be exposed."""
 
-    item: Exposure
+    label: str
+    records: Result
     edge: float
     above: int
     by_chance: int
 
     @property
-    def proved(self) -> tuple[ListedRecord, ...]:
+    def proved(self) -> list[Result]:
         """The records that are shown to be exposed, of those that are listed."""
-        return tuple(record for record in self.item.records.most_exposed if record.proved)
+        return [record for record in self.records["most_exposed"] if record["proved"]]
 
 
 def _exposed(report: Report) -> list[Exposed]:
-    return [
-        Exposed(item, *charts.count_above(item, item.records.blind_accuracy + report.question.eta))
-        for item in report.exposure
-    ]
+    exposed = []
+    for item in report.exposure:
+        records = report.records_of(item.subject)
+        allowed = records["blind_accuracy"] + report.question.eta
+        counts = charts.count_above(item, records, allowed)
+        exposed.append(Exposed(item.label, records, *counts))
+    return exposed
 
 
 def _steps(report: Report) -> list[tuple[StepRecord, dict[str, list[tuple[str, str]]]]]:

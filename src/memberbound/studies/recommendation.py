@@ -326,7 +326,7 @@ def verdict(
     """Return the verdict: a level, one sentence, and what to do; ``failed`` has titles of steps."""
     chosen = next((remedy for remedy in listed if remedy.recommended), None)
     safe = chosen is not None and chosen.id == "nothing"
-    given = None if "given" not in findings else findings["given"].given
+    given = None if "given" not in findings else findings["given"].result
     # One floor speaks, so that none is picked after looking at several.
     subject: StepId = "audit" if given is None else "given"
     attacked = findings[subject].rows if subject in findings else ()
@@ -337,7 +337,7 @@ def verdict(
         now = f"As it is, {_nobody(chosen, question)}, whatever is trained on this table."
     elif proved is not None:
         level, now = "exposed", proved
-    elif given is not None and not given.comparable:
+    elif given is not None and not given["comparable"]:
         now = "No guarantee for the given model: no attack on it could be measured."
     else:
         audited = findings.get("audit")
@@ -348,8 +348,8 @@ def verdict(
             f"{about} more than {allowed(blind, question.eta)} of the time, but a better one may "
             "exist."
         )
-    if given is not None and not given.comparable:
-        now += f" {given.sides}"
+    if given is not None and not given["comparable"]:
+        now += f" {given['one_law']['sentence']}"
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."

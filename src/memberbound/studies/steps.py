@@ -37,16 +37,12 @@ from memberbound.release.half.fitting import kept_fits
 from memberbound.release.half.half_estimator import TableModel, released_learner
 from memberbound.report.model import (
     LABELS,
-    AccessFloor,
     Ceiling,
     Exposure,
     Floor,
-    GivenModel,
     Histogram,
     Learned,
-    PopulationTranslation,
     Question,
-    Records,
     Result,
     RocCurve,
     SandwichRow,
@@ -54,10 +50,7 @@ from memberbound.report.model import (
     State,
     StepId,
     StepRecord,
-    StructuralFact,
     Subject,
-    SweepPoint,
-    Translation,
     plain,
     typed_as,
 )
@@ -118,7 +111,8 @@ _PLAYED, _EXPLAINED = 10_000, 2_000
 _REFITTED = 20_000
 #: Pairs of a calibration in a hurry.
 _PAIRS = 64
-#: Points of the curve over ε.
+#: Attackers of the curve over ε, and its points.
+_ATTACKERS = ("worst_case", "population", "practical")
 _SWEPT, _SWEPT_QUICKLY = 17, 7
 _SAME_RELEASE = (
     "The average record gets what protects every record; noise for the average one alone, by "
@@ -150,9 +144,6 @@ class Finding:
     roc: tuple[RocCurve, ...] = ()
     exposure: Exposure | None = None
     score: Score | None = None
-    given: GivenModel | None = None
-    translation: Translation | None = None
-    population: PopulationTranslation | None = None
     #: What was trained, where it need not be the study's own learner.
     learner: str | None = None
     #: Whether every record was asked for and the average one is what coarser columns protect.
@@ -284,8 +275,7 @@ def _attack_fields(
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
     histogram = Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
-    records = typed_as(Records, exposure.to_dict(), "records")
-    shown = Exposure(subject, label, histogram, records)
+    shown = Exposure(subject, label, histogram)
     return {"rows": rows, "roc": tuple(curves), "exposure": shown}
 
 
@@ -419,7 +409,6 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     )
     progress(1, 1)
     detail = answer.detail
-    given = _given_model(model, detail, answer.warnings)
     rows: tuple[SandwichRow, ...] = ()
     roc: tuple[RocCurve, ...] = ()
     reached, lower = answer.reached
@@ -432,47 +421,20 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         rows = (SandwichRow("given", label, "average", "model", 0.5, None, estimate, floor),)
     if detail.comparable:
         roc = (_roc_of_given(detail),)
-    score = score_beside_chance(context.data.examples, given.score_nonmembers_estimate, 1)
-    return Finding(answer.to_dict(), answer.sentence, rows=rows, roc=roc, score=score, given=given)
+    evidence = detail.evidence
+    assert evidence is not None
+    on_members, on_others = (
+        evidence.signals.score(0, evidence.truth, side) or 0.0
+        for side in (evidence.member, ~evidence.member)
+    )
+    scores = {"score_members_estimate": on_members, "score_nonmembers_estimate": on_others}
+    score = score_beside_chance(context.data.examples, on_others, 1)
+    return Finding(answer.to_dict() | scores, answer.sentence, rows=rows, roc=roc, score=score)
 
 
 def _even_floor(advantage: float) -> float:
     """Return the accuracy that an advantage proves where half of the candidates are members."""
     return max(0.5, down((1 + advantage) / 2))
-
-
-def _given_model(model: StudyModel, detail: ModelAudit, warnings: tuple[str, ...]) -> GivenModel:
-    evidence = detail.evidence
-    assert evidence is not None
-    assert detail.recognised is not None
-    inside, recognised = evidence.member, detail.recognised
-    on_members, on_others = (
-        evidence.signals.score(0, evidence.truth, side) or 0.0 for side in (inside, ~inside)
-    )
-    return GivenModel(
-        name=model.name,
-        members=int(inside.sum()),
-        nonmembers=int((~inside).sum()),
-        score_name="R²" if evidence.task == "regression" else "accuracy",
-        score_members_estimate=on_members,
-        score_nonmembers_estimate=on_others,
-        access=tuple(
-            AccessFloor(
-                level,
-                bound.attack,
-                max(0.0, min(1.0, (1 + bound.estimate) / 2)),
-                _even_floor(bound.lower) if detail.comparable else None,
-            )
-            for level, bound in detail.by_access.items()
-        ),
-        recognised=int(recognised.named.sum()),
-        recognised_among=len(recognised.rows),
-        recognised_wrong_upper=recognised.rate,
-        comparable=detail.comparable,
-        sides="" if detail.law is None else detail.law.sentence,
-        facts=tuple(typed_as(StructuralFact, vars(fact), "facts") for fact in detail.facts),
-        notes=warnings,
-    )
 
 
 def _roc_of_given(detail: ModelAudit) -> RocCurve:
@@ -748,22 +710,10 @@ def explain_promise(context: Context, progress: Progress) -> Finding:
     approximate = strict
     if question.delta:
         approximate = explain(target_eta=question.eta, delta=question.delta).epsilon
-    assert strict is not None, "a promise below certainty has an ε"
-    assert approximate is not None, "a promise below certainty has an ε"
     answer = explain(epsilon=question.epsilon, delta=question.delta or None)
     progress(1, 1)
-    translation = Translation(
-        eta=question.eta,
-        epsilon_as_strict=strict,
-        epsilon_as_strict_with_delta=approximate,
-        delta=question.delta,
-        epsilon=question.epsilon,
-        accuracy_upper=answer.accuracy_upper,
-        eta_upper=answer.eta_upper,
-        tpr_upper=answer.tpr_upper,
-        sentence=answer.sentence,
-    )
-    return Finding(answer.to_dict(), answer.sentence, translation=translation)
+    same = {"epsilon_as_strict": strict, "epsilon_as_strict_with_delta": approximate}
+    return Finding(answer.to_dict() | same, answer.sentence)
 
 
 def translate_population(context: Context, progress: Progress) -> Finding:
@@ -779,21 +729,11 @@ def translate_population(context: Context, progress: Progress) -> Finding:
     )
     points = _SWEPT_QUICKLY if question.quick else _SWEPT
     epsilons = np.geomspace(question.epsilon / 30, question.epsilon * 10, points).tolist()
-    sweep = (
-        SweepPoint(epsilon, point.worst_case, point.population, point.practical)
+    sweep = [
+        {"epsilon": epsilon} | {f"{who}_upper": getattr(point, who) for who in _ATTACKERS}
         for epsilon, point in zip(epsilons, answer.sweep(epsilons), strict=True)
-    )
-    result: Result = answer.to_dict()
-    translated = PopulationTranslation(
-        sentence=answer.sentence,
-        blind=answer.success_blind,
-        worst_case_upper=answer.success_worst_case_upper,
-        population_upper=answer.success_population_upper,
-        practical_upper=answer.success_upper,
-        pmp_epsilon_upper=result["pmp_epsilon_upper"],
-        sweep=tuple(sweep),
-    )
-    finding = Finding(result, answer.sentence, population=translated)
+    ]
+    finding = Finding(answer.to_dict() | {"sweep": sweep}, answer.sentence)
     return context.noting_sample(finding, sample.rows)
 
 

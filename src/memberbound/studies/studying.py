@@ -135,8 +135,8 @@ class Study(Answer, Limited):
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
             success = _success("the given model", "average", row)
-            given = self.report.given
-            reason = "" if given is None or given.comparable else NOT_COMPARABLE
+            given = self.report.answer("given")
+            reason = "" if given is None or given["comparable"] else NOT_COMPARABLE
             return (replace(success, what=f"{success.what}{reason}"),)
         subject = "table" if on == "ceiling" else "model"
         wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
@@ -520,9 +520,6 @@ class _Run:
         assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
         used = tuple(dict.fromkeys(theorem for part in parts for theorem in part.theorems))
         subjects = list(LABELS)
-        translation = next((p.translation for p in parts if p.translation is not None), None)
-        if translation is not None and "population" in findings:
-            translation = replace(translation, population=findings["population"].population)
         return Report(
             command="study",
             version=__version__,
@@ -549,7 +546,6 @@ class _Run:
             ),
             exposure=tuple(p.exposure for p in parts if p.exposure is not None),
             remedies=tuple(listed),
-            translation=translation,
             steps=tuple(step.record for step in self.steps),
             ledger=tuple(
                 typed_as(LedgerEntry, entry.to_dict(), "ledger")
@@ -562,7 +558,6 @@ class _Run:
                 python=platform.python_version(),
                 chosen=self.chosen,
             ),
-            given=next((p.given for p in parts if p.given is not None), None),
         )
 
     def _write(self) -> Study:

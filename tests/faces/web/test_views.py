@@ -41,7 +41,7 @@ def test_a_report_is_shown_with_a_policy_of_its_own(client):
     [
         ({}, "schema"),
         ({"schema": "memberbound-report/99"}, "schema"),
-        ({"schema": "memberbound-report/2"}, "report"),
+        ({"schema": "memberbound-report/3"}, "report"),
         (sample() | {"verdict": 3}, "verdict"),
         (sample() | {"extra": 3}, "extra"),
     ],
