@@ -149,7 +149,7 @@ def test_few_rows_of_scores_that_say_nothing_are_hardly_worse_than_a_constant(ou
             scores = 2 * draws.normal(size=(600, outputs))
             codes = draws.choice(len(shares), p=shares, size=600)
             part = Part("counts", 0.05, InsecureSource(seed))
-            line = probability_line(Scores(), scores, codes, np.ones(600), part, kind=kind)
+            line = line_of(scores, codes, np.ones(600), part, kind=kind)
             constant = -float(np.mean(np.log(np.array(shares)[codes])))
             losses.append(log_loss(line[0] * scores + line[1], codes) - constant)
         return np.mean(losses)
