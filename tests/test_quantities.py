@@ -54,7 +54,7 @@ from memberbound.report.page import _headline, pairs_of, sides_of, text_of
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
-from memberbound.verbs.certify import Certification, ExposedCell
+from memberbound.verbs.certify import Certification
 from memberbound.verbs.plan import Plan
 from report.sample import answer as answer_of
 from report.sample import sample, typed
@@ -255,7 +255,6 @@ def test_certify(v: list[float]) -> None:
         game=IidGame(),
         theorems=("X5",),
         assumptions=(),
-        exposed_cells=(ExposedCell(1, v[10], {"a": "x"}),),
     )
     check(answer.summary(), answer.to_dict(), Certification.SIDES, least=8)
 
@@ -553,7 +552,7 @@ def hardened() -> Any:
 
 def answers() -> Iterator[Any]:
     yield memberbound.certify(uniform=5, n=100)
-    yield memberbound.certify(np.array([[1.5], [2.5], [2.5]]), list_exposed=2)
+    yield memberbound.certify(np.array([[1.5], [2.5], [2.5]]))
     yield memberbound.plan(uniform=5, security=0.9, record_leak=0.2)
     yield memberbound.explain(epsilon=1)
     yield memberbound.explain(gdp=1.5, delta=1e-6)

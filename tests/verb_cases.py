@@ -92,12 +92,12 @@ CASES: dict[str, Case] = {
         exceeded=0.6,
     ),
     "certify": Case(
-        "certify people.csv --columns sex,ill --list-exposed 1",
+        "certify people.csv --columns sex,ill",
         CERTIFIED,
         "certify people.csv --columns nobody",
         also=(
             "certify visits.csv --unit person",
-            "certify people.csv --columns id --list-exposed 1",
+            "certify people.csv --columns id",
             "certify --uniform 316 --n 32561",
         ),
         kept=0.7,
@@ -122,10 +122,7 @@ CASES: dict[str, Case] = {
             "out": TEXT,
         },
         "harden people.csv --security 0.999999 --target ill",
-        also=(
-            "harden people.csv --security 0.5 --columns sex,ill --validity union --no-learners",
-            "harden people.csv --security 0.5 --columns sex,ill --reference others.csv",
-        ),
+        also=("harden people.csv --security 0.5 --columns sex,ill --reference others.csv",),
     ),
     "population": Case(
         "population numbers.csv --columns x --epsilon 2 --clip 3",

@@ -1,19 +1,16 @@
-"""The cells with their counts, and the table written with a value per row."""
+"""The table written with a value per row."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import duckdb
-import ibis
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.tables.counting import cell_counts, count_profile, write_records
-from memberbound.tables.table import open_table
+from memberbound.tables.counting import count_profile, write_records
 from tables import naive
 from tables.test_counting import random_table, sqlite_file
 
@@ -29,29 +26,6 @@ def expected_values(table: pa.Table, columns=KEYS) -> list[float]:
     rows = naive.rows_of(table, columns)
     count = Counter(rows)
     return [1 / count[row] for row in rows]
-
-
-def test_cell_counts_are_those_of_a_dictionary():
-    table = random_table(11, 700)
-    found = pa.Table.from_batches(cell_counts(table, KEYS, batch_rows=13))
-    assert found.column_names == [*KEYS, "cell_rows"]
-    assert found.column("cell_rows").type == pa.int64()
-    counted = dict(
-        zip(naive.rows_of(found, KEYS), found.column("cell_rows").to_pylist(), strict=True)
-    )
-    assert counted == Counter(naive.rows_of(table, KEYS))
-
-
-def test_cell_counts_can_be_limited_to_small_cells_and_run_elsewhere(tmp_path):
-    table = random_table(12, 300, lite=True)
-    every = Counter(naive.rows_of(table, KEYS))
-    sqlite_file(table, tmp_path / "a.sqlite")
-    polars = ibis.polars.connect({"t": pl.from_arrow(table)}).table("t")
-    for source in (table, tmp_path / "a.sqlite", polars):
-        small = pa.Table.from_batches(cell_counts(source, KEYS, at_most=3))
-        rows = naive.rows_of(small, KEYS)
-        counts = small.column("cell_rows").to_pylist()
-        assert dict(zip(rows, counts, strict=True)) == {k: c for k, c in every.items() if c <= 3}
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
@@ -150,13 +124,3 @@ def test_unusable_targets(tmp_path, out, options, message):
         write_records(source, None, {1: 1.0}, tmp_path / out, **options)
     assert source.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_count_column_of_the_same_name_is_refused():
-    table = pa.table({"cell_rows": [1]})
-    with pytest.raises(InputError, match="count_name must not be"):
-        list(cell_counts(table))
-    assert next(iter(cell_counts(table, count_name="size"))).num_rows == 1
-    with open_table(table) as opened:
-        assert next(iter(cell_counts(opened, count_name="size"))).num_rows == 1
-        assert count_profile(opened).rows == 1  # still open: the caller closes it

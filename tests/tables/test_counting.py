@@ -83,9 +83,6 @@ def test_pair_is_that_of_two_dictionaries(train, reference, columns):
     expected = naive.joint_counts(naive.rows_of(train, columns), naive.rows_of(reference, columns))
     one, two = open_table(train, beside=SHARED), open_table(reference, beside=SHARED)
     assert pair_dict(count_pair_profile(one, two, columns)) == expected
-    bags = [naive.bags_of(table, columns, "who") for table in (train, reference)]
-    found = count_pair_profile(one, two, columns, unit="who")
-    assert pair_dict(found) == naive.joint_counts(*bags)
 
 
 def test_the_check_catches_nulls_that_are_dropped_or_merged_and_bags_that_are_sets():

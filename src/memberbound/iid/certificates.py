@@ -434,6 +434,10 @@ def _concentrated(total: float, rows: int, confidence: float) -> float:
 # ── What is certified of a table or a law: the numbers that ``certify`` and ``harden`` share ──────
 
 
+#: A row with a larger certified leak counts as exposed.
+_EXPOSED_ABOVE = 0.5
+
+
 @dataclass(frozen=True)
 class RecordLeak:
     """How much may leak about single rows; rows of a law are not counted."""
@@ -476,9 +480,7 @@ def accuracy_from_leak(leak: float, game: IidGame) -> float:
     return base if gain == 0.0 else min(up(base + gain, 8), alarm + missed)
 
 
-def certified_table(
-    certificate: CountCertificate, leaks: RecordLeaks, game: IidGame, exposed_above: float = 0.5
-) -> Certified:
+def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: IidGame) -> Certified:
     """Return what is certified from the counts of a table."""
     return Certified(
         rows=certificate.rows,
@@ -492,7 +494,7 @@ def certified_table(
         confidence=certificate.confidence,
         method=certificate.method,
         record_leak=RecordLeak(
-            leaks.median, leaks.p99, leaks.max, leaks.exposed_rows(exposed_above), exposed_above
+            leaks.median, leaks.p99, leaks.max, leaks.exposed_rows(_EXPOSED_ABOVE), _EXPOSED_ABOVE
         ),
     )
 

@@ -22,7 +22,7 @@ from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import cell_probability_lower, record_leak_upper
 from memberbound.numerics.roots import least_whole
-from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.coarsening import (
     Ancestors,
     Coarsener,
@@ -51,9 +51,7 @@ __all__ = [
     "entropy_estimate",
     "explore",
     "frontier",
-    "given_ladder",
     "information_estimate",
-    "paid_confidence",
     "smallest_safe_count",
 ]
 
@@ -175,17 +173,6 @@ def cell_profile(frame: DataFrame) -> CountProfile:
     return CountProfile.from_counts(np.bincount(_row_cells(frame)))
 
 
-def paid_confidence(confidence: float, shared_by: int) -> float:
-    """Return the confidence at which each of several candidates has to be certified."""
-    level = shared_confidence(confidence, shared_by)
-    if level >= 1.0:
-        raise InputError(
-            f"confidence must leave something for each of {shared_by} candidates, got "
-            f"{confidence!r}. Give fewer choices, or use validity='split'."
-        )
-    return level
-
-
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:
     """Return the smallest count whose cell is certified to leak at most ``leak`` per record."""
 
@@ -230,18 +217,26 @@ def column_ladder(
     Given edges or a hierarchy replace quantiles and counts.  ``form`` is how numbers or dates are
     written, ``text`` for a column that holds neither.
     """
-    if edges is not None or ancestors is not None:
-        plans = given_ladder(edges, ancestors)
+    finest: Plan = "keep"
+    steps: list[Plan]
+    if edges is not None:
+        finest, steps = {"edges": list(edges)}, []
+        while len(edges) > 1:
+            edges = edges[1::2]
+            steps.insert(0, {"edges": list(edges)})
+    elif ancestors is not None:
+        depth = len(next(iter(ancestors.values())))
+        steps = [{"level": level} for level in range(depth, 0, -1)]
     elif form != "text":
-        plans = ["drop", *({"bins": size} for size in _SIZES), "keep"]
+        steps = [{"bins": size} for size in _SIZES]
     else:
         most = len(frequent_categories(frame[column], _MIN_COUNT))
         sizes = sorted({size for size in (1, *_SIZES, most) if 1 <= size <= min(most, _SIZES[-1])})
-        plans = ["drop", *({"top": size} for size in sizes), "keep"]
+        steps = [{"top": size} for size in sizes]
     kept: list[Plan] = []
     codes: list[Codes] = []
     cells = 0
-    for plan in plans:
+    for plan in ("drop", *steps, finest):
         plan_codes = _plan_codes(frame, column, plan, ancestors, form)
         size = np.unique(plan_codes).size
         if size > cells:
@@ -251,19 +246,6 @@ def column_ladder(
         elif "top" in plan and "top" in kept[-1]:
             kept[-1] = plan  # the same cells, but the last category goes by its own name
     return Ladder(column, tuple(kept), tuple(codes))
-
-
-def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> list[Plan]:
-    """Return the plans that do not depend on any row: what the user gave, its coarsenings, drop."""
-    if edges is not None:
-        thinned = [list(edges)]
-        while len(thinned[-1]) > 1:
-            thinned.append(thinned[-1][1::2])
-        return ["drop", *({"edges": some} for some in reversed(thinned))]
-    if ancestors is not None:
-        depth = len(next(iter(ancestors.values())))
-        return ["drop", *({"level": k} for k in range(depth, 0, -1)), "keep"]
-    return ["drop", "keep"]
 
 
 def _plan_codes(
@@ -643,23 +625,22 @@ class Wish:
         """Largest Δ that meets the wish."""
         return 1.0 if self.security is None else 1 - self.security
 
-    def plans_of(self, column: str) -> tuple[Sequence[float] | None, Ancestors | None]:
-        """Return the edges and the hierarchy that were given for a column."""
-        return self.edges.get(column), self.hierarchies.get(column)
-
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Candidates in order of preference, with what the search saw."""
+    """The coarsening expected to pass, if any, with what the search saw."""
 
     visited: Visited
-    ranked: tuple[State, ...]
+    state: State | None
     fixed_plans: Mapping[str, Plan]
     wish: Wish
-    best_leak: float
-    candidates: int
-    left_out: tuple[str, ...] = ()
-    forms: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...]
+    forms: Mapping[str, str]
+
+    @property
+    def best_leak(self) -> float:
+        """The smallest leak that was expected of any coarsening."""
+        return min(score.leak for score in self.visited.scores.values())
 
     def coarsener(self, state: State) -> Coarsener:
         """Return the (unfitted) transformer of a state."""
@@ -679,56 +660,51 @@ class Choice:
         )
 
 
-def choose(
-    frame: DataFrame, rows: int, wish: Wish, selection: Selection, *, data_free: bool
-) -> Choice:
+def choose(frame: DataFrame, rows: int, wish: Wish, selection: Selection) -> Choice:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
-    What ``selection`` leaves out is dropped.  With ``data_free`` only plans that no row influences
-    are candidates; their number is what the union bound has to pay for, and it includes keeping
-    what was left out after a look at the rows.
+    What ``selection`` leaves out is dropped.
     """
-    readings = selection.readings
-    forms = {c: r.form if r.numeric else "text" for c, r in readings.items()}
-    written = {} if data_free else {c: f for c, f in forms.items() if f not in ("number", "text")}
-    fixed_plans = _fixed_plans(frame, wish, data_free, forms)
-    ladders = _ladders(frame, wish, data_free, forms, selection.left_out)
-    candidates = math.prod(len(given_ladder(*wish.plans_of(ladder.column))) for ladder in ladders)
-    confidence = paid_confidence(wish.confidence, candidates if data_free else 1)
+    forms = {c: r.form if r.numeric else "text" for c, r in selection.readings.items()}
+    written = {c: form for c, form in forms.items() if form not in ("number", "text")}
+    fixed_plans = _fixed_plans(frame, wish, forms)
+    free = [c for c in frame.columns if c not in (*fixed_plans, *selection.left_out)]
+    ladders = [
+        column_ladder(frame, c, forms[c], wish.edges.get(c), wish.hierarchies.get(c)) for c in free
+    ]
     coarse = {
         c: _plan_codes(frame, c, plan, wish.hierarchies.get(c), written.get(c))
         for c, plan in fixed_plans.items()
     }
     together = frame.assign(**coarse)[list(coarse)]
-    pools, every, needed = _pools(len(frame), rows, wish, confidence, data_free)
-    target = None if wish.target is None else coarse[wish.target]
+    pools, every, needed = _pools(len(frame), rows, wish)
     evaluator = Evaluator(
         ladders,
         fixed=_row_cells(together),
         keep=_row_cells(together[[c for c in coarse if c != wish.target]]),
-        target=target,
+        target=None if wish.target is None else coarse[wish.target],
         pools=pools,
         every=every,
         rows=rows,
-        confidence=confidence,
+        confidence=wish.confidence,
         subsample=np.random.default_rng(wish.seed).random(len(frame)) < 1 / 3,
     )
+
+    def near(score: Score) -> bool:
+        return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
+
     visited = Visited(evaluator)
     if ladders:
-        explore(visited, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed)
-    ranked = _settled(visited, wish, needed)
+        explore(visited, near)
+    chosen = _settled(visited, visited.ranked(near), wish.leak)
     if ladders:
-        best_state = ranked[0] if ranked else evaluator.start
-        visited.visit(evaluator.finest, best_state)
-        extend(visited, best_state)
-    best = min(score.leak for score in visited.scores.values())
-    dropped = () if data_free else selection.left_out
-    return Choice(visited, ranked, fixed_plans, wish, best, candidates, dropped, written)
+        best = evaluator.start if chosen is None else chosen
+        visited.visit(evaluator.finest, best)
+        extend(visited, best)
+    return Choice(visited, chosen, fixed_plans, wish, selection.left_out, written)
 
 
-def _fixed_plans(
-    frame: DataFrame, wish: Wish, data_free: bool, forms: Mapping[str, str]
-) -> dict[str, Plan]:
+def _fixed_plans(frame: DataFrame, wish: Wish, forms: Mapping[str, str]) -> dict[str, Plan]:
     """Plans of the columns that the search leaves alone."""
     plans: dict[str, Plan] = {c: "keep" for c in frame.columns if c in wish.keep}
     if wish.target is not None and wish.target not in plans:
@@ -738,7 +714,7 @@ def _fixed_plans(
             plans[wish.target] = {"edges": list(edges)}
         elif wish.target in wish.hierarchies:
             plans[wish.target] = {"level": 1}
-        elif data_free or column.nunique() <= _TARGET_VALUES:
+        elif column.nunique() <= _TARGET_VALUES:
             plans[wish.target] = "keep"
         elif forms[wish.target] != "text":
             plans[wish.target] = {"bins": _TARGET_BINS}
@@ -748,43 +724,16 @@ def _fixed_plans(
     return plans
 
 
-def _ladders(
-    frame: DataFrame,
-    wish: Wish,
-    data_free: bool,
-    forms: Mapping[str, str],
-    left_out: Sequence[str],
-) -> list[Ladder]:
-    free = [c for c in frame.columns if c not in wish.keep and c != wish.target]
-    if not data_free:
-        used = [c for c in free if c not in left_out]
-        return [column_ladder(frame, c, forms[c], *wish.plans_of(c)) for c in used]
-    made = []
-    for column in free:
-        plans = given_ladder(*wish.plans_of(column))
-        if column in left_out:
-            plans = plans[:1]
-        ancestors = wish.hierarchies.get(column)
-        codes = tuple(_plan_codes(frame, column, plan, ancestors) for plan in plans)
-        made.append(Ladder(column, tuple(plans), codes))
-    return made
-
-
-def _pools(
-    fitted: int, rows: int, wish: Wish, confidence: float, data_free: bool
-) -> tuple[tuple[int, ...], bool, int]:
+def _pools(fitted: int, rows: int, wish: Wish) -> tuple[tuple[int, ...], bool, int]:
     """Return pooling thresholds, how to count, and the smallest cell allowed among fitting rows."""
     if wish.record_leak is None:
-        pools = (0,) if data_free else tuple(p for p in _POOLS if p * 4 <= fitted)
-        return pools, False, 0
-    count = smallest_safe_count(rows, wish.record_leak, confidence)
+        return tuple(p for p in _POOLS if p * 4 <= fitted), False, 0
+    count = smallest_safe_count(rows, wish.record_leak, wish.confidence)
     if count is None:
         raise InputError(
             f"record_leak must be at least what {rows} rows can certify for a single cell, got "
             f"{wish.record_leak!r}. More rows certify less."
         )
-    if data_free:
-        return (0,), False, math.ceil(count * fitted / rows)
     # A cell with k fitting rows expects kr of the released ones, r = rows/fitted, give or take
     # √(kr + kr²): its own fluctuation and that of k.
     ratio = rows / fitted
@@ -797,27 +746,19 @@ def _lifted(value: float, deviations: float) -> float:
     return ((deviations + math.sqrt(deviations**2 + 4 * value)) / 2) ** 2
 
 
-def _settled(visited: Visited, wish: Wish, needed: int) -> tuple[State, ...]:
-    """Return the candidates expected to pass, most informative first.
+def _settled(visited: Visited, ranked: Sequence[State], limit: float) -> State | None:
+    """Return the most informative candidate that is expected to pass.
 
     The search used a closed form; here the certificate itself, computed on the fitting rows,
     corrects how tight it is expected to be.
     """
     evaluator = visited.evaluator
-
-    def near(score: Score) -> bool:
-        return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
-
-    passing: list[State] = []
-    for state in visited.ranked(near)[:_FINALISTS]:
+    for state in ranked[:_FINALISTS]:
         expected = visited.scores[state].leak
-        if expected > wish.leak:
+        if expected > limit:
             profile = evaluator.profile(state)
             tight = certify_counts(profile, confidence=evaluator.confidence).delta_upper
             expected *= tight / evaluator.closed_form(profile.expanded())
-        if expected <= wish.leak:
-            passing.append(state)
-    if not passing:
-        safe = [s for s in visited.ranked(near) if visited.scores[s].leak <= wish.leak]
-        passing = safe[:1]
-    return tuple(passing)
+        if expected <= limit:
+            return state
+    return next((state for state in ranked if visited.scores[state].leak <= limit), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import BATCH_ROWS, identifier, literal, streamed, writing
+from memberbound.tables.engine import identifier, literal, streamed, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PairProfile",
-    "cell_counts",
     "count_pair_profile",
     "count_profile",
     "write_records",
@@ -102,12 +101,7 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
     return table.run("counting cells", counted)
 
 
-def count_pair_profile(
-    train: object,
-    reference: object,
-    columns: Columns = None,
-    unit: str | None = None,
-) -> PairProfile:
+def count_pair_profile(train: object, reference: object, columns: Columns = None) -> PairProfile:
     """Return the joint counts of two tables over the same columns, for the two-sample certificate.
 
     Every cell of either table is counted once, with its rows here and there (0 included).  The
@@ -122,19 +116,17 @@ def count_pair_profile(
         >>> [list(map(int, column)) for column in pair]
         [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
     """
+    import ibis
+
     with opened_table(train) as one, opened_table(reference, beside=one) as two:
-        keys = record_columns(one, columns, unit)
-        record_columns(two, keys, unit)
+        keys = record_columns(one, columns, None)
+        record_columns(two, keys, None)
         first, last = one, two
         if one.expr.get_backend() is not two.expr.get_backend():
-            needed = keys if unit is None else [*keys, unit]
-            first = one.embedded(columns=needed)
-            last = two.embedded(first, columns=needed)
-        types = _common_types(first, last, keys if unit is None else [*keys, unit])
-        sides = [
-            numbered(table, keys, unit=unit, side=side, types=types)
-            for side, table in enumerate((first, last))
-        ]
+            first = one.embedded(columns=keys)
+            last = two.embedded(first, columns=keys)
+        types = _common_types(first, last, keys)
+        sides = [numbered(table, keys, types=types) for table in (first, last)]
         # What is one type to ibis may be two to the engine: times with and without a zone.
         connection = first.connection
         stored = (
@@ -145,11 +137,13 @@ def count_pair_profile(
         for name, *kinds in zip(types, *stored, strict=False):
             if kinds and kinds[0] != kinds[1]:
                 raise _two_types(name, (first, last), (kinds[0], kinds[1]))
-        records = records_of(sides[0].union(sides[1]))
-        group = [name for name in records.columns if name != "side"]
-        cells = records.group_by(group).agg(
-            train=(records.side == 0).sum().cast("int64"),
-            reference=(records.side == 1).sum().cast("int64"),
+        here, there = (
+            rows.mutate(train=ibis.literal(1 - side), reference=ibis.literal(side))
+            for side, rows in enumerate(sides)
+        )
+        rows = here.union(there)
+        cells = rows.group_by(sides[0].columns).agg(
+            train=rows.train.sum().cast("int64"), reference=rows.reference.sum().cast("int64")
         )
         joint = cells.group_by(["train", "reference"]).agg(cells=cells.count())
         counts = first.fetch(joint.order_by(["train", "reference"]))
@@ -157,8 +151,6 @@ def count_pair_profile(
         for opened, counts in ((first, pair.train), (last, pair.reference)):
             if not counts.any():
                 raise InputError(f"{opened.name} must hold at least one row, got none.")
-            if unit is not None:
-                refuse_null_units(opened, unit)
         return pair
 
 
@@ -183,7 +175,6 @@ def numbered(
     keys: Sequence[str],
     *,
     unit: str | None = None,
-    side: int | None = None,
     types: dict[str, dt.DataType] | None = None,
     values: bool = False,
 ) -> ir.Table:
@@ -191,7 +182,6 @@ def numbered(
 
     With ``values`` the columns themselves are there as well: v_k0, v_k1, ….
     """
-    import ibis
 
     def value(name: str) -> ir.Value:
         return table.expr[name].cast(types[name]) if types else table.expr[name]
@@ -199,8 +189,7 @@ def numbered(
     chosen = {f"k{index}": value(name) for index, name in enumerate(keys)}
     if unit is not None:
         chosen["unit"] = value(unit)
-    rows = exact_rows(table.expr.select(**chosen), table.name, values=values)
-    return rows if side is None else rows.mutate(side=ibis.literal(side, type="int8"))
+    return exact_rows(table.expr.select(**chosen), table.name, values=values)
 
 
 def records_of(rows: ir.Table) -> ir.Table:
@@ -220,14 +209,13 @@ def bags_of(rows: ir.Table) -> ir.Table:
     """
     import ibis
 
-    keys = [name for name in rows.columns if name not in ("unit", "side")]
-    who = [name for name in rows.columns if name in ("unit", "side")]
+    keys = [name for name in rows.columns if name != "unit"]
     if rows.get_backend().name in _STRUCTS:
         # Ranks of all rows would have to be made on one machine; the rows themselves need not.
         row = rows.mutate(row=ibis.struct({key: rows[key] for key in keys}))
-        return row.group_by(who).agg(bag=row["row"].collect().sort())
-    ranked = rows.select(*who, rank=ibis.dense_rank().over(order_by=[rows[key] for key in keys]))
-    return ranked.group_by(who).agg(bag=ranked["rank"].collect(order_by=ranked["rank"]))
+        return row.group_by("unit").agg(bag=row["row"].collect().sort())
+    ranked = rows.select("unit", rank=ibis.dense_rank().over(order_by=[rows[key] for key in keys]))
+    return ranked.group_by("unit").agg(bag=ranked["rank"].collect(order_by=ranked["rank"]))
 
 
 def _able(table: Table, columns: list[str]) -> Table:
@@ -314,42 +302,6 @@ class _Output:
     values: dict[int, float]
     name: str
     overwrite: bool
-
-
-def cell_counts(
-    source: object,
-    columns: Columns = None,
-    *,
-    at_most: int | None = None,
-    count_name: str = "cell_rows",
-    batch_rows: int = BATCH_ROWS,
-) -> Iterator[pa.RecordBatch]:
-    """Yield every cell once, its values and its number of rows, in batches of bounded size.
-
-    ``at_most`` keeps the small cells only: the rows that are exposed.  The order is the engine's.
-
-    Examples:
-        >>> import pyarrow
-        >>> batches = cell_counts(pyarrow.table({"x": ["a", "b", "a"]}), at_most=1)
-        >>> [batch.to_pylist() for batch in batches]
-        [[{'x': 'b', 'cell_rows': 1}]]
-    """
-    limit = None if at_most is None else whole_number("at_most", at_most)
-    size = whole_number("batch_rows", batch_rows)
-    with opened_table(source) as opened:
-        keys = record_columns(opened, columns, None)
-        _refuse_taken("count_name", count_name, keys)
-        rows = numbered(opened, keys, values=True)
-        shown = {f"v{index}": rows[f"v_k{index}"].arbitrary() for index in range(len(keys))}
-        cells = rows.group_by([f"k{index}" for index in range(len(keys))]).agg(
-            n=rows.count(), **shown
-        )
-        if limit is not None:
-            cells = cells.filter(cells.n <= limit)
-        named = cells.select(
-            **{name: cells[f"v{index}"] for index, name in enumerate(keys)}, **{count_name: cells.n}
-        )
-        yield from opened.run("counting cells", lambda: opened.batches(named, size))
 
 
 def write_records(

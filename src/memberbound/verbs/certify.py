@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from memberbound.answers import INTERNAL, IidAnswer, Sided, Upper, computed
+from memberbound.answers import INTERNAL, IidAnswer, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -27,7 +24,7 @@ from memberbound.declarations import (
     Table,
     Whole,
 )
-from memberbound.errors import InputError, fraction, nonnegative, whole_number
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
 from memberbound.games import IidGame
 from memberbound.iid.certificates import (
@@ -46,7 +43,7 @@ from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import at_confidence, marked, percent, significant
 
 if TYPE_CHECKING:
-    from memberbound.tables.table import Table as OpenTable
+    pass
 
 __all__ = [
     "ONE_ROW_PER_PERSON",
@@ -94,15 +91,6 @@ def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class ExposedCell:
-    """Values that few rows share, and what may leak about such a row."""
-
-    rows: int
-    leak_upper: Upper
-    values: Annotated[dict[str, Any], Sided("given")]
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Certification(IidAnswer, Certified, Limited):
     """A certificate for a table or a law.
@@ -121,7 +109,6 @@ class Certification(IidAnswer, Certified, Limited):
     warnings: tuple[str, ...] = ()
     unit: str | None = None
     records: str | None = None
-    exposed_cells: tuple[ExposedCell, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
 
@@ -192,18 +179,6 @@ class Certification(IidAnswer, Certified, Limited):
             rows.append((f"{one}s without a useful guarantee (leak > {limit})", leak.exposed_rows))
         return rows
 
-    def summary_notes(self) -> list[str]:
-        """Return the warnings and the exposed cells."""
-        return [
-            *super().summary_notes(),
-            *(
-                f"exposed: {cell.rows} row(s), leak limit: "
-                f"{marked(cell.leak_upper, 'certificate', 'leak', 6)}; "
-                + ", ".join(f"{name}={value}" for name, value in cell.values.items())
-                for cell in self.exposed_cells
-            ),
-        ]
-
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -225,8 +200,6 @@ def certify(
     source: Annotated[str, Option("text", metavar="URL", web=False)] | None = None,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
-    exposed_above: float = 0.5,
-    list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
     records: RecordsFile | None = None,
     force: Force = False,
 ) -> Certification:
@@ -262,8 +235,6 @@ def certify(
             ``postgres://user@host/database#table``, ``spark://host:7077#table``.
         database_table: the table inside a DuckDB or SQLite file, or at an address.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        exposed_above: count rows with a larger certified leak as exposed.
-        list_exposed: how many exposed cells to list with their values, rarest first.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 
@@ -289,24 +260,19 @@ def certify(
             f"{' and '.join(given) or 'none of them'}."
         )
     if table is None:
-        options = (columns, roles, reference, unit, database_table, records, list_exposed or None)
+        options = (columns, roles, reference, unit, database_table, records)
         if n is None:
             raise InputError("n must be given with a distribution: the number of rows trained on.")
         if any(option is not None for option in options):
             raise InputError(
-                "columns, roles, reference, unit, database_table, records and list_exposed apply "
-                "only to a table."
+                "columns, roles, reference, unit, database_table and records apply only to a table."
             )
         return _certify_law(game, n, probabilities, uniform)
     fraction("confidence", confidence, open_left=True, open_right=True)
-    above = nonnegative("exposed_above", exposed_above)
-    shown = whole_number("list_exposed", list_exposed, at_least=0)
     if n is not None:
         whole_number("n", n)
     if unit is not None and reference is not None:
         raise InputError("a reference must be counted by rows, so unit must be left out.")
-    if unit is not None and shown:
-        raise InputError("exposed cells are listed by rows, so unit must be left out.")
     from memberbound.tables.counting import count_pair_profile, count_profile, write_records
     from memberbound.tables.table import chosen_columns, opened_table
 
@@ -320,15 +286,11 @@ def certify(
             pair = count_pair_profile(opened, reference, chosen)
             joint = JointProfile(pair.train, pair.reference, pair.cells)
             profile = joint.training()
-        result = certify_profile(
-            profile, n, confidence, game=game, reference=joint, exposed_above=above, unit=unit
-        )
-        assert result.leaks is not None
-        leak_by_count = {
-            int(count): float(leak)
-            for count, leak in zip(profile.count, result.leaks.leak, strict=True)
-        }
+        result = certify_profile(profile, n, confidence, game=game, reference=joint, unit=unit)
         if records is not None:
+            assert result.leaks is not None
+            pairs = zip(profile.count, result.leaks.leak, strict=True)
+            leak_by_count = {int(count): float(leak) for count, leak in pairs}
             write_records(opened, chosen, leak_by_count, records, unit=unit, overwrite=force)
         whose_rows = () if unit is not None else (ONE_ROW_PER_PERSON,)
         return replace(
@@ -336,7 +298,6 @@ def certify(
             assumptions=(*result.assumptions, *selection.assumption, *whose_rows),
             warnings=(*result.warnings, *selection.notes),
             roles=selection.roles,
-            exposed_cells=_rarest_cells(opened, chosen, leak_by_count, above, shown),
             records=None if records is None else str(records),
         )
 
@@ -348,7 +309,6 @@ def certify_profile(
     *,
     game: IidGame | None = None,
     reference: JointProfile | None = None,
-    exposed_above: float = 0.5,
     unit: str | None = None,
 ) -> Certification:
     """Certify from the counts of counts alone; see :func:`certify`.
@@ -377,7 +337,7 @@ def certify_profile(
             w.replace(f"{profile.rows} rows", f"{profile.rows} {who}") for w in warnings
         )
     return Certification(
-        **vars(certified_table(counted, leaks, rules, exposed_above)),
+        **vars(certified_table(counted, leaks, rules)),
         game=rules,
         theorems=(*counted.theorems, *extra, "X7", "X15"),
         assumptions=(
@@ -428,37 +388,3 @@ def read_probabilities(source: object) -> FloatArray:
         source = read_population(path, [column], numeric=True).values
     law, _, _ = checked_law(np.asarray(source, dtype=np.float64).ravel())
     return law[law > 0]
-
-
-def _rarest_cells(
-    table: OpenTable,
-    columns: Sequence[str],
-    leak_by_count: dict[int, float],
-    above: float,
-    shown: int,
-) -> tuple[ExposedCell, ...]:
-    """Return the rarest exposed cells, their values and what is certified about them."""
-    limit = max((count for count, leak in leak_by_count.items() if leak > above), default=0)
-    if limit == 0 or shown == 0:
-        return ()
-    from memberbound.tables.counting import cell_counts
-
-    name = "rows"
-    while name in table.columns:
-        name += "_"
-    rarest: list[tuple[int, dict[str, object]]] = []
-    for batch in cell_counts(table, columns, at_most=limit, count_name=name):
-        rarest += [(row.pop(name), row) for row in batch.to_pylist()]
-        # Never more than a batch and the list itself in memory.
-        rarest = heapq.nsmallest(shown, rarest, key=lambda item: (item[0], str(item[1])))
-    return tuple(
-        ExposedCell(count, leak_by_count[count], {str(n): _plain(v) for n, v in values.items()})
-        for count, values in rarest
-    )
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON can hold it."""
-    if value is None or isinstance(value, (str, int)):
-        return value
-    return value if isinstance(value, float) and math.isfinite(value) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from memberbound.declarations import (
     Seed,
     Table,
 )
-from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_output, in_encoding, write_table, write_text
 from memberbound.games import IidGame
 from memberbound.iid.certificates import Certified, certified_table, certify_counts
@@ -48,7 +48,6 @@ from memberbound.tables.coarsening_search import (
     cell_profile,
     choose,
     frontier,
-    paid_confidence,
 )
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
@@ -109,10 +108,9 @@ class Hardening(Answer):
         sure = at_confidence(self.after.confidence)
         if vacuous(self.after.delta_upper, "delta"):
             return f"There is no useful guarantee for the {self.rows_released} released rows{sure}."
-        who = {
-            "split": "nobody who does not know which rows were picked for release",
-            "union": "nobody who learns nothing from the choice of this recipe",
-        }.get(self.validity, "nobody")
+        who = "nobody"
+        if self.validity == "split":
+            who = "nobody who does not know which rows were picked for release"
         before, after = (
             marked(certified.security_lower, "certificate", "security", 6)
             for certified in (self.before, self.after)
@@ -195,8 +193,6 @@ def harden(
         Option("text by column", flag="--hierarchy", metavar="COL=FILE", web=False),
     ]
     | None = None,
-    validity: Literal["split", "union"] = "split",
-    fit_share: float = 0.25,
     reference: InputFile | None = None,
     recipe: OutputFile | None = None,
     learners: bool | None = None,
@@ -205,15 +201,15 @@ def harden(
 
     Guarantee: with probability ≥ ``confidence`` over the rows, ``after.delta_upper`` ≥ Δ of
     *every* learner trained on the released rows (average record); likewise
-    ``after.record_leak.max`` for every released row.  With ``validity="split"`` (or a
-    ``reference``) the recipe was chosen without the released rows, so this covers everything that
-    is made from them, the decision to release included, by whoever sees the recipe too.
+    ``after.record_leak.max`` for every released row.  The recipe is chosen without the released
+    rows, so this covers everything that is made from them, the decision to release included, by
+    whoever sees the recipe too.
     Theorem: A25-T14, X5, X7, X15, X18 (``proofs/hardening.md``).
-    Assumes: i.i.d. rows, one row per person.  Rows that served to fit the recipe are not released,
-    and what the recipe itself says about them is not certified.  A ``reference`` is independent of
-    the rows of ``table``: it shares no person with it, and neither was chosen by looking at the
-    other.  Rows are picked for release by their place and the seed; whoever knows both knows who
-    was picked.
+    Assumes: i.i.d. rows, one row per person.  A quarter of the rows (at most 50 000) serves to
+    fit the recipe and is not released; what the recipe says about them is not certified.  With a
+    ``reference`` all rows are released; it is independent of them: it shares no person with
+    ``table``, and neither was chosen by looking at the other.  Rows are picked for release by their
+    place and the seed; whoever knows both knows who was picked.
     Edge cases: a table that cannot be made safe enough is an :class:`InputError` that names the
     best value reached; nothing is written then.
 
@@ -237,10 +233,6 @@ def harden(
         force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
         hierarchies: column → hierarchy (a YAML or CSV file, or a mapping).
-        validity: ``split`` chooses the recipe on some of the rows and releases the others;
-            ``union`` releases all rows, but only tries steps that do not depend on them (given
-            bins, hierarchies, keeping or dropping columns) and pays for each.
-        fit_share: with ``split``: share of the rows (at most 50 000) used to choose the recipe.
         reference: another table with the same columns to choose the recipe on, so that all rows of
             ``table`` are released. It must hold other people, not the same ones a year earlier.
         recipe: write the recipe to this JSON file.
@@ -260,7 +252,6 @@ def harden(
         >>> result.steps[0], result.table.columns.tolist(), result.after.delta_upper <= 0.1
         ('drop id', ['sex', 'y'], True)
     """
-    one_of("validity", validity, ("split", "union"))
     if security is None and record_leak is None:
         raise InputError("security or record_leak must be given, got neither.")
     both = sorted(set(bins or {}) & set(hierarchies or {}))
@@ -276,7 +267,6 @@ def harden(
         fraction("confidence", confidence, open_left=True, open_right=True),
         whole_number("seed", seed, at_least=0),
     )
-    share = fraction("fit_share", fit_share, open_left=True, open_right=True)
     out_path = None if out is None else check_output(Path(out), source=path_of(table), force=force)
     recipe_path = (
         None
@@ -288,7 +278,7 @@ def harden(
         with opened_table(opened if reference is None else reference, beside=opened) as fitted:
             other = None if reference is None else _read(fitted, unit=unit)
             _check_columns(frame, wish, other)
-            parts = _split_rows(frame, other, validity, share, wish.seed)
+            parts = _split_rows(frame, other, wish.seed)
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).
             with fitted.with_frame(parts.fitting) as fitting:
                 readings = fitting.readings(roles=roles)
@@ -300,19 +290,12 @@ def harden(
         apart=() if target is None else (target,),
         named=(*wish.keep, *wish.edges, *wish.hierarchies),
     )
-    if parts.validity != "union":
-        parts = replace(
-            parts,
-            fitting=_with_numbers(parts.fitting, readings, (*wish.keep, target)),
-            released=_with_numbers(parts.released, readings, (*wish.keep, target)),
-        )
-    choice = choose(
-        parts.fitting,
-        len(parts.released),
-        wish,
-        selection,
-        data_free=parts.validity == "union",
+    parts = replace(
+        parts,
+        fitting=_with_numbers(parts.fitting, readings, (*wish.keep, target)),
+        released=_with_numbers(parts.released, readings, (*wish.keep, target)),
     )
+    choice = choose(parts.fitting, len(parts.released), wish, selection)
     release = _released(choice, parts, wish)
     counted = [c for c in frame.columns if c not in selection.left_out]
     information = choice.visited.information([*choice.visited.front(), release.state], wish.seed)
@@ -337,13 +320,13 @@ def harden(
         target=target,
         validity=parts.validity,
         rows_read=len(frame),
-        rows_fitted=0 if parts.validity == "union" else len(parts.fitting),
+        rows_fitted=len(parts.fitting),
         rows_released=len(release.table),
         theorems=("A25-T14", "X5", "X7", "X15", "X18"),
         assumptions=(
             f"the rows are independent draws from one distribution, and {person}",
             *_ASSUMPTIONS,
-            parts.assumption(choice.candidates),
+            parts.assumption,
         ),
         accuracy_estimate=_accuracy(release, parts.released, wish, learners, selection),
         roles=selection.roles,
@@ -443,8 +426,9 @@ def _with_numbers(
 
 # ── Rows to choose on, rows to release, and the one certificate that decides (X18) ────────────────
 
-#: Rows a recipe is fitted on at most: it needs no more, and each one is a row not released.
-_FIT_ROWS = 50_000
+#: Share of the rows, and number of rows at most, that a recipe is fitted on: it needs no more, and
+#: each one is a row not released.
+_FIT_SHARE, _FIT_ROWS = 0.25, 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -455,14 +439,9 @@ class _Parts:
     released: DataFrame
     validity: str
 
-    def assumption(self, candidates: int) -> str:
-        """Say why the certificate holds although the recipe was chosen on data."""
-        if self.validity == "union":
-            return (
-                f"the recipe was chosen among {candidates} candidates fixed without looking at any "
-                "row, and the certificate pays for all of them (union bound); which one was chosen "
-                "is seen as well, and is not counted as a release"
-            )
+    @property
+    def assumption(self) -> str:
+        """Why the certificate holds although the recipe was chosen on data."""
         if self.validity == "reference":
             return (
                 f"the recipe was fitted and chosen on {len(self.fitting)} rows of a reference "
@@ -486,9 +465,7 @@ class _Release:
     certified: Certified
 
 
-def _split_rows(
-    frame: DataFrame, reference: DataFrame | None, validity: str, share: float, seed: int
-) -> _Parts:
+def _split_rows(frame: DataFrame, reference: DataFrame | None, seed: int) -> _Parts:
     """Return the rows to choose on and the rows to release."""
     order = np.random.default_rng(seed)
     if reference is not None:
@@ -496,58 +473,41 @@ def _split_rows(
         size = min(len(reference), len(frame), _FIT_ROWS)
         chosen = np.sort(order.permutation(len(reference))[:size])
         return _Parts(reference.iloc[chosen][list(frame.columns)], frame, "reference")
-    if validity == "union":
-        chosen = np.sort(order.permutation(len(frame))[:_FIT_ROWS])
-        return _Parts(frame.iloc[chosen], frame, "union")
-    size = min(max(1, int(share * len(frame) + 0.5)), _FIT_ROWS, len(frame) - 1)
+    size = min(int(_FIT_SHARE * len(frame) + 0.5), _FIT_ROWS)
     chosen = np.zeros(len(frame), dtype=bool)
     chosen[order.permutation(len(frame))[:size]] = True
     return _Parts(frame[chosen], frame[~chosen], "split")
 
 
-def _certified(profile: CountProfile, confidence: float, shared_by: int = 1) -> Certified:
-    """Certify a table for the most favourable of ``shared_by`` candidates (union bound).
-
-    Guarantee: ``delta_upper`` and ``record_leak`` each hold with probability ≥ ``confidence``
-    for every one of the candidates, which were fixed before the rows were seen.
-    """
-    level = paid_confidence(confidence, shared_by)
-    certificate = certify_counts(profile, confidence=level)
-    leaks = record_leaks(profile, confidence=level)
-    return replace(certified_table(certificate, leaks, IidGame()), confidence=confidence)
+def _certified(profile: CountProfile, confidence: float) -> Certified:
+    """Certify a table; ``delta_upper`` and ``record_leak`` each hold with that confidence."""
+    certificate = certify_counts(profile, confidence=confidence)
+    return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
 
 
 def _released(choice: Choice, parts: _Parts, wish: Wish) -> _Release:
     """Certify the chosen recipe on the released rows, or refuse.
 
-    With a split exactly one recipe is tried: refusing to release is a function of the coarsened
-    rows, but trying a second recipe would be a choice made on rows that are released (X18).
+    Exactly one recipe is tried: refusing to release is a function of the coarsened rows, but trying
+    a second recipe would be a choice made on rows that are released (X18).
     """
-    union = parts.validity == "union"
-    tried: list[_Release] = []
-    for state in choice.ranked if union else choice.ranked[:1]:
-        coarsener = choice.coarsener(state).fit(parts.fitting)
+    expected = decimals(max(0.0, 1 - choice.best_leak), "estimate", 6)
+    reached = f"the best expected was security ≈ {expected}"
+    if choice.state is not None:
+        coarsener = choice.coarsener(choice.state).fit(parts.fitting)
         table = coarsener.transform(parts.released).reset_index(drop=True)
-        if table.shape[1] == 0:
-            continue
-        shared_by = choice.candidates if union else 1
-        certified = _certified(cell_profile(table), wish.confidence, shared_by)
-        tried.append(_Release(state, coarsener, table, certified))
-        most = 1.0 if wish.record_leak is None else wish.record_leak
-        if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
-            return tried[-1]
+        if table.shape[1] > 0:
+            certified = _certified(cell_profile(table), wish.confidence)
+            most = 1.0 if wish.record_leak is None else wish.record_leak
+            if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
+                return _Release(choice.state, coarsener, table, certified)
+            reached = (
+                "the chosen recipe certifies only security "
+                f"{marked(certified.security_lower, 'certificate', 'security', 6)} and record leak "
+                f"{marked(certified.record_leak.max, 'certificate', 'leak', 6)}"
+            )
     limits = {"security": wish.security, "record leak": wish.record_leak}
     wanted = [f"{n} {significant(v, 'given')}" for n, v in limits.items() if v is not None]
-    if tried:
-        best = min((release.certified for release in tried), key=lambda c: c.delta_upper)
-        reached = (
-            "the chosen recipe certifies only security "
-            f"{marked(best.security_lower, 'certificate', 'security', 6)} and record leak "
-            f"{marked(best.record_leak.max, 'certificate', 'leak', 6)}"
-        )
-    else:
-        expected = decimals(max(0.0, 1 - choice.best_leak), "estimate", 6)
-        reached = f"the best expected was security ≈ {expected}"
     raise InputError(
         f"{' and '.join(wanted)} must be within reach of {len(parts.released)} released rows, but "
         f"{reached}. Keep fewer columns, give a coarser target, or ask for less."

@@ -140,7 +140,7 @@ def test_every_option_is_one_of_the_command_line():
 def test_the_command_and_the_python_give_the_same_answer(tmp_path, people, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my people.csv").write_bytes(people)
-    found = equivalent("certify", "my people.csv", {"columns": ["sex", "age"], "list_exposed": 2})
+    found = equivalent("certify", "my people.csv", {"columns": ["sex", "age"], "confidence": 0.9})
     words = shlex.split(found.command)
     ran = subprocess.run(
         [COMMAND, *words[1:]], capture_output=True, text=True, check=True, timeout=120

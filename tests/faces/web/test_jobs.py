@@ -88,7 +88,7 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
 
 
 def test_a_job_from_start_to_download(client, table, path):
-    options = {"columns": ["sex", "age"], "list_exposed": 3, "exposed_above": 0.1}
+    options = {"columns": ["sex", "age"], "confidence": 0.9}
     job = performed(client, "certify", table, **options, records=True)
     assert job["state"] == "done", job["error"]
     own = memberbound.certify(path, **options, records="records.parquet")
