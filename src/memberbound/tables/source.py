@@ -6,6 +6,9 @@ what                                 how its values are compared
 ``.csv`` ``.tsv`` (``.gz`` ``.zst``  as text, exactly as written
 ``.xz`` ``.bz2``)
 ``.parquet``                         as typed in the file
+a folder of Parquet files            as typed in the files, all of which have the same columns;
+                                     folders ``name=value`` inside it give columns of text
+``pyarrow.dataset``                  as typed; copied in parts, never held whole
 ``.arrow`` ``.feather``              as typed in the file (file or stream format)
 ``.xlsx``, ``.jsonl``                as each cell is typed; a column that mixes types is text
 ``.dta`` ``.sav`` ``.sas7bdat``      as typed in the file, labelled codes by their labels
@@ -62,10 +65,11 @@ import re
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
+from urllib.parse import unquote
 
 from memberbound.errors import InputError
 from memberbound.files import FULL, csv_codec, csv_encoding
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    import pyarrow.dataset as pads
     import pyarrow.parquet as pq
     from duckdb import DuckDBPyRelation
     from ibis.backends import BaseBackend
@@ -114,6 +119,8 @@ _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
+#: What stands for a missing value in the name of a folder.
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
     ".jsonl, .xlsx, .dta, .sav, .sas7bdat"
@@ -200,11 +207,20 @@ def _connected(place: str) -> BaseBackend:
     return ibis.pyspark.connect(session)
 
 
-def check_file(source: str | os.PathLike[str]) -> None:
-    """Refuse a name that is no file's, before anything else is looked at."""
+def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None:
+    """Refuse a name that is no file's, before anything else is looked at.
+
+    With ``folders`` it may be that of a folder of Parquet files.
+    """
     path = Path(source)
     if path.is_dir():
-        raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
+        if not folders:
+            raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
+        if not _parquet_files(path):
+            raise InputError(
+                f"{path} is a directory without Parquet files; name one file ({_KNOWN})."
+            )
+        return
     if not path.exists():
         raise InputError(f"{path} does not exist.")
     if not path.is_file():  # it might never end
@@ -227,7 +243,8 @@ def _plain(engine: Engine, path: Path) -> Path:
 
 def same_for_secret_rows(path: Path) -> bool:
     """Tell whether a file is read alike where its rows are secret: a DuckDB file declares types."""
-    return path.suffix.lower() in _DATABASE and not _magic(path).startswith(_SQLITE)
+    database = path.suffix.lower() in _DATABASE and path.is_file()
+    return database and not _magic(path).startswith(_SQLITE)
 
 
 def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = False) -> str:
@@ -249,6 +266,8 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
 
 def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     suffix = path.suffix.lower()
+    if path.is_dir():
+        return _parquet_folder(engine, path, secret=secret)
     if suffix in _DATABASE:
         if _magic(path).startswith(_SQLITE):
             return _sqlite(engine, path, table, secret=secret)
@@ -263,9 +282,7 @@ def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -
         plain = _plain(engine, path)
         return _delimited(engine, plain, str(path), compression, _DELIMITED[inner], secret=secret)
     if suffix in _PARQUET:
-        if _magic(path)[:4] != b"PAR1":
-            raise InputError(f"{path} is not a Parquet file.")
-        return _parquet(engine, path, secret=secret)
+        return _parquet(engine, [path], secret=secret)
     if suffix in _ARROW:
         return _arrow_file(engine, path, secret=secret)
     if suffix == ".npy":
@@ -273,30 +290,82 @@ def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -
     raise InputError(f"{path} must end in one of {_KNOWN}.{CONVERSIONS.get(suffix, '')}")
 
 
-def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
-    """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
+def _parquet_files(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder in the order of their names; none that are hidden."""
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in _PARQUET)
+    hidden = ("_", ".")
+    return sorted(
+        path
+        for path in files
+        if path.is_file() and not any(p.startswith(hidden) for p in path.relative_to(folder).parts)
+    )
+
+
+def _parquet_folder(engine: Engine, folder: Path, *, secret: bool) -> str:
+    """Return a view of all Parquet files in a folder, with a column of text per ``name=value``.
+
+    Which types values of such a name could have is not asked: one record could decide it.
+    """
+    selects, first = [], None
+    for inside, files in itertools.groupby(_parquet_files(folder), lambda path: path.parent):
+        pairs = [p.split("=", 1) for p in inside.relative_to(folder).parts if "=" in p]
+        values = {name: None if text == _HIVE_NULL else unquote(text) for name, text in pairs}
+        paths = list(files)
+        for path in paths:
+            declared = *_parquet_schema(path), list(values)
+            first = declared if first is None else first
+            if declared != first or set(values) & set(declared[0].names):
+                raise InputError(
+                    f"the files of {folder} must have the same columns with the same types, in the "
+                    f"same order, got others in {path.relative_to(folder)}."
+                )
+        constants = [
+            f"CAST({'NULL' if value is None else literal(value)} AS VARCHAR) AS {identifier(name)}"
+            for name, value in values.items()
+        ]
+        view = _parquet(engine, paths, secret=secret)
+        selects.append(f"SELECT {', '.join(['*', *constants])} FROM {view}")
+    return engine.view(" UNION ALL ".join(selects))
+
+
+def _parquet_schema(path: Path) -> tuple[pa.Schema, list[str]]:
+    """Return the types of a file, and its columns of 96-bit timestamps."""
+    import pyarrow.parquet as pq
+
+    if _magic(path)[:4] != b"PAR1":
+        raise InputError(f"{path} is not a Parquet file.")
+    with pq.ParquetFile(path) as file:
+        leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        return file.schema_arrow.remove_metadata(), old
+
+
+def _parquet(engine: Engine, paths: Sequence[Path], *, secret: bool) -> str:
+    """Let the engine read files of one schema unless it would cut what pyarrow reads whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        schema = file.schema_arrow
-        leaves = [file.schema.column(i) for i in range(len(file.schema))]
-        old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        if exact_schema(schema, secret=secret).types == schema.types and not old:
-            return engine.parquet([_plain(engine, path)])
+    schema, old = _parquet_schema(paths[0])
+    if exact_schema(schema, secret=secret).types == schema.types and not old:
+        return engine.parquet([_plain(engine, path) for path in paths])
     nested = next((name for name in old if name not in schema.names), None)
     if nested is not None:
         raise InputError(
-            f"{path} must not hold 96-bit timestamps within lists or records, got {nested!r}. "
+            f"{paths[0]} must not hold 96-bit timestamps within lists or records, got {nested!r}. "
             "Save it again with 64-bit timestamps."
         )
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
-        if not old:
-            return engine.copied(coarse.schema_arrow, coarse.iter_batches(), secret=secret)
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
-            texts = [f.with_type(pa.string()) if f.name in old else f for f in coarse.schema_arrow]
-            made = _old_timestamps(coarse, fine, set(old))
-            return engine.copied(pa.schema(texts), made, secret=secret)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
+                if not old:
+                    yield from coarse.iter_batches()
+                    continue
+                with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
+                    yield from _old_timestamps(coarse, fine, set(old))
+
+    texts = [f.with_type(pa.string()) if f.name in old else f for f in schema]
+    return engine.copied(pa.schema(texts), batches(), secret=secret)
 
 
 def _old_timestamps(
@@ -402,8 +471,12 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: boo
 
 
 def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool) -> str:
-    """Copy a stream, or a relation of the user's connection as a stream that loses nothing."""
+    """Copy a stream or a data set, or a relation of the user's as a stream that loses nothing."""
     stream: pa.RecordBatchReader = rows
+    if hasattr(rows, "get_fragments"):
+        dataset = cast("pads.Dataset", rows)
+        batches = dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+        return engine.copied(dataset.schema, _sound(batches), secret=secret)
     if hasattr(rows, "project"):
         types = dict(zip(rows.columns, rows.types, strict=True))
         stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
@@ -431,8 +504,9 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
         source = expr.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
-    if isinstance(source, duckdb.DuckDBPyRelation | pa.RecordBatchReader):
-        return _stream(engine, source, secret=secret)
+    kinds = duckdb.DuckDBPyRelation | pa.RecordBatchReader
+    if isinstance(source, kinds) or hasattr(source, "get_fragments"):
+        return _stream(engine, cast("pa.RecordBatchReader", source), secret=secret)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
@@ -443,8 +517,8 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
         source = pa.table(source)
     if not isinstance(source, pa.Table):
         raise InputError(
-            "a table must be a file name, a pandas, polars or pyarrow table, a numpy array, "
-            f"an ibis table or a relation of DuckDB, got {type(source).__name__}."
+            "a table must be a file name, a pandas, polars or pyarrow table, a data set of Arrow, "
+            f"a numpy array, an ibis table or a relation of DuckDB, got {type(source).__name__}."
         )
     if not source.column_names:
         raise InputError("the table in memory has no columns.")
@@ -730,7 +804,7 @@ def _sections(stream: IO[bytes], delimiter: bytes) -> Iterator[bytes]:
 def separator_of(path: Path | None) -> str | None:
     """Return the separator of a CSV file; None where there is none."""
     endings = [] if path is None else [ending.lower() for ending in path.suffixes]
-    if path is None or not set(_DELIMITED) & set(endings):
+    if path is None or not set(_DELIMITED) & set(endings) or path.is_dir():
         return None
     return "\t" if ".tsv" in endings else delimiter_of(path)
 

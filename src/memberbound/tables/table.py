@@ -458,7 +458,7 @@ def _fill(table: Table, source: object, database_table: str | None) -> None:
         table.path = path = Path(source)
         table.name, table.database_table = str(path), database_table
         with reading(table.name):
-            check_file(path)
+            check_file(path, folders=True)
             if path.suffix.lower() == ".npy":
                 table.memory = stored_array(path)
             else:

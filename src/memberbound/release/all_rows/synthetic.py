@@ -504,6 +504,12 @@ def fit_synthetic(
     return replace(model, labels=labels)
 
 
+def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
+    """Return how many records write their numbers in which format, column by column."""
+    cells = (format_cells(part.columns[name]) for name in names)
+    return np.array([counted(places, len(FORMATS) + 1, part.persons) for places in cells])
+
+
 @dataclass(frozen=True, eq=False)
 class _Preparation:
     """The columns of a secret table, and what is public about them."""
@@ -634,9 +640,7 @@ class _Preparation:
         part = budget.take("how numbers are written", _WRITING_SHARE)
         formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
         writings = {}
-        for name in names:
-            cells = format_cells(self.records.columns[name])
-            counts = counted(cells, len(FORMATS) + 1, self.records.persons)
+        for name, counts in zip(names, self.records.total(_format_counts, names), strict=True):
             writings[name] = written_as(formats.measure(counts), formats.scale)
         return writings
 
