@@ -509,8 +509,23 @@ def as_duckdb(table, folder):
     return path
 
 
+def as_folder(table, folder):
+    parts = folder / "parts"
+    for name, some in (("a", table[:100]), ("b", table[100:])):
+        parts.mkdir(exist_ok=True)
+        pq.write_table(arrow_of(some), parts / f"{name}.parquet")
+    return parts
+
+
+def as_parts(table, folder):
+    """Rows that are read again whenever they are used."""
+    forms = preprocessing.forms_of(preprocessing.read_bounds(TYPED_BOUNDS))
+    return in_memory.read_secret_columns(as_folder(table, folder), forms, memory="1KB")
+
+
 TYPED = {
     "parquet": as_parquet,
+    "folder in parts": as_parts,
     "96-bit timestamps": as_old_parquet,
     "arrow": as_arrow,
     "duckdb": as_duckdb,

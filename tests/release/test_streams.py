@@ -1,4 +1,4 @@
-"""Tables that are read a column at a time: the same numbers, bit by bit, and sections of CSV files.
+"""Tables that are read in parts: the same numbers, bit by bit, and sections of CSV files.
 
 Truth: the same release with all columns in memory; every way to cut a file in two.
 """
@@ -8,20 +8,24 @@ import io
 import mmap
 import os
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import dataset, feather
 
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
 from memberbound.tables import in_memory, source
+from memberbound.tables import table as tables
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 
-ROWS = 900
+#: More than one part of so many rows, the fewest that the engine gives at once.
+ROWS, PART = 5000, 2048
 BOUNDS = {"age": [0, 90], "ill": ["no", "yes"], "ward": ["a", "b", "c"]}
 
 
@@ -30,7 +34,7 @@ def people():
     age = draws.integers(0, 90, ROWS)
     return pd.DataFrame(
         {
-            "who": draws.integers(0, 500, ROWS),
+            "who": np.where(draws.random(ROWS) < 0.01, None, draws.integers(0, 900, ROWS)),
             "age": np.where(draws.random(ROWS) < 0.1, None, age),
             "weight": draws.normal(70, 9, ROWS).round(1),
             "ward": draws.choice(["a", "b", "c", "d"], ROWS),
@@ -39,17 +43,56 @@ def people():
     )
 
 
-@pytest.fixture(params=["parquet", "csv"])
-def stored(request, tmp_path, monkeypatch):
-    """A file that is read a column at a time where the limit is small."""
-    path = tmp_path / f"people.{request.param}"
-    if request.param == "csv":
-        people().to_csv(path, index=False)
-        monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**12)
-        monkeypatch.setattr(source, "_SECTION", 2**11)
-    else:
-        pq.write_table(pa.Table.from_pandas(people()), path, row_group_size=100)
+def in_folder(table, folder):
+    """Three files, the last two in folders that give a column."""
+    parts = folder / "parts"
+    for number, name in enumerate(["1.parquet", "2/part.parquet", "3/part.parquet"]):
+        path = parts / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.slice(number * 1500, 1500 if number < 2 else None), path)
+    return parts
+
+
+def in_database(table, folder):
+    path = folder / "t.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.register("rows", table)
+        connection.execute("CREATE TABLE t AS SELECT * FROM rows")
     return path
+
+
+def in_arrow(table, folder):
+    feather.write_feather(table, folder / "t.feather", chunksize=700)
+    return folder / "t.feather"
+
+
+def in_parquet(table, folder):
+    pq.write_table(table, folder / "t.parquet", row_group_size=700)
+    return folder / "t.parquet"
+
+
+def in_csv(table, folder):
+    table.to_pandas().to_csv(folder / "t.csv", index=False)
+    return folder / "t.csv"
+
+
+STORED = {
+    "parquet": in_parquet,
+    "csv": in_csv,
+    "folder": in_folder,
+    "arrow": in_arrow,
+    "duckdb": in_database,
+    "data set": lambda table, folder: dataset.dataset(in_folder(table, folder)),
+    "relation": lambda table, _: duckdb.from_arrow(table),
+}
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Files that are read in several parts where the limit is small."""
+    monkeypatch.setattr(tables, "_PART_ROWS", PART)
+    monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**12)
+    monkeypatch.setattr(source, "_SECTION", 2**11)
 
 
 VERBS = {
@@ -89,32 +132,75 @@ VERBS = {
 }
 
 
+def long(*case):
+    return pytest.param(*case, marks=pytest.mark.long)
+
+
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(
-    ("verb", "unit"),
+    ("form", "verb", "unit"),
     [
-        ("logistic", None),
-        ("logistic", "who"),
-        ("covariance", "who"),
-        ("contingency", None),
-        pytest.param("boosting", "who", marks=pytest.mark.long),
-        pytest.param("synthetic table", "who", marks=pytest.mark.long),
-        pytest.param("synthetic table", None, marks=pytest.mark.long),
+        ("parquet", "logistic", None),
+        ("csv", "logistic", "who"),
+        *((form, "contingency", None) for form in STORED if form != "csv"),
+        ("folder", "covariance", "who"),
+        *(long("parquet", verb, unit) for verb in VERBS for unit in (None, "who")),
+        *(long(form, "logistic", "who") for form in STORED),
     ],
 )
-def test_a_table_that_is_streamed_gives_the_same_numbers(monkeypatch, stored, verb, unit):
-    used = []
-    honest = in_memory.StoredColumns.__getitem__
+def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
+    monkeypatch, tmp_path, form, verb, unit
+):
+    parts = []
+    honest = in_memory.Records.parts
 
-    def read(self, name):
-        used.append(name)
-        return honest(self, name)
+    def counted(self):
+        for part in honest(self):
+            parts.append(part is not self)
+            yield part
 
-    monkeypatch.setattr(in_memory.StoredColumns, "__getitem__", read)
+    monkeypatch.setattr(in_memory.Records, "parts", counted)
     how = {} if unit is None else {"unit": unit}
+    stored = STORED[form](pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS[verb](stored, **how)
-    assert not used
+    assert not any(parts)
     assert VERBS[verb](stored, memory="2KB", **how) == whole
-    assert used
+    assert sum(parts) > 2
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_person_cut_in_two_is_caught(monkeypatch, tmp_path):
+    """Broken twin: parts end wherever they end, so that a person counts in both."""
+    path = in_parquet(pa.Table.from_pandas(people()), tmp_path)
+    whole = VERBS["covariance"](path, unit="who")
+
+    def cut(batches, person):
+        for batch in batches:
+            yield from honest([batch], person)
+
+    honest = in_memory._with_whole_persons
+    monkeypatch.setattr(in_memory, "_with_whole_persons", cut)
+    with pytest.raises((AssertionError, ValueError)):
+        assert VERBS["covariance"](path, unit="who", memory="2KB") == whole
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_some_records_of_a_stored_table(tmp_path, unit):
+    path = in_parquet(pa.Table.from_pandas(people()), tmp_path)
+    whole, stored = (
+        in_memory.read_secret_columns(path, {}, unit=unit, memory=memory)
+        for memory in (None, "2KB")
+    )
+    assert len(whole) == len(stored)
+    places = np.random.default_rng(0).permutation(len(whole))[:300]
+    some, same = whole.taken(places), stored.taken(places)
+    if unit is not None:
+        assert some.persons.starts.tolist() == same.persons.starts.tolist()
+    for name in some.columns:
+        a, b = some.columns[name], same.columns[name]
+        np.testing.assert_array_equal(a.numbers, b.numbers)
+        assert [a.label(k) for k in range(len(a))] == [b.label(k) for k in range(len(b))]
 
 
 def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch):

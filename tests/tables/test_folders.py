@@ -1,0 +1,86 @@
+"""Folders of Parquet files and data sets of Arrow: the rows of all files, by their names.
+
+Truth: one Parquet file with the same rows; the value of a row's own folder.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import dataset
+
+from memberbound import certify
+from memberbound.errors import InputError
+from memberbound.tables.in_memory import read_records
+from memberbound.tables.table import open_table
+
+ROWS = pa.table({"age": np.arange(40) % 7, "sex": ["f", "m"] * 20})
+
+
+def written(folder, **files):
+    for name, table in files.items():
+        path = folder / name.replace("__", "/").replace("_is_", "=")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path.with_suffix(".parquet"))
+    return folder
+
+
+def values(source, secret=True):
+    with open_table(source, secret=secret) as table:
+        return table.rows().to_pydict()
+
+
+def test_a_folder_is_one_table(tmp_path):
+    folder = written(tmp_path / "t", b=ROWS.slice(20), a=ROWS.slice(0, 20))
+    (folder / "_metadata.parquet").write_bytes(b"none of the rows")
+    assert values(folder) == values(folder, secret=False) == ROWS.to_pydict()
+    pq.write_table(ROWS, tmp_path / "whole.parquet")
+    assert certify(folder).to_dict() == certify(tmp_path / "whole.parquet").to_dict()
+
+
+def test_old_timestamps_of_every_file_are_read_alike(tmp_path):
+    days = pa.table({"day": pa.array([0, 1, 2**40], pa.timestamp("us"))})
+    for name in "ab":
+        pq.write_table(days, tmp_path / f"{name}.parquet", use_deprecated_int96_timestamps=True)
+    one = values(tmp_path / "a.parquet")["day"]
+    assert values(tmp_path)["day"] == one + one
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_the_name_of_a_folder_is_a_text_whatever_the_others_are(tmp_path, secret):
+    pq.write_to_dataset(ROWS, tmp_path / "t", partition_cols=["age"])
+    read = values(tmp_path / "t", secret)
+    assert read["age"] == sorted(str(age) for age in ROWS["age"].to_pylist())
+    odd = pa.table({"age": [None, "[a]", "x y/z"], "sex": ["f"] * 3})
+    pq.write_to_dataset(odd, tmp_path / "t", partition_cols=["age"])
+    more = values(tmp_path / "t", secret)
+    own = [age for age in more["age"] if age not in (None, "[a]", "x y/z")]
+    assert own == read["age"]
+    assert len(more["age"]) == 43
+
+
+def test_a_folder_whose_files_differ_is_refused(tmp_path):
+    others = [
+        ROWS.rename_columns(["age", "gender"]),
+        ROWS.set_column(0, "age", ROWS["age"].cast("int32")),
+        ROWS.select(["sex", "age"]),
+    ]
+    for number, other in enumerate(others):
+        folder = written(tmp_path / str(number), a=ROWS, b=other)
+        with pytest.raises(InputError, match=r"same columns with the same types.*in b\.parquet"):
+            values(folder)
+    with pytest.raises(InputError, match="same columns"):
+        values(written(tmp_path / "deep", a=ROWS, year_is_1__b=ROWS))
+    with pytest.raises(InputError, match="same columns"):
+        values(written(tmp_path / "twice", age_is_1__b=ROWS))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="directory without Parquet files"):
+        values(tmp_path / "none")
+
+
+def test_a_data_set_is_read_in_the_order_of_its_files(tmp_path):
+    folder = written(tmp_path, b=ROWS.slice(20), a=ROWS.slice(0, 20))
+    assert values(dataset.dataset(folder)) == ROWS.to_pydict()
+    older = dataset.dataset(folder).filter(dataset.field("age") > 3)
+    records = read_records(older)
+    assert records.columns["age"].numbers.tolist() == [k % 7 for k in range(40) if k % 7 > 3]
