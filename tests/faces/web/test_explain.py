@@ -143,6 +143,40 @@ def test_nobody_computes_for_somebody_who_left():
     in_a_loop(ask())
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 8, "delta": 1e-5, "baseline": [0.1]},
+        {"epsilon": 60},
+        {"target_eta": 0.05, "delta": 1e-5, "prior": 0.1},
+        {"target_security": 0.8, "sample_rate": 0.01, "steps": 100, "delta": 1e-5},
+        {"gdp": 1.5, "fpr": 0.02},
+    ],
+    ids=str,
+)
+def test_figures_are_on_the_safe_side(client, options):
+    answer = memberbound.explain(**options)
+    shown = client.post("/api/explain/figures", json=options).json()
+    texts = {figure["name"]: figure["text"] for figure in shown["figures"]}
+    assert texts["accuracy_upper"] == str(marked(answer.accuracy_upper, "certificate"))
+    assert texts["eta_upper"] == str(marked(answer.eta_upper, "certificate", "eta", 6))
+    security = marked(answer.security_lower, "certificate", "security", 6)
+    assert texts["security_lower"] == str(security)
+    first = shown["figures"][0]["name"]
+    if "target_eta" in options:  # a larger ε would break the promise
+        assert first == "epsilon"
+        assert 0 <= answer.epsilon - float(texts["epsilon"].removeprefix("= ")) < 1e-6
+    elif "target_security" in options:  # so would less noise
+        assert first == "noise_multiplier"
+        least = answer.to_dict()["noise_multiplier"]
+        assert 0 <= float(texts[first].removeprefix("= ")) - least < 1e-5
+    else:
+        assert first == "accuracy_upper"
+    rate = min(answer.tpr_upper, key=lambda rate: abs(float(rate) - 0.01))
+    assert shown["rate"] == percent(float(rate), "given")
+    assert shown["identified"] == str(marked(answer.tpr_upper[rate], "certificate"))
+
+
 def test_equivalents_of_a_question(client):
     found = client.post("/api/explain/equivalents", json={"epsilon": 8, "fpr": [0.1, 0.01]}).json()
     assert found["command"] == "memberbound explain --epsilon 8.0 --fpr 0.1 --fpr 0.01 --json"

@@ -18,7 +18,7 @@ from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.schemas import web_parameters
 from memberbound.papers.results import theorems
-from memberbound.quantities import decimals, marked, percent, significant
+from memberbound.quantities import marked, percent
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until, violations
 
@@ -886,56 +886,6 @@ def test_a_page_keeps_its_answer_while_another_one_is_open(turn: Open) -> None:
 
 
 # --- What the scripts promise -------------------------------------------------------------------
-
-
-ROUNDINGS: dict[str, Callable[[float], str]] = {
-    "n.percentUp(v)": lambda v: percent(v, "upper"),
-    "n.percent(v)": lambda v: percent(v, "given"),
-    "n.sixUp(v)": lambda v: decimals(v, "upper"),
-    "n.sixDown(v)": lambda v: decimals(v, "lower"),
-    "n.decimals(v, 'estimate', 3)": lambda v: decimals(v, "estimate", 3),
-    "n.significant(v, 'upper', 4)": lambda v: significant(v, "upper", 4),
-    "n.significant(v, 'lower')": lambda v: significant(v, "lower"),
-    "n.plain(v)": lambda v: significant(v, "given"),
-    "n.atMost(v)": ceiling,
-}
-
-
-def awkward() -> list[float]:
-    rng = random.Random(3)
-    values = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 1 - 1e-13, 5e-324, 1e300, 1e-5, 10.0]
-    values += [0.1, 0.55, 0.95, 59 / 60, 0.5500000000000006, 0.125, 0.375, 9.9999, 99.96, 1000.0]
-    values += [-0.25, -1e-9, 123456789.123]
-    values += [rng.random() for _ in range(150)] + [
-        1 - 10 ** -rng.uniform(0, 16) for _ in range(80)
-    ]
-    return values + [rng.choice((1, -1)) * 10 ** rng.uniform(-20, 20) for _ in range(200)]
-
-
-def test_numbers_are_written_as_python_writes_them(turn: Open) -> None:
-    page = turn("/study")
-    calls = ", ".join(f"(v) => {call}" for call in ROUNDINGS)
-    found = page.evaluate(
-        f"""async (values) => {{
-          const n = await import("/static/numbers.js");
-          return [{calls}].map((call) => values.map((value) => call(value)));
-        }}""",
-        awkward(),
-    )
-    for (call, python), texts in zip(ROUNDINGS.items(), found, strict=True):
-        assert texts == [python(v) for v in awkward()], call
-
-
-def test_what_is_missing_is_never_shown_as_a_bound(turn: Open) -> None:
-    page = turn("/study")
-    found = page.evaluate(
-        """async () => {
-          const n = await import("/static/numbers.js");
-          const rounds = [n.percentUp, n.sixUp, n.sixDown, n.significant];
-          return rounds.flatMap((round) => [null, undefined, NaN, Infinity].map((v) => round(v)));
-        }"""
-    )
-    assert set(found) == {"no bound"}
 
 
 def test_glossary_names_results_that_exist(turn: Open) -> None:

@@ -31,6 +31,7 @@ from memberbound.faces.web.schemas import (
     Equivalent,
     Error,
     ExplainOptions,
+    Figures,
     Health,
     JobList,
     JobRequest,
@@ -162,6 +163,15 @@ async def explain(
 ) -> dict[str, object]:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
     return await state.calculations.ask("explain", options.arguments(), request.is_disconnected)
+
+
+@router.post("/explain/figures", response_model=Figures)
+async def explain_figures(
+    state: ServerState, request: Request, options: ExplainOptions
+) -> dict[str, object]:
+    """Return the numbers of an explanation as texts, rounded to the safe side."""
+    ask = state.calculations.ask
+    return await ask("explain figures", options.arguments(), request.is_disconnected)
 
 
 @router.post("/explain/chart", response_model=Picture)

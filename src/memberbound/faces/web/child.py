@@ -33,6 +33,7 @@ from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.faces.endings import debugging, ending, is_memory_error
 from memberbound.faces.terminal import blocks
+from memberbound.quantities import Side, marked, percent, significant
 from memberbound.verbs.explain import Explanation, explain
 
 if TYPE_CHECKING:
@@ -162,8 +163,64 @@ def _explanation(key: str) -> Explanation:
     return explain(**json.loads(key))
 
 
-def _explained(options: Keywords) -> dict[str, object]:
+def _explained(options: Keywords) -> dict[str, Any]:
     return _explanation(json.dumps(options, sort_keys=True)).to_dict()
+
+
+def _figures(options: Keywords) -> dict[str, object]:
+    """Return the numbers of an explanation as the page shows them: as texts, in their order."""
+    answer = _explained(options)
+    choosing = any(name.startswith("target_") for name in options)
+    prior, blind = answer["prior"], max(answer["prior"], 1 - answer["prior"])
+    delta, sigma = significant(answer["delta"], "given"), answer.get("noise_multiplier")
+
+    def figure(name: str, text: object, label: str | None = None, *, big: bool = False) -> Keywords:
+        return {"name": name, "text": str(text), "label": label, "big": big}
+
+    def ceiling(value: float | None, quantity: str = "accuracy", places: int | None = None) -> str:
+        return str(marked(value, "certificate", quantity, places))
+
+    side: Side = "given" if answer["notion"] == "(ε, δ)-DP" else "upper"
+    if side == "given" and choosing:
+        side = "lower"  # a larger one would break the promise
+    text = ("≤ " if side == "upper" else "= ") + significant(answer["epsilon"], side)
+    text = "no finite ε" if answer["epsilon"] is None else text
+    chosen = choosing and sigma is None
+    label = f"Take ε (at δ = {delta})" if chosen else f"ε at δ = {delta}"
+    settings = [figure("epsilon", text, label, big=chosen)]
+    if sigma is not None:
+        text = significant(sigma, "upper" if choosing else "given")
+        use = "Use a noise multiplier of" if choosing else None
+        settings.insert(0, figure("noise_multiplier", f"= {text}", use, big=choosing))
+    label = "Attack success at most"
+    label += "" if prior == 0.5 else f", when {percent(prior, 'given')} were in"
+    success = ceiling(answer["accuracy_upper"])
+    figures = [figure("accuracy_upper", success, label, big=True)]
+    for rate, value in answer["tpr_upper"].items():
+        label = f"Members identified at {percent(float(rate), 'given')} false alarms"
+        figures.append(figure("tpr_upper", ceiling(value), label))
+    for before, value in (answer.get("guess_upper") or {}).items():
+        label = f"A guess right {percent(float(before), 'given')} of the time before"
+        figures.append(figure("guess_upper", ceiling(value), label))
+    for name, quantity in (("advantage_upper", "advantage"), ("eta_upper", "eta")):
+        figures.append(figure(name, ceiling(answer[name], quantity, 6)))
+    for name in ("security_lower", "security_lower_iid"):
+        if answer[name] is not None:
+            figures.append(figure(name, ceiling(answer[name], "security", 6)))
+    figures.append(figure("precision_upper", ceiling(answer["precision_upper"])))
+    first = settings[:1] if choosing else []
+    rate = min(answer["tpr_upper"], key=lambda rate: abs(float(rate) - 0.01), default=None)
+    return {
+        "figures": [*first, *figures, *settings[len(first) :]],
+        "share": answer["accuracy_upper"],
+        "blind": blind,
+        "way": f"From blind guessing ({percent(blind, 'upper')}) to always right: {success}.",
+        # One line of the table of other settings.
+        "epsilon": significant(answer["epsilon"], "lower", 4),
+        "success": success,
+        "rate": None if rate is None else percent(float(rate), "given"),
+        "identified": "–" if rate is None else ceiling(answer["tpr_upper"][rate]),
+    }
 
 
 def _explanation_chart(options: Keywords) -> dict[str, object]:
@@ -195,6 +252,7 @@ def _report(options: Keywords) -> dict[str, object]:
 QUESTIONS: dict[str, Callable[[Keywords], dict[str, object]]] = {
     "explain": _explained,
     "explain chart": _explanation_chart,
+    "explain figures": _figures,
     "report": _report,
 }
 

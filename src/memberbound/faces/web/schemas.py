@@ -21,6 +21,7 @@ __all__ = [
     "Equivalent",
     "Error",
     "ExplainOptions",
+    "Figures",
     "Health",
     "JobList",
     "JobRequest",
@@ -292,6 +293,28 @@ class Health(BaseModel):
     version: str
     limits: dict[str, int | float]
     verbs: list[str]
+
+
+class Figure(BaseModel):
+    """A number as text, with its sign; ``label`` where it is not that of the glossary."""
+
+    name: str
+    text: str
+    label: str | None
+    big: bool
+
+
+class Figures(BaseModel):
+    """The numbers of an explanation, and what a table of other settings shows of it."""
+
+    figures: list[Figure]
+    share: float
+    blind: float
+    way: str
+    epsilon: str
+    success: str
+    rate: str | None
+    identified: str
 
 
 class Picture(BaseModel):

@@ -1,7 +1,6 @@
 // Which columns of a file are used, and what they hold.
-import { element, fill } from "./dom.js";
+import { count, element, fill } from "./dom.js";
 import { Invalid } from "./fields.js";
-import { count } from "./numbers.js";
 
 const ROLES = ["number", "category", "date", "identifier", "text"];
 

@@ -108,3 +108,13 @@ export const sides = (question, label, answer, ...below) =>
 /** The usual page: a form beside its answer. */
 export const asking = (form, answer, ...below) =>
   sides(element("section", { class: "card", "aria-label": "Question" }, form.node), "Answer", answer, ...below);
+
+/** A count, with separated thousands. */
+export const count = (value) => value.toLocaleString("en-GB");
+
+/** A size in bytes for people. */
+export function bytes(value) {
+  if (value < 1000) return `${value} bytes`;
+  if (value < 1e6) return `${(value / 1e3).toFixed(1)} kB`;
+  return value < 1e9 ? `${(value / 1e6).toFixed(1)} MB` : `${(value / 1e9).toFixed(1)} GB`;
+}

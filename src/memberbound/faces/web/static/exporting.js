@@ -1,6 +1,5 @@
 // Taking a result along: JSON, picture, link, command line, Python.
-import { element, fill, say } from "./dom.js";
-import { bytes } from "./numbers.js";
+import { bytes, element, fill, say } from "./dom.js";
 
 /** Hand a file to the browser's download. */
 export function save(name, content, type) {

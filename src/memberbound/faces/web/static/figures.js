@@ -3,7 +3,6 @@
 import { element, say } from "./dom.js";
 import { tip } from "./tips.js";
 import { GLOSSARY } from "./glossary.js";
-import { NOTHING, emptiness, sixDown } from "./numbers.js";
 
 const WORDS = {
   certified: "certified",
@@ -13,10 +12,12 @@ const WORDS = {
   unproved: "not proved",
 };
 
-/** One number: `name` is its entry in the glossary, `sign` is ≤, ≥, ≈ or =. */
-export function figure(name, kind, sign, value, { label, big = false } = {}) {
+/** One number: `name` is its entry in the glossary; the sign of its text (≤, ≥, ≈ or =) says what it is. */
+export function figure({ name, text, label, big }) {
   const entry = GLOSSARY[name];
   const title = label ?? entry.label;
+  const [, sign, value] = /^([≤≥≈=] )?(.*)$/.exec(text);
+  const kind = { "≈ ": "estimated", "= ": "given" }[sign] ?? (sign ? "certified" : "unproved");
   return element(
     "div",
     { class: `figure ${kind}${big ? " big" : ""}`, "data-number": name },
@@ -24,25 +25,12 @@ export function figure(name, kind, sign, value, { label, big = false } = {}) {
     element(
       "p",
       { class: "value" },
-      element("span", { class: "sign" }, sign),
-      " ",
+      element("span", { class: "sign" }, sign ?? ""),
       element("span", { class: "amount" }, value),
     ),
     element("p", { class: "kind" }, WORDS[kind]),
   );
 }
-
-/** A certified ceiling; from `limit` on it excludes nothing and is not shown as a proof. */
-export const ceiling = (name, value, write, { limit = 1, ...options } = {}) =>
-  emptiness(value, limit)
-    ? figure(name, "unproved", "", emptiness(value, limit), options)
-    : figure(name, "certified", "≤", write(value), options);
-
-/** A certified floor of a security; 0 excludes nothing. */
-export const security = (name, value, options) =>
-  value < 1e-4
-    ? figure(name, "unproved", "", value <= 0 ? NOTHING : "no useful bound (> 0)", options)
-    : figure(name, "certified", "≥", sixDown(value), options);
 
 /** Several numbers side by side. */
 export const figures = (...nodes) => element("div", { class: "figures" }, nodes.flat());
@@ -90,7 +78,7 @@ export function warnings(answer) {
 }
 
 /** A bar from blind guessing to always right, with the bound on it. */
-export function meter(share, blind, words) {
+export function meter({ share, blind, way, success }) {
   const span = Math.max(1 - blind, 1e-9);
   const wide = Math.min(100, Math.max(0, ((share - blind) / span) * 100));
   const fillbar = element("span", { class: "fill" });
@@ -98,7 +86,7 @@ export function meter(share, blind, words) {
   // A bound that excludes nothing has the look of what is not proved.
   return element(
     "div",
-    { class: `meter${emptiness(share) ? " unproved" : ""}`, role: "img", "aria-label": words },
+    { class: `meter${success.startsWith("≤") ? "" : " unproved"}`, role: "img", "aria-label": way },
     element("div", { class: "bar" }, fillbar),
     element(
       "div",

@@ -6,8 +6,7 @@ import { asking, delayed, element, empty, fill, table } from "./dom.js";
 import { ALWAYS, BY_ACCEPT, BY_NOTION, DEFAULTS, FOUND, fields, options, share } from "./explain-fields.js";
 import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
-import { assumptions, ceiling, figure, figures, meter, security, verdict } from "./figures.js";
-import { atMost, atMostInWords, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
+import { assumptions, figure, meter, verdict } from "./figures.js";
 
 export const title = "Explain";
 export const heading = "What does a privacy setting mean, and which one do we need?";
@@ -77,11 +76,11 @@ export function open(root, given) {
     }
     results.setAttribute("aria-busy", "true");
     try {
-      const [answer, same] = await Promise.all(
-        ["", "/equivalents"].map((part) => post(`/api/explain${part}`, asked, signal)),
+      const [answer, numbers, same] = await Promise.all(
+        ["", "/figures", "/equivalents"].map((part) => post(`/api/explain${part}`, asked, signal)),
       );
       if (signal.aborted) return;
-      latest = { answer, same, asked };
+      latest = { answer, numbers, same, asked };
       form.clear();
       show();
       compare(asked);
@@ -103,60 +102,13 @@ export function open(root, given) {
   }
 
   function show() {
-    const { answer, same } = latest;
-    const blind = Math.max(answer.prior, 1 - answer.prior);
+    const { answer, numbers, same } = latest;
     const choosing = form.text("mode") === "choose";
-    const setting =
-      answer.notion === "DP-SGD"
-        ? figure("noise_multiplier", "given", "=", choosing ? significant(answer.noise_multiplier, "upper") : plain(answer.noise_multiplier), {
-            label: choosing ? "Use a noise multiplier of" : null,
-            big: choosing,
-          })
-        : null;
-    const derived = answer.notion !== "(ε, δ)-DP";
-    const quoted =
-      answer.epsilon === null
-        ? "no finite ε"
-        : derived
-          ? significant(answer.epsilon, "upper")
-          : choosing
-            ? significant(answer.epsilon, "lower")
-            : plain(answer.epsilon);
-    const epsilon = figure("epsilon", derived ? "certified" : "given", derived ? "≤" : "=", quoted, {
-      label: choosing && !setting ? `Take ε (at δ = ${plain(answer.delta)})` : `ε at δ = ${plain(answer.delta)}`,
-      big: choosing && !setting,
-    });
-    const accuracy = ceiling("accuracy_upper", answer.accuracy_upper, percentUp, {
-      label: answer.prior === 0.5 ? "Attack success at most" : `Attack success at most, when ${percent(answer.prior)} were in`,
-      big: true,
-    });
     fill(
       results,
       verdict(answer.sentence),
-      meter(
-        answer.accuracy_upper,
-        blind,
-        `On the way from blind guessing (${percentUp(blind)}) to always right: ${atMostInWords(answer.accuracy_upper)}.`,
-      ),
-      figures(
-        choosing ? [setting ?? epsilon, accuracy] : accuracy,
-        Object.entries(answer.tpr_upper).map(([fpr, value]) =>
-          ceiling("tpr_upper", value, percentUp, {
-            label: `Members identified at ${percent(Number(fpr))} false alarms`,
-          }),
-        ),
-        Object.entries(answer.guess_upper ?? {}).map(([before, value]) =>
-          ceiling("guess_upper", value, percentUp, { label: `A guess right ${percent(Number(before))} of the time before` }),
-        ),
-        ceiling("advantage_upper", answer.advantage_upper, sixUp),
-        ceiling("eta_upper", answer.eta_upper, sixUp, { limit: 0.5 }),
-        security("security_lower", answer.security_lower),
-        answer.security_lower_iid === null
-          ? null
-          : security("security_lower_iid", answer.security_lower_iid),
-        ceiling("precision_upper", answer.precision_upper, percentUp),
-        choosing ? (setting ? epsilon : null) : [setting, epsilon],
-      ),
+      meter(numbers),
+      element("div", { class: "figures" }, numbers.figures.map(figure)),
       choosing
         ? element(
             "p",
@@ -231,7 +183,7 @@ export function open(root, given) {
         // A promise that δ alone breaks has no ε; the row says so.
         const answers = await Promise.all(
           questions.map((question) =>
-            post("/api/explain", question, signal).catch((problem) => {
+            post("/api/explain/figures", question, signal).catch((problem) => {
               if (problem.name === "AbortError") throw problem;
               return null;
             }),
@@ -247,8 +199,6 @@ export function open(root, given) {
     const rows = ladder.answers.map((answer, index) => {
       const promise = PROMISES[index];
       const value = choose ? promise : LADDER[index];
-      const nearest =
-        answer && Object.keys(answer.tpr_upper).sort((a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01))[0];
       const use = element(
         "button",
         {
@@ -268,14 +218,11 @@ export function open(root, given) {
       if (!answer)
         return { current, cells: [choose ? `${promise} %` : `ε = ${value}`, "not possible at this δ", "", use] };
       const first = choose
-        ? [`${promise} %`, `ε = ${significant(answer.epsilon, "lower", 4)}`]
-        : [`ε = ${value}`, atMost(answer.accuracy_upper)];
-      return { current, cells: [...first, nearest ? atMost(answer.tpr_upper[nearest]) : "–", use] };
+        ? [`${promise} %`, `ε = ${answer.epsilon}`]
+        : [`ε = ${value}`, answer.success];
+      return { current, cells: [...first, answer.identified, use] };
     });
-    const near = Object.keys(ladder.answers.find(Boolean)?.tpr_upper ?? { 0.01: 0 }).sort(
-      (a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01),
-    )[0];
-    const column = `members identified at ${percent(Number(near))} false alarms`;
+    const column = `members identified at ${ladder.answers.find(Boolean)?.rate ?? "1 %"} false alarms`;
     fill(
       ladder,
       element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),

@@ -3,12 +3,11 @@ import { keeping } from "./address.js";
 import { get, post } from "./api.js";
 import { MoreOptions } from "./arguments.js";
 import { Chart } from "./charts.js";
-import { element, empty, fill, notice, sides } from "./dom.js";
+import { count, element, empty, fill, notice, sides } from "./dom.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { count } from "./numbers.js";
 import { TablePart } from "./table-part.js";
 import { ReportDrop } from "./uploads.js";
 

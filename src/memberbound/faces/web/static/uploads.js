@@ -1,7 +1,6 @@
 // Giving the server a file: dropped, chosen, or made up for a try.
-import { element, fill, freshId, notice, say } from "./dom.js";
+import { bytes, count, element, fill, freshId, notice, say } from "./dom.js";
 import { get, remove, upload } from "./api.js";
-import { bytes, count } from "./numbers.js";
 
 export const TABLES =
   ".csv,.tsv,.gz,.parquet,.arrow,.feather,.xlsx,.xlsm,.jsonl,.ndjson,.dta,.sav,.zsav,.por,.sas7bdat,.xpt";
