@@ -2,7 +2,6 @@
 
 from memberbound._version import __version__ as __version__
 from memberbound.attacks.model_audit import PrivacyScore as PrivacyScore
-from memberbound.attacks.overfitting import overfitting_ceiling as overfitting_ceiling
 from memberbound.curve import GaussianCurve as GaussianCurve
 from memberbound.curve import LaplaceCurve as LaplaceCurve
 from memberbound.curve import PolygonCurve as PolygonCurve

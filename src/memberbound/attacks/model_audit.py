@@ -249,8 +249,8 @@ class ModelAudit:
             lines += ["", *group_lines(self.groups)]
         lines += ["", *(("facts for output checking:",) if self.facts else ())]
         lines += [f"  {fact.summary()}" for fact in self.facts]
-        model = None if self.overfitting is None else self.overfitting.model
-        if self.comparable and model is not None:
+        if self.comparable and self.overfitting is not None:
+            model = self.overfitting.model
             lines.append(
                 "overfitting: security of this model against the loss threshold "
                 f"≤ {significant(model.upper, 'upper', 3)} at confidence "

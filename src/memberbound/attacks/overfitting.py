@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,9 +12,8 @@ from numpy.typing import ArrayLike
 from memberbound.answers import EstimateOf, Given
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.errors import InputError, fraction, nonnegative, positive
-from memberbound.games import IidGame, ModelGame
-from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
+from memberbound.games import ModelGame
+from memberbound.numerics.rounding import FloatArray, down, up, up_array
 from memberbound.quantities import CERTIFICATE, INTERVAL, AuditBound, Estimate, Sides
 
 __all__ = [
@@ -26,22 +24,15 @@ __all__ = [
     "stopping_loss",
 ]
 
-# ── Overfitting caps security: A25-D9, P10 and T11, measured from losses ──────────────────────────
-#
 # A learner is (ε, 1-α)-overfitting when a training record has loss at most ε with probability at
 # least 1-α.  Then MIS ≤ max(1, 1/γ)·(α + γ·P(loss of a fresh record ≤ ε)): the attack that calls
 # everybody with a loss of at most ε a member reaches it.  So this is a *ceiling*: a low value
 # proves that a learner leaks, a high one proves nothing.
 #
-# Both probabilities are over training set, learner and record.  What can be known about them:
-#
-# * **One training run.**  The threshold is fitted to the training losses, so any training set has a
-#   share below some ε that is larger than that of fresh records, also under a model that
-#   never saw it.  So both shares are charged with their sampling error: an :class:`AuditBound`
-#   about the model.  About MIS, which averages over training sets, one run gives an
-#   :class:`Estimate` and no more.
-# * **Several independent runs**, each with its own training and fresh records: the mean over runs
-#   is bounded, and with it MIS (an :class:`AuditBound`).
+# The threshold is fitted to the training losses, so any training set has a share below some ε that
+# is larger than that of fresh records, also under a model that never saw it.  So both shares are
+# charged with their sampling error: an AuditBound about the model.  About MIS, which averages over
+# training sets, one run gives an Estimate and no more.
 
 #: Thresholds at which Clopper–Pearson bounds share their error.
 _THRESHOLDS = 128
@@ -106,15 +97,14 @@ def share_above_from_mean_loss(mean_loss: float, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class OverfittingCeiling:
-    """What losses say about security; read the class of ``security`` before its number.
+    """What the losses of one run say about security; read the class of a number before it.
 
     Attributes:
-        security: MIS under the loss threshold: an AuditBound from several runs, whose ``upper``
-            caps MIS at its confidence; an Estimate from one run.
-        model: from one run, the same for this model against its own training set; else ``None``.
+        security: MIS under the loss threshold, from above: an Estimate.
+        model: the same for this model against its own training set.
         threshold: the ε at which the upper bound is least.
-        share_above_estimate: share of training losses above it (mean over runs).
-        fresh_share_estimate: share of fresh losses at most it (mean over runs).
+        share_above_estimate: share of training losses above it.
+        fresh_share_estimate: share of fresh losses at most it.
     """
 
     SIDES: ClassVar[Sides] = {
@@ -125,199 +115,95 @@ class OverfittingCeiling:
         "threshold": "given",
     }
 
-    security: AuditBound | Estimate
-    model: AuditBound | None
+    security: Estimate
+    model: AuditBound
     threshold: Given
     share_above_estimate: EstimateOf
     fresh_share_estimate: EstimateOf
-    runs: int
     records: int
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...] = (
+        "The fresh records are independent draws from the distribution of the training records and "
+        "influenced nothing.",
+    )
     theorems: tuple[str, ...] = ("A25-T11", "A25-D9")
     game: str = "iid"
     protects: str = "average record"
 
 
 def overfitting_ceiling(
-    train_losses: ArrayLike | Sequence[ArrayLike],
-    fresh_losses: ArrayLike | Sequence[ArrayLike],
-    nu: float = 0.5,
-    lam: float = 1.0,
-    confidence: float = 0.95,
+    train_losses: ArrayLike,
+    fresh_losses: ArrayLike,
     *,
-    thresholds: ArrayLike | None = None,
+    gamma: float = 1.0,
+    confidence: float = 0.95,
 ) -> OverfittingCeiling:
-    """Bound security from above by the best loss threshold.
+    """Bound from above the security of a model by the best threshold on its losses.
 
-    Args:
-        train_losses: losses of the training records under the model; for several runs one array
-            per run, all of one length (MIS depends on it).
-        fresh_losses: losses of records that were used for nothing else; one array per run.
-        nu: probability of a fresh record in the i.i.d. game.
-        lam: weight of a missed member.
-        confidence: of the interval, both sides together.
-        thresholds: the ε to try.  By default those that matter for the training losses: of the
-            one run, or of the *first* of several, which is then used for nothing else.
+    ``fresh_losses`` are those of records that were used for nothing else.
 
-    Guarantee: from one run ``model.upper`` is at least min over ε of max(1,1/γ)·(a(ε) + γ·q(ε)) for
-    the training share a and the fresh probability q of this model, and ``model.lower`` at most
-    that; and it is 1 where the model does not depend on its training records.  From several runs
-    ``security.upper`` is at least that minimum over the thresholds with means over training sets
-    for a and q, hence at least MIS.  Each of these holds with ``confidence``.
-    Theorem: A25-T11 with proofs/overfitting-ceiling.md claims 1 and 2.
-    Assumes: fresh records independent of the model and i.i.d. from P; several runs independent,
-    each with its own training and fresh records.
+    Guarantee: ``model.upper`` is at least min over ε of max(1,1/γ)·(a(ε) + γ·q(ε)) for the training
+    share a and the fresh probability q of this model, and ``model.lower`` at most that; and it is 1
+    where the model does not depend on its training records.  Each holds with ``confidence``.
+    Theorem: A25-T11 with proofs/overfitting-ceiling.md claim 1.
+    Assumes: fresh records independent of the model and i.i.d. from P.
     Numerics: upper ends rounded up, lower ends down.
-    Edge cases: one run says nothing certain about MIS: ``security`` is an Estimate.  Its threshold
-    is fitted to the training set, so the *estimate* of a model that never saw the data is below 1
-    by an order of 1/√n.  A result of 1 is vacuous.
+    Edge cases: nothing certain is said about MIS: the threshold is fitted to the training set, so
+    the *estimate* of a model that never saw the data is below 1 by an order of 1/√n.  A result of 1
+    is vacuous.
 
     Examples:
-        >>> import numpy as np
         >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
-        >>> ceiling = overfitting_ceiling(train, fresh)
-        >>> bound = ceiling.model
-        >>> bound.lower, round(bound.upper, 4), type(ceiling.security).__name__
-        (0.0, 0.0149, 'Estimate')
+        >>> bound = overfitting_ceiling(train, fresh).model
+        >>> bound.lower, round(bound.upper, 4)
+        (0.0, 0.0149)
     """
-    game = IidGame(nu, lam)
-    level = fraction("confidence", confidence, open_left=True, open_right=True)
-    train, fresh = _runs("train_losses", train_losses), _runs("fresh_losses", fresh_losses)
-    if len(train) != len(fresh):
-        raise InputError(
-            f"fresh_losses must have one array per run ({len(train)}), got {len(fresh)}."
-        )
-    if len({len(one) for one in train}) > 1:
-        raise InputError(
-            "train_losses must have as many records in every run, got "
-            f"{sorted({len(one) for one in train})}. MIS depends on the size of the training set."
-        )
-    chosen = None if thresholds is None else _losses("thresholds", thresholds, fewest=1)
-    if len(train) == 1:
-        return _one_run(train[0], fresh[0], game, level, chosen)
-    return _several_runs(train, fresh, game, level, chosen)
-
-
-def _one_run(
-    train: FloatArray,
-    fresh: FloatArray,
-    game: IidGame,
-    confidence: float,
-    chosen: FloatArray | None,
-) -> OverfittingCeiling:
-    candidates = np.unique(train if chosen is None else chosen)
-    above, below = _shares(train, fresh, candidates)
+    weight = positive("gamma", gamma)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    train, fresh = _losses("train_losses", train_losses), _losses("fresh_losses", fresh_losses)
+    candidates = np.unique(train)
+    reached = np.searchsorted(np.sort(train), candidates, side="right")
+    above = (len(train) - reached) / len(train)
+    below = np.searchsorted(np.sort(fresh), candidates, side="right") / len(fresh)
     # Below every candidate nobody is called a member: α is still below 1 by its sampling error.
     places = np.append(-np.inf, candidates)
     # Two samples with two sides each share the error (claim 1).
-    error = (1 - confidence) / 4
-    few = np.unique(_spread(candidates)) if chosen is None else candidates
-    high, low = _band(fresh, places, error, few)
-    most, least = _band(train, places, error, None if chosen is None else candidates)
-    values = _ceilings(above, below, game.gamma)
-    uppers = up_array(_ceilings(1 - least, high, game.gamma), 8)[1:]
-    lowers = _ceilings(1 - most, low, game.gamma)
+    error = (1 - sure) / 4
+    high, low = _band(fresh, places, error, np.unique(_spread(candidates)))
+    most, least = _band(train, places, error, None)
+    uppers = up_array(_ceilings(1 - least, high, weight), 8)[1:]
     best = int(np.argmin(uppers))
-    estimate = min(1.0, float(values.min()))
+    estimate = min(1.0, float(_ceilings(above, below, weight).min()))
     upper = min(1.0, float(uppers.min()))
-    lower = max(0.0, down(min(1.0, float(lowers.min())), 8))
-    model = AuditBound(
-        "security of this model against its training set",
-        estimate,
-        min(lower, estimate),
-        max(upper, estimate),
-        confidence,
-        ModelGame(),
-        ATTACK,
-    )
-    security = Estimate(
-        "security (MIS), from above",
-        estimate,
-        "shares of one training run in A25-T11",
-        (
-            "one training run: MIS averages over training sets, and the threshold was fitted to "
-            "this one",
-        ),
-    )
+    lower = max(0.0, down(min(1.0, float(_ceilings(1 - most, low, weight).min())), 8))
     return OverfittingCeiling(
-        security,
-        model,
+        Estimate(
+            "security (MIS), from above",
+            estimate,
+            "shares of one training run in A25-T11",
+            (
+                "one training run: MIS averages over training sets, and the threshold was fitted "
+                "to this one",
+            ),
+        ),
+        AuditBound(
+            "security of this model against its training set",
+            estimate,
+            min(lower, estimate),
+            max(upper, estimate),
+            sure,
+            ModelGame(),
+            ATTACK,
+        ),
         float(candidates[best]),
         float(above[best]),
         float(below[best]),
-        1,
         len(train),
-        (
-            "The fresh records are independent draws from the distribution of the training "
-            "records and influenced nothing.",
-        ),
-    )
-
-
-def _several_runs(
-    train: list[FloatArray],
-    fresh: list[FloatArray],
-    game: IidGame,
-    confidence: float,
-    chosen: FloatArray | None,
-) -> OverfittingCeiling:
-    if chosen is None:
-        if len(train) < 3:
-            raise InputError(
-                f"train_losses must have at least 3 runs when no thresholds are given, got "
-                f"{len(train)}. The first run only chooses the thresholds."
-            )
-        chosen = _spread(np.unique(train[0]), 16)
-        train, fresh = train[1:], fresh[1:]
-    candidates = np.unique(chosen)
-    pairs = [_shares(a, b, candidates) for a, b in zip(train, fresh, strict=True)]
-    above = np.array([a for a, _ in pairs])
-    below = np.array([b for _, b in pairs])
-    gamma, most = game.gamma, max(1.0, 1 / game.gamma) * (1 + game.gamma)
-    ceilings = np.minimum(_ceilings(above, below, gamma), most)
-    side = shared_confidence(confidence, 2)
-    # Each run's ceiling is one draw of a variable whose mean is A25-T11's right-hand side.
-    uppers = mean_upper(ceilings, confidence=side, high=most)
-    lowers = mean_lower(ceilings, confidence=side, high=most)
-    best = int(np.argmin(uppers))
-    estimate = min(1.0, float(ceilings.mean(axis=0).min()))
-    upper = min(1.0, up(float(uppers.min()), 16))
-    lower = max(0.0, down(min(1.0, float(lowers.min())), 16))
-    security = AuditBound(
-        "security (MIS), from above",
-        estimate,
-        min(lower, estimate),
-        max(upper, estimate),
-        confidence,
-        game,
-        ATTACK,
-    )
-    return OverfittingCeiling(
-        security,
-        None,
-        float(candidates[best]),
-        float(above[:, best].mean()),
-        float(below[:, best].mean()),
-        len(train),
-        len(train[0]),
-        (
-            "The runs are independent, each with its own training and fresh records from one "
-            "distribution.",
-            "The thresholds were chosen without the runs that are counted.",
-        ),
     )
 
 
 def _ceilings(above: FloatArray, below: FloatArray, gamma: float) -> FloatArray:
     """Return max(1, 1/γ)·(α + γ·q), not yet capped at 1."""
     return np.asarray(max(1.0, 1 / gamma) * (above + gamma * below))
-
-
-def _shares(train: FloatArray, fresh: FloatArray, at: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares of training losses above and of fresh losses at most each threshold."""
-    above = (len(train) - np.searchsorted(np.sort(train), at, side="right")) / len(train)
-    below = np.searchsorted(np.sort(fresh), at, side="right") / len(fresh)
-    return above, below
 
 
 def _band(
@@ -349,34 +235,21 @@ def _band(
     return high, low
 
 
-def _spread(ordered: FloatArray, count: int = _THRESHOLDS) -> FloatArray:
-    """Return at most ``count`` of the ordered values, spread over their ranks, ends included."""
-    if len(ordered) <= count:
+def _spread(ordered: FloatArray) -> FloatArray:
+    """Return at most 128 of the ordered values, spread over their ranks, ends included."""
+    if len(ordered) <= _THRESHOLDS:
         return ordered
-    return np.asarray(ordered[np.linspace(0, len(ordered) - 1, count).round().astype(np.intp)])
+    ranks = np.linspace(0, len(ordered) - 1, _THRESHOLDS).round().astype(np.intp)
+    return np.asarray(ordered[ranks])
 
 
-def _runs(name: str, losses: ArrayLike | Sequence[ArrayLike]) -> list[FloatArray]:
-    """Return one array per run: a flat sequence of numbers is one run."""
-    rows = list(losses) if isinstance(losses, (list, tuple)) else list(np.asarray(losses))
-    if not rows:
-        raise InputError(f"{name} must have at least {_FEWEST} losses, got none.")
-    if np.ndim(rows[0]) == 0:
-        return [_losses(name, losses)]
-    return [_losses(name, row) for row in rows]
-
-
-def _losses(
-    name: str, losses: ArrayLike | Sequence[ArrayLike], fewest: int = _FEWEST
-) -> FloatArray:
+def _losses(name: str, losses: ArrayLike) -> FloatArray:
     try:
         values = np.asarray(losses, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers, got {type(losses).__name__}.") from None
-    if values.ndim != 1 or len(values) < fewest:
-        raise InputError(
-            f"{name} must be at least {fewest} numbers per run, got shape {values.shape}."
-        )
+    if values.ndim != 1 or len(values) < _FEWEST:
+        raise InputError(f"{name} must be at least {_FEWEST} numbers, got shape {values.shape}.")
     if np.isnan(values).any():
         raise InputError(
             f"{name} must be numbers, got nan at place {int(np.isnan(values).argmax())}."
