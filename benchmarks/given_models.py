@@ -31,8 +31,8 @@ from threadpoolctl import threadpool_limits
 
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import audit_evidence
-from memberbound.attacks.references import train_references
 from memberbound.attacks.scores import Scores, audit_scores
+from memberbound.attacks.shadows import train_references
 from memberbound.learners.trained import TrainedModel
 
 DATASETS = ("adult", "digits", "diabetes130", "location30")

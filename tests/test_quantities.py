@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import memberbound
-from memberbound.attacks.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
+from memberbound.attacks.learner_audit import Ceiling, ContradictionError, Sandwich, sandwiched
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certificates import Certified, RecordLeak
 from memberbound.quantities import (

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from commands import answered
-from memberbound.attacks.sandwich import ContradictionError, read_ceiling, sandwiched
+from memberbound.attacks.learner_audit import ContradictionError, read_ceiling, sandwiched
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, ModelGame, SubsetGame

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.learner_audit import ContradictionError, audit_shadows, read_ceiling
 from memberbound.attacks.noisy_releases import Draws, ReleaseFloor
-from memberbound.attacks.sandwich import ContradictionError, read_ceiling
 from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name

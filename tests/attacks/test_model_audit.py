@@ -21,13 +21,13 @@ from typer.testing import CliRunner
 
 import memberbound
 from attacks.conftest import rows
-from memberbound.attacks import references, shadows
+from memberbound.attacks import shadows
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.intervals import auc_lower, auc_upper
 from memberbound.attacks.model_audit import attack_scores, audit_evidence
 from memberbound.attacks.model_scores import Target, classifier_of_known_records
-from memberbound.attacks.references import References, train_references
 from memberbound.attacks.scores import Scores, audit_scores
+from memberbound.attacks.shadows import References, train_references
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners.trained import Answers, TrainedModel
@@ -173,7 +173,7 @@ def test_models_that_are_trained_side_by_side_have_one_thread_each() -> None:
     x, y = rows(40, 1)
     model = make_pipeline(StandardScaler(), RandomForestClassifier(2, n_jobs=4)).fit(x, y)
     evidence = Evidence.of(TrainedModel.of(model), x, y, np.arange(40) < 20)
-    assert references._unfitted_copy(evidence)[-1].n_jobs == 1
+    assert shadows._unfitted_copy(evidence)[-1].n_jobs == 1
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from memberbound.attacks.learner_audit import audit_shadows, no_leak_p_value, release_statistics
+from memberbound.attacks.learner_audit import (
+    Ceiling,
+    ContradictionError,
+    audit_shadows,
+    no_leak_p_value,
+    release_statistics,
+)
 from memberbound.attacks.records import record_exposure
-from memberbound.attacks.sandwich import Ceiling, ContradictionError
 from memberbound.attacks.shadows import attacked_records, draw_half, train_shadows
 from memberbound.learners import Examples
 from memberbound.verbs.audit_learner import audit_run

@@ -6,14 +6,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from memberbound.attacks import comparability, evidence, records, references
+from memberbound.attacks import comparability, evidence, records, shadows
 from memberbound.attacks.comparability import one_law_test
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import audit_evidence
 from memberbound.attacks.records import recognised_members
-from memberbound.attacks.references import known_for_references, known_half, train_references
 from memberbound.attacks.scores import permutation_p_value
-from memberbound.attacks.shadows import draw_half
+from memberbound.attacks.shadows import (
+    draw_half,
+    known_for_references,
+    known_half,
+    train_references,
+)
 from memberbound.learners.trained import Answers, TrainedModel
 
 #: Members and as many others; tables that are drawn.
@@ -65,8 +69,8 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     def trained(examples, estimator, *, seed, **_):
         halves.append(draw_half(2 * SIZE, seed, 0)[0])
 
-    monkeypatch.setattr(references, "train_shadows", trained)
-    monkeypatch.setattr(references, "FEWEST_RECORDS", SIZE)
+    monkeypatch.setattr(shadows, "train_shadows", trained)
+    monkeypatch.setattr(shadows, "FEWEST_RECORDS", SIZE)
     train_references(case, _Anything())
     return halves[0]
 

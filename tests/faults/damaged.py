@@ -456,7 +456,7 @@ def _recipe_of(path: Path) -> object:
 #: Kind of document → its reader.
 _READERS = {
     "bounds": "memberbound.release.all_rows.encoding:read_bounds",
-    "certificate": "memberbound.attacks.sandwich:read_ceiling",
+    "certificate": "memberbound.attacks.learner_audit:read_ceiling",
     "config": "memberbound.studies.question:read_configuration",
     "hierarchy": "memberbound.tables.coarsening:read_hierarchy",
     "history": "memberbound.dp:dp_sgd_from_history",

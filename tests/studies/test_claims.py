@@ -9,9 +9,13 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.learner_audit import (
+    ContradictionError,
+    audit_shadows,
+    compare_exposure,
+    read_ceiling,
+)
 from memberbound.attacks.records import record_exposure
-from memberbound.attacks.sandwich import ContradictionError, compare_exposure, read_ceiling
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame

@@ -30,13 +30,6 @@ from memberbound.attacks.evidence import Evidence, Records, ScoreTable
 from memberbound.attacks.model_scores import Target
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
 from memberbound.attacks.records import Groups, Recognised, audit_groups, recognised_members
-from memberbound.attacks.references import (
-    MODELS,
-    References,
-    can_be_rebuilt,
-    known_half,
-    train_references,
-)
 from memberbound.attacks.scores import (
     ASSUMPTIONS,
     AttackAudit,
@@ -46,7 +39,14 @@ from memberbound.attacks.scores import (
     interval_text,
     without_ends,
 )
-from memberbound.attacks.shadows import Progress
+from memberbound.attacks.shadows import (
+    MODELS,
+    Progress,
+    References,
+    can_be_rebuilt,
+    known_half,
+    train_references,
+)
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError, fraction

@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.references import References
 from memberbound.attacks.shadow_scores import Targets, clip_of, clipped_logit
-from memberbound.attacks.shadows import ShadowRun
+from memberbound.attacks.shadows import References, ShadowRun
 from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, gradient_norms
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples

@@ -16,11 +16,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
-from memberbound.attacks.learner_audit import ShadowAudit
+from memberbound.attacks.learner_audit import ShadowAudit, read_ceiling
 from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.records import Exposure as RecordExposure
-from memberbound.attacks.sandwich import read_ceiling
 from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import write_text

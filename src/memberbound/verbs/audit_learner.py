@@ -11,20 +11,21 @@ import numpy as np
 
 from memberbound.answers import Inline
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
-from memberbound.attacks.learner_audit import ShadowAudit, audit_shadows
+from memberbound.attacks.learner_audit import (
+    Ceiling,
+    Sandwich,
+    ShadowAudit,
+    audit_shadows,
+    compare_exposure,
+    read_ceiling,
+    sandwiched,
+)
 from memberbound.attacks.noisy_releases import (
     MOST_RECORDS,
     ReleaseFloor,
     audit_release,
 )
 from memberbound.attacks.records import Exposure, record_exposure
-from memberbound.attacks.sandwich import (
-    Ceiling,
-    Sandwich,
-    compare_exposure,
-    read_ceiling,
-    sandwiched,
-)
 from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.declarations import (
     Column,
@@ -197,7 +198,7 @@ def audit_learner(
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         certificate: a certificate of protect-half to check the audit against: an audit
-            above it raises :class:`memberbound.attacks.sandwich.ContradictionError`. If fits
+            above it raises :class:`memberbound.attacks.learner_audit.ContradictionError`. If fits
             failed the two are not compared, and a warning says so.
         records: write every record's exposure to this CSV file; its limits hold for all records
             simultaneously.
