@@ -357,7 +357,10 @@ def test_two_pages_of_either_paper_are_filled_and_nothing_is_cut(
 ):
     monkeypatch.setenv("CHROME_BIN", str(chromium_path()))
     about = tmp_path / "about.yaml"
-    about.write_text(f"paper: {paper}\nlimit_reason: {'Because it is so. ' * 12}\n")
+    line = "Words that somebody weighed, and wrote down for those who sign. "
+    keys = ("purpose", "recipients", "limit_chosen_by", "cost", "review_on")
+    stated = {"paper": paper, "limit_reason": 6 * line} | dict.fromkeys(keys, 3 * line)
+    about.write_text(yaml.safe_dump(stated))
     place = tmp_path / "decision.pdf"
     for source, release in (
         (released / "model.json.certificate.json", None),
@@ -372,6 +375,11 @@ def test_two_pages_of_either_paper_are_filled_and_nothing_is_cut(
         assert len(printed) < 500_000
         size = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
         assert abs(float(size.group(1)) - (595.3 if paper == "A4" else 612)) < 1
+    about.write_text(yaml.safe_dump(stated | {"limit_reason": 60 * line.strip()}))
+    with pytest.raises(InputError, match="about must be short enough for two pages, got 3780"):
+        export(source, format="decision", **options)
+    assert place.read_bytes() == printed
+    about.write_text(f"paper: {paper}\nlimit_reason: {'Because it is so. ' * 12}\n")
     width, height = (round(side / 25.4 * 96) for side in PAPERS[paper])
     path = tmp_path / "page.html"
     path.write_text(render_decision(of_release(released, "model.json", about)), encoding="utf-8")

@@ -23,7 +23,7 @@ from memberbound.report.model_card import bullets, escaped, table
 from memberbound.report.page import decision_page
 from memberbound.report.publication import Promise, Publication, ReleasedFile
 
-__all__ = ["About", "Case", "dpia_annex", "render_decision"]
+__all__ = ["SIZES", "About", "Case", "dpia_annex", "render_decision"]
 
 # ── What only people know ─────────────────────────────────────────────────────────────────────────
 
@@ -61,6 +61,12 @@ class About:
             if name not in names:
                 raise InputError(f"about must hold only {', '.join(names)}, got {name!r}.")
         return typed_as(cls, {k: v for k, v in stated.items() if v is not None}, "about")
+
+    @property
+    def longest(self) -> tuple[str, str]:
+        """The field with the longest text, and that text."""
+        texts = {field.name: str(getattr(self, field.name) or "") for field in fields(self)}
+        return max(texts.items(), key=lambda item: len(item[1]))
 
 
 # ── What is decided ───────────────────────────────────────────────────────────────────────────────
@@ -410,8 +416,12 @@ def warnings(case: Case) -> list[str]:
     return stated
 
 
-def render_decision(case: Case, *, small: bool = False) -> str:
-    """Return the two sheets to sign, about the file that is released; ``small``: more fits."""
+#: Points of the type, the largest first; with smaller type more fits onto two sheets.
+SIZES = (10.5, 9.4, 8.4)
+
+
+def render_decision(case: Case, size: float = SIZES[0]) -> str:
+    """Return the two sheets to sign, about the file that is released."""
     promise = case.promise
     facts: list[tuple[str, str | None]] = [
         ("File", None if case.file is None else case.file.name),
@@ -424,7 +434,7 @@ def render_decision(case: Case, *, small: bool = False) -> str:
     remedy = case.remedy
     return decision_page(
         case=case,
-        small=small,
+        size=size,
         facts=facts,
         promised=promised(case),
         right=None if promise is None else of_hundred(promise.accuracy_upper, "upper"),

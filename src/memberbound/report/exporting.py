@@ -19,7 +19,14 @@ from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
-from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
+from memberbound.report.decision import (
+    SIZES,
+    About,
+    Case,
+    dpia_annex,
+    promised,
+    render_decision,
+)
 from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.model import Report, checked, read
 from memberbound.report.model_card import model_card
@@ -208,9 +215,16 @@ def export(
         from memberbound.report.pdf import page_count, print_pdf
 
         if format == "decision":
-            content = print_pdf(render_decision(case), browser=browser, least=2)
-            if page_count(content) > 2:
-                content = print_pdf(render_decision(case, small=True), browser=browser, least=2)
+            for size in SIZES:
+                content = print_pdf(render_decision(case, size), browser=browser, least=2)
+                if page_count(content) == 2:
+                    break
+            else:
+                name, text = case.about.longest
+                raise InputError(
+                    f"about must be short enough for two pages, got {len(text)} characters in "
+                    f"{name!r}."
+                )
         else:
             page = render(case.studied, stated=case.stated())
             content = print_pdf(page, browser=browser, least=2 if case.studied.complete else 1)

@@ -194,10 +194,10 @@ def render(
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def decision_page(*, case: Any, small: bool = False, **content: object) -> str:
+def decision_page(*, case: Any, size: float, **content: object) -> str:
     """Return the two sheets that :mod:`memberbound.report.decision` has the words for."""
     style = _file("decision.css").replace("PAPER", case.about.paper)
-    style = style.replace("SIZE", "9.4pt" if small else "10.5pt")
+    style = style.replace("SIZE", f"{size}pt")
     page: str = (
         _environment()
         .get_template("decision.html.j2")
