@@ -16,7 +16,7 @@ from memberbound.errors import InputError
 from memberbound.release.budget import Budget
 from memberbound.report.decision import About, Case
 from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
-from memberbound.report.exporting import case_of
+from memberbound.report.exporting import case_of, export
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.synthesize import synthesize
@@ -174,7 +174,7 @@ def given_model(*, passes, lower):
     return Case.of(report=typed(given(passes=passes, lower=2 * lower - 1)))
 
 
-def test_an_output_checker_gets_a_record_of_acro(released):
+def test_an_output_checker_gets_a_record_of_acro(released, tmp_path):
     # What the viewer asserts of a file, and what ACRO's own reader takes from it.
     for source in (case(released, "model.json"), given_model(passes=True, lower=0.5)):
         document = json.loads(sacro_record(source))
@@ -192,6 +192,9 @@ def test_an_output_checker_gets_a_record_of_acro(released):
         (record,) = json.loads(sacro_record(bad))["results"].values()
         assert record["status"] == "fail"
     assert "≥ 60.99 %" in record["summary"]  # rounded down
+    # The command's own sentence is about the model that leaks, not about what a remedy promises.
+    done = export(given(lower=0.3), format="sacro", out=tmp_path / "results.json")
+    assert given()["verdict"]["sentence"] in done.summary()
     # A seed makes the noise known.
     (record,) = json.loads(sacro_record(case(released, "half.safetensors")))["results"].values()
     assert record["status"] == "fail"

@@ -230,7 +230,9 @@ def export(
             content = print_pdf(page, browser=browser, least=2 if case.studied.complete else 1)
         pages = page_count(content)
     written_whole(target, lambda draft: draft.write_bytes(content), force)
-    promise = promised(case)[0] if chosen.audience == "source" else None
+    # A record about a given model says what was measured of it, not what a remedy would promise.
+    about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
+    promise = promised(case)[0] if about_release else None
     return Export(format, exported, promise, str(out), pages=pages)
 
 
