@@ -136,7 +136,7 @@ ONE_APART = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     [
         ({"losses": ZEROS[:3]}, "at least 4 records"),
         ({"losses": np.zeros(4)}, "records × candidates"),
-        ({"losses": np.zeros((4, 0))}, "records × candidates"),
+        ({"losses": np.zeros((4, 0))}, "one row per record"),
         ({"losses": [["a", 1], [0, 1], [0, 1], [0, 1]]}, "table of numbers"),
         ({"losses": [[math.nan, 1], [0, 1], [0, 1], [0, 1]]}, "finite"),
         ({"losses": [[1e308, 1], [-1e308, 1], [0, 1], [0, 1]]}, "finite"),
@@ -170,7 +170,7 @@ def test_records_and_candidates_must_fit():
         l2_losses(np.zeros((4, 2)), np.zeros((3, 1)))
     with pytest.raises(InputError, match="finite"):
         l2_losses([[math.inf]], [[0.0]])
-    with pytest.raises(InputError, match="one point per row"):
+    with pytest.raises(InputError, match="one row per record"):
         l2_losses(np.zeros((2, 2, 2)), [[0.0]])
     with pytest.raises(InputError, match="Give clip or sensitivity"):
         ExponentialMechanism.geometric_median(np.zeros((4, 1)), [[0.0]], size=2, epsilon=1.0)

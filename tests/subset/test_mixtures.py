@@ -253,7 +253,7 @@ def test_progress_ends_at_the_number_of_distinct_values():
         ([0.0, math.nan, 1.0], 1.0, 1e-5, "finite"),
         ([0.0, 1.0, 2.0], 0.0, 1e-5, "sigma must be greater than 0"),
         ([0.0, 1.0, 2.0], 1.0, 1.5, "delta must be in"),
-        ([[0.0, 1.0, 2.0]], 1.0, 1e-5, "one number per record"),
+        ([[0.0, 1.0, 2.0]], 1.0, 1e-5, "each of 3 records"),
         ([0.0, 1.0], 1.0, 1e-5, "each of 3 records"),
         (["a", "b", "c"], 1.0, 1e-5, "numbers"),
     ],

@@ -384,25 +384,17 @@ def test_counts_add_up_to_the_others():
 class OneDistance(Distances):
     """Every record is at one distance of its own from all others; asked for a few records."""
 
-    def __init__(self, away):
-        self.away = away
-        self.records, self.terms, self.at_once = len(away), 1, 12
-        self.largest = away
-
-    records = largest = terms = at_once = None
+    at_once = 12
 
     def averages(self, functions, rows=None):
-        chosen = self.away if rows is None else self.away[rows]
+        chosen = self.largest if rows is None else self.largest[rows]
         # In parts, as the others do, which of a few records is one.
         parts = np.array_split(chosen, max(1, chosen.size // 20))
         return np.concatenate([functions(part) for part in parts])
 
-    def law(self, record):
-        return self.away[record : record + 1], np.ones(1)
-
 
 def test_epsilons_of_many_records_take_few_arrays_of_them():
-    profile = NeighbourProfile(OneDistance(np.random.default_rng(0).uniform(3, 4, 1000)))
+    profile = NeighbourProfile(OneDistance(np.random.default_rng(0).uniform(3, 4, 1000), 1))
     tracemalloc.start()
     try:
         profile.pmp_epsilon(1e-5, 3.0)

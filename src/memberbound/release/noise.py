@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -246,7 +245,7 @@ class GaussianNoise:
 
     @property
     def draw_error(self) -> float:
-        """See :class:`NoiseLaw`."""
+        """See :data:`NoiseLaw`."""
         return SIMPLE_ERROR
 
     def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
@@ -322,7 +321,7 @@ class NormExponentialNoise:
 
     @property
     def draw_error(self) -> float:
-        """See :class:`NoiseLaw`."""
+        """See :data:`NoiseLaw`."""
         return _NORM_ERROR
 
     def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
@@ -425,39 +424,6 @@ def norm_exponential_constant(eta: float, norm: ScaledNorm | None = None) -> flo
 # they may be evaluated at a mean length (Jensen).
 
 
-@runtime_checkable
-class NoiseLaw(Protocol):
-    """What calibrators and releases need to know about a noise law."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-
-    @property
-    def rms(self) -> float:
-        """√E‖X‖₂²: the ``noise_scale`` of the contract."""
-
-    @property
-    def coordinate_rms(self) -> FloatArray:
-        """√E X_i² for every coordinate."""
-
-    @property
-    def draw_error(self) -> float:
-        """Bound on |drawn - ideal| of a coordinate, over its size plus its rms."""
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-
-    def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return how long every displacement is to this law, from above (last axis: vectors)."""
-
-    def distance(self, lengths: ArrayLike) -> FloatArray:
-        """Return the largest TV(X, X + a) over displacements of a length, from above; concave."""
-
-    def describe(self) -> dict[str, object]:
-        """Return the law and its parameters, ready for JSON."""
-
-
 @dataclass(frozen=True)
 class NoNoise:
     """The law of a constant statistic: nothing moves, so nothing needs to be hidden.
@@ -501,6 +467,12 @@ class NoNoise:
     def describe(self) -> dict[str, object]:
         """Name the law."""
         return {"law": "none", "dimension": self.dimension, "rms": 0.0}
+
+
+#: What calibrators and releases take: ``coordinate_rms`` is √E X_i², ``rms`` the root of the sum of
+#: their squares (the ``noise_scale`` of the contract), ``draw_error`` bounds |drawn - ideal| of a
+#: coordinate, over its size plus its rms; ``length`` and ``distance`` err upwards.
+NoiseLaw = GaussianNoise | NormExponentialNoise | NoNoise
 
 
 # ── Released values live on a grid: what floating point could betray is cut off ───────────────────

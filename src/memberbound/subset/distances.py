@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,7 @@ __all__ = [
     "Progress",
     "Query",
     "Rows",
+    "checked_table",
     "checked_vectors",
     "clipped",
     "largest_entry",
@@ -89,21 +90,32 @@ _UNDERFLOW = 1e-290
 _MANTISSA = 52
 
 
-def checked_vectors(vectors: ArrayLike) -> FloatArray:
-    """Return an (N, d) array of finite doubles with N ≥ 2 and d ≥ 1."""
+def checked_table(name: str, values: ArrayLike) -> FloatArray:
+    """Return finite doubles, one row per record; a plain list of numbers is one column."""
     try:
-        table = np.asarray(vectors, dtype=np.float64, order="C")
+        table = np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        raise InputError("vectors must be a table of numbers, one row per record.") from None
-    if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
-        raise InputError(
-            "vectors must be a table of at least two records (rows) and one column, got shape "
-            f"{table.shape!r}. For one number per record pass a column, x[:, None]."
-        )
+        raise InputError(f"{name} must be a table of numbers, one row per record.") from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or table.size == 0:
+        raise InputError(f"{name} must be a table with one row per record, got {table.shape!r}.")
     if not np.isfinite(table).all():
         row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
         raise InputError(
-            f"vectors must be finite numbers, got {table[row].tolist()!r} in row {row}."
+            f"{name} must be finite numbers, got {table[row].tolist()!r} in row {row}. "
+            "Drop or fill such rows."
+        )
+    return table
+
+
+def checked_vectors(vectors: ArrayLike) -> FloatArray:
+    """Return an (N, d) array of finite doubles with N ≥ 2, within the range of the distances."""
+    table = checked_table("vectors", vectors)
+    if np.ndim(vectors) != 2 or len(table) < 2:
+        raise InputError(
+            f"vectors must be a table of at least two records (rows), got shape "
+            f"{np.shape(vectors)!r}. For one number per record pass a column, x[:, None]."
         )
     if largest_entry(table) > _LARGEST:
         raise InputError(f"vectors must be at most {_LARGEST!r} in absolute value. Rescale them.")
@@ -115,28 +127,22 @@ def largest_entry(table: FloatArray) -> float:
     return max(float(table.max()), -float(table.min()))
 
 
+@dataclass(frozen=True, eq=False)
 class Distances(ABC):
-    """Per record, the law of its distance to a uniform other record, from above."""
+    """Per record, the law of its distance to a uniform other record, from above.
+
+    ``largest`` is each record's distance to the farthest other one, from above; ``terms`` numbers
+    are added up in one average; ``at_once`` functions are best averaged in one go.
+    """
+
+    largest: FloatArray
+    terms: int
+    at_once: ClassVar[int]
 
     @property
-    @abstractmethod
     def records(self) -> int:
         """Number of records."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> FloatArray:
-        """Per record, the distance to the farthest other record, from above."""
-
-    @property
-    @abstractmethod
-    def terms(self) -> int:
-        """How many numbers are added up in one average."""
-
-    @property
-    @abstractmethod
-    def at_once(self) -> int:
-        """How many functions are best averaged in one go: what an average costs beside a pass."""
+        return len(self.largest)
 
     @abstractmethod
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
@@ -163,6 +169,8 @@ class ExactDistances(Distances):
     """All N² distances, each off by a few roundings upward; twins are at distance 0 exactly."""
 
     matrix: FloatArray
+    #: Few: every function is evaluated at every distance.
+    at_once: ClassVar[int] = 3
 
     @classmethod
     def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
@@ -178,27 +186,8 @@ class ExactDistances(Distances):
         for row in range(records):
             matrix[row] = _row(vectors, scaled, row)
             _report(progress, row + 1, records)
-        return cls(up_array(np.ldexp(matrix, exponent), 1))
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return int(self.matrix.shape[0])
-
-    @property
-    def largest(self) -> FloatArray:
-        """Per record, the distance to the farthest other record, from above."""
-        return np.asarray(self.matrix.max(axis=1), dtype=np.float64)
-
-    @property
-    def terms(self) -> int:
-        """One term per record; its own distance is 0 and adds nothing."""
-        return self.records
-
-    @property
-    def at_once(self) -> int:
-        """Few: every function is evaluated at every distance."""
-        return 3
+        matrix = up_array(np.ldexp(matrix, exponent), 1)
+        return cls(matrix.max(axis=1), records, matrix)
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
@@ -217,7 +206,8 @@ class BinnedDistances(Distances):
 
     edges: FloatArray
     counts: NDArray[np.unsignedinteger]
-    farthest: FloatArray
+    #: Many: functions are evaluated at the edges only, and counts are read once.
+    at_once: ClassVar[int] = 48
 
     @classmethod
     def of(
@@ -236,7 +226,7 @@ class BinnedDistances(Distances):
         total = whole_number("bins", bins or max(min(_MOST_BINS, budget), 256), at_least=64)
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
-            return cls(np.zeros(1), others, np.zeros(records))
+            return cls(np.zeros(records), 1, np.zeros(1), others)
         centred, exponent = _centred(vectors)
         norms = np.einsum("ij,ij->i", centred, centred)
         raised = norms * (1 + 8 * (dimension + 8) * UNIT) + _UNDERFLOW
@@ -265,27 +255,8 @@ class BinnedDistances(Distances):
         reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
         edges = up_array(np.ldexp(up_array(np.sqrt(grid.edges[used]), 2), exponent), 1)
         # No distance is beyond the largest one, so the last edge need not be either.
-        return cls(np.minimum(edges, reach.max()), np.ascontiguousarray(counts[:, used]), reach)
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return int(self.counts.shape[0])
-
-    @property
-    def largest(self) -> FloatArray:
-        """Per record, the distance to the farthest other record, from above and not binned."""
-        return self.farthest
-
-    @property
-    def terms(self) -> int:
-        """One term per bin."""
-        return int(self.edges.size)
-
-    @property
-    def at_once(self) -> int:
-        """Many: functions are evaluated at the edges only, and counts are read once."""
-        return 48
+        edges = np.minimum(edges, reach.max())
+        return cls(reach, edges.size, edges, np.ascontiguousarray(counts[:, used]))
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
@@ -316,7 +287,8 @@ class GroupedDistances(Distances):
     bins: NDArray[np.uint16]
     sizes: FloatArray
     group: NDArray[np.intp]
-    farthest: FloatArray
+    #: Some: functions are evaluated at the edges only, and looked up for every group.
+    at_once: ClassVar[int] = 12
 
     @classmethod
     def of(
@@ -332,7 +304,9 @@ class GroupedDistances(Distances):
         if (vectors == vectors[0]).all():
             nowhere = np.zeros((records, 1), dtype=np.uint16)
             alone = np.zeros(records, dtype=np.intp)
-            return cls(np.zeros(1), nowhere, np.array([float(records)]), alone, np.zeros(records))
+            return cls(
+                np.zeros(records), 1, np.zeros(1), nowhere, np.array([float(records)]), alone
+            )
         wanted = min(groups or _GROUPS, records)
         centred, exponent = _centred(vectors)
         norms = np.einsum("ij,ij->i", centred, centred)
@@ -375,27 +349,7 @@ class GroupedDistances(Distances):
         reach = up_array(np.ldexp(_reach(centred), exponent), 1)
         edges = up_array(np.ldexp(up_array(np.sqrt(squared_edges), 2), exponent), 1)
         # No mean is beyond the largest distance, so no edge need be either.
-        return cls(np.minimum(edges, reach.max()), bins, sizes, group, reach)
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return int(self.bins.shape[0])
-
-    @property
-    def largest(self) -> FloatArray:
-        """Per record, at least its distance to the farthest other one."""
-        return self.farthest
-
-    @property
-    def terms(self) -> int:
-        """One term per group."""
-        return int(self.sizes.size)
-
-    @property
-    def at_once(self) -> int:
-        """Some: functions are evaluated at the edges only, and looked up for every group."""
-        return 12
+        return cls(reach, sizes.size, np.minimum(edges, reach.max()), bins, sizes, group)
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
@@ -643,17 +597,7 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
         [[1.5, 2.0], [0.0, 2.0]]
     """
     reach = positive("radius", radius)
-    try:
-        table = np.array(vectors, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("vectors must be numbers, one row per record.") from None
-    if table.ndim not in (1, 2) or table.size == 0:
-        raise InputError(
-            f"vectors must be a table with one row per record, got shape {table.shape}."
-        )
-    if not np.isfinite(table).all():
-        raise InputError("vectors must be finite, got NaN or infinity. Drop or fill those rows.")
-    rows = table.reshape(len(table), -1)
+    shape, rows = np.shape(vectors), checked_table("vectors", vectors).copy()
     # Powers of two keep squares from overflowing and change no digit.
     exponent = np.frexp(np.abs(rows).max(axis=1))[1]
     with np.errstate(under="ignore"):
@@ -671,7 +615,7 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
         factor = mantissa / norm[outside] * (1 - 2 * slack)
         with np.errstate(under="ignore"):
             rows[outside] = np.nextafter(np.ldexp(unit[outside] * factor[:, None], power), 0.0)
-    return ClippedRecords(rows.reshape(table.shape), int(outside.sum()))
+    return ClippedRecords(rows.reshape(shape), int(outside.sum()))
 
 
 def _in_ball(row: FloatArray, radius: float) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.subset.distances import clipped
+from memberbound.subset.distances import checked_table, clipped
 
 __all__ = ["ExponentialMechanism", "clip_sensitivity", "l2_losses"]
 
@@ -29,23 +29,6 @@ _FEWEST = 4
 _ROUNDING_ALLOWANCE = 1e-12
 #: Rates and ε(X) beyond this many orders of magnitude are refused: doubles end near 1e±308.
 _LEAST_NUMBER = 1e-280
-
-
-def _points(name: str, values: ArrayLike) -> FloatArray:
-    """Check a table of points, one per row; a plain list of numbers is one column."""
-    try:
-        table = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{name} must be a table of numbers, got {type(values).__name__}."
-        ) from None
-    if table.ndim == 1:
-        table = table[:, None]
-    if table.ndim != 2 or table.size == 0:
-        raise InputError(f"{name} must be a table with one point per row, got shape {table.shape}.")
-    if not np.isfinite(table).all():
-        raise InputError(f"{name} must be finite numbers, got NaN or infinite entries.")
-    return table
 
 
 def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
@@ -58,7 +41,7 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
         >>> l2_losses([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
         [[0.0], [5.0]]
     """
-    rows, targets = _points("records", records), _points("candidates", candidates)
+    rows, targets = checked_table("records", records), checked_table("candidates", candidates)
     if rows.shape[1] != targets.shape[1]:
         raise InputError(
             f"candidates must be of the records' dimension {rows.shape[1]}, "
@@ -83,7 +66,7 @@ def clip_sensitivity(candidates: ArrayLike, radius: float, size: int) -> float:
         6.5
     """
     reach = positive("radius", radius)
-    targets = _points("candidates", candidates)
+    targets = checked_table("candidates", candidates)
     count = whole_number("size", size)
     farthest = float(np.linalg.norm(targets, axis=1).max())
     return up((reach + min(reach, farthest)) / count, targets.shape[1] + 16)
@@ -121,22 +104,17 @@ class ExponentialMechanism:
     sensitivity: float
 
     def __post_init__(self) -> None:
-        try:
-            losses = np.array(self.losses, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("losses must be a table of numbers, one row per record.") from None
-        if losses.ndim != 2 or losses.shape[1] == 0:
-            raise InputError(
-                f"losses must be a table of records × candidates, got shape {losses.shape}."
-            )
+        losses = checked_table("losses", self.losses).copy()
+        if np.ndim(self.losses) != 2:
+            raise InputError("losses must be a table of records × candidates, got one column.")
         if len(losses) < _FEWEST:
             raise InputError(
                 f"losses must be of at least {_FEWEST} records, got {len(losses)}. "
                 "A record hides among the others of its population."
             )
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(losses).all() or not np.isfinite(np.ptp(losses)):
-                raise InputError("losses must be finite numbers, got NaN or infinite entries.")
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.ptp(losses)):
+                raise InputError("losses must differ by finite numbers, got larger ones.")
         losses.setflags(write=False)
         object.__setattr__(self, "losses", losses)
         size = whole_number("size", self.size)
@@ -184,7 +162,7 @@ class ExponentialMechanism:
         With ``clip`` the records are first scaled into the ball of that radius, and Δ follows from
         it (:func:`clip_sensitivity`) unless ``sensitivity`` is given.
         """
-        rows = _points("records", records)
+        rows = checked_table("records", records)
         if clip is not None:
             rows = clipped(rows, positive("clip", clip)).vectors
         losses = l2_losses(rows, candidates)

@@ -19,7 +19,7 @@ from scipy import special
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.distances import Progress, checked_vectors
+from memberbound.subset.distances import Progress, checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = ["DensityPair", "FourierSums", "bernstein", "fourier_sums", "mixture_bounds"]
@@ -554,13 +554,13 @@ def mixture_bounds(
         >>> bounds.worst_record, round(bounds.pmp_epsilon_upper, 3), round(bounds.success_upper, 4)
         (3, 4.924, 0.7555)
     """
-    numbers = np.asarray(values)
-    checked = checked_vectors(numbers[:, None] if numbers.ndim == 1 else numbers).ravel()
-    if len(checked) != game.population:
+    table = checked_table("values", values)
+    if table.shape != (game.population, 1):
         raise InputError(
             f"values must be one number for each of {game.population} records, "
-            f"got shape {numbers.shape!r}."
+            f"got shape {table.shape!r}."
         )
+    checked = table[:, 0]
     scale, target = positive("sigma", sigma), fraction("delta", delta)
     count, size = game.population, game.size
     epsilon, success = np.full(count, math.inf), np.ones(count)

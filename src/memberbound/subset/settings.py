@@ -24,7 +24,7 @@ from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, two_product, up
 from memberbound.quantities import Side, significant
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import Query, noise_on_query, noise_on_sum
+from memberbound.subset.distances import Query, checked_table, noise_on_query, noise_on_sum
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import (
@@ -491,7 +491,7 @@ def joint_release(
     if len(queries) == 0:
         raise InputError("queries must be at least one pair (vectors, sigma), got none.")
     parsed = [GaussianQuery(*query) for query in queries]
-    tables = [_table(query.vectors) for query in parsed]
+    tables = [checked_table("vectors", query.vectors) for query in parsed]
     records = {len(table) for table in tables}
     if len(records) > 1:
         raise InputError(
@@ -508,20 +508,6 @@ def joint_release(
     # (1 + t)^-½ > 1 - t/2, and the factor below is smaller.
     sigma = down(noises[0] * (1 - _SHARE), 1) if errors else noises[0]
     return JointRelease(np.hstack(blocks + errors), sigma)
-
-
-def _table(vectors: ArrayLike) -> FloatArray:
-    try:
-        table = np.array(vectors, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("vectors must be numbers, one row of equal length per record.") from None
-    if table.ndim == 1:
-        table = table[:, None]
-    if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
-        raise InputError(
-            f"vectors must be finite numbers, one row per record, got shape {table.shape}."
-        )
-    return table
 
 
 def _in_unit(table: FloatArray, unit: float, noise: float) -> tuple[FloatArray, FloatArray]:

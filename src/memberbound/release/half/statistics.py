@@ -22,7 +22,7 @@ from memberbound.release.half.least_noise import Rows, promised_eta
 from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.subset.crowd import CrowdTable
-from memberbound.subset.distances import noise_on_query
+from memberbound.subset.distances import checked_table, noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import eta_from_success
@@ -67,10 +67,7 @@ class SumStatistic:
     size: int = 1
 
     def __post_init__(self) -> None:
-        table = np.array(self.vectors, dtype=np.float64)
-        table = table[:, None] if table.ndim == 1 else table
-        if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
-            raise InputError("vectors must be finite numbers, one row per record.")
+        table = checked_table("vectors", self.vectors).copy()
         table.setflags(write=False)
         object.__setattr__(self, "vectors", table)
 
@@ -236,15 +233,9 @@ def _least(
 
 
 def _table(data: ArrayLike) -> FloatArray:
-    try:
-        table = np.array(data, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("data must be numbers, one row per record.") from None
-    table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2 or table.shape[0] < 4 or table.shape[1] == 0:
+    table = checked_table("data", data)
+    if len(table) < 4:
         raise InputError(f"data must be a table of at least 4 records, got shape {table.shape!r}.")
-    if not np.isfinite(table).all():
-        raise InputError("data must be finite, got NaN or infinity. Drop or fill those rows.")
     return table
 
 
