@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memberbound.faces.command_line import main
-from memberbound.papers.experiments import experiments
+from memberbound.papers.reproduction import experiments
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from memberbound.papers.aubinais_mnist import (
     tabulated,
     train_network,
 )
-from memberbound.papers.experiments import MissingDataError, Sweep, data_folder
+from memberbound.papers.reproduction import MissingDataError, Sweep, data_folder
 from tables.real_data import real_file
 
 SMALL = Setting(sizes=(60, 200), clusters=(4, 12), set_aside=60, width=16, iterations=80, batch=25)

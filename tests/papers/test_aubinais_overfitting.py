@@ -14,7 +14,7 @@ from memberbound.papers.aubinais_overfitting import (
     small_losses,
     training_checks,
 )
-from memberbound.papers.experiments import Sweep
+from memberbound.papers.reproduction import Sweep
 
 QUICK = Training(records=40, fresh=400, width=256, iterations=100, every=25)
 

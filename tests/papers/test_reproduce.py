@@ -13,20 +13,22 @@ from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale, lowy
 from memberbound.papers.aubinais_mnist import ACCURACY, DIVERSITY, LEAK
-from memberbound.papers.experiments import (
+from memberbound.papers.reproduction import (
     Average,
     Check,
     Experiment,
     Findings,
+    LeftOut,
+    Reproduction,
     Sweep,
     below,
     between,
     experiments,
     flat,
     near,
+    overview_page,
     trend,
 )
-from memberbound.papers.reproduction import LeftOut, Reproduction, overview_page
 from tables.real_data import real_file
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}

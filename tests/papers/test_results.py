@@ -19,7 +19,7 @@ import pytest
 
 from commands import command
 from memberbound.errors import InputError
-from memberbound.papers.experiments import experiments
+from memberbound.papers.reproduction import experiments
 from memberbound.papers.results import PAPERS, Entry, Erratum, Status, entries, errata, theorems
 
 #: The modules that redo figures and tables.

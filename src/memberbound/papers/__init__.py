@@ -3,7 +3,7 @@
 - ``results``: all of them, one TOML file per paper beside it; the verb ``theorems``.
 - ``errata``: claims that do not hold as printed, each with a counterexample that is computed on
   demand.
-- ``reproduction``: the verb ``reproduce``; ``experiments`` has what every figure needs (sweeps,
-  checks of claims, drawing), ``aubinais_overfitting``, ``aubinais_mnist``, ``izzo_scale``,
+- ``reproduction``: the verb ``reproduce`` and what every figure needs (sweeps, checks of claims,
+  drawing); ``aubinais_overfitting``, ``aubinais_mnist``, ``izzo_scale``,
   ``lowy`` have the figures and tables.
 """

@@ -23,7 +23,7 @@ from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_l
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.numerics.threads import one_thread
-from memberbound.papers.experiments import (
+from memberbound.papers.reproduction import (
     Average,
     Check,
     Findings,

@@ -315,8 +315,8 @@ def exact_sum_leak_lower(n: int, points: int, spread: Fraction) -> Fraction:
     record came from the density, and wrong on a fresh record that happens to be among them:
     TPR − FPR = (1−w)^n·(1 − (1−w)(1 − (1−1/N)^n)), w the spread and N the number of points.
     """
-    kept = (1 - spread) ** n
-    return kept * (1 - (1 - spread) * (1 - (1 - Fraction(1, points)) ** n))
+    no_spread = (1 - spread) ** n
+    return no_spread * (1 - (1 - spread) * (1 - (1 - Fraction(1, points)) ** n))
 
 
 def needed_constant(n: int) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, whole_number
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.errata import TRAINING_SETS, attack_on_norm_noise
-from memberbound.papers.experiments import (
+from memberbound.papers.reproduction import (
     Average,
     Check,
     Findings,
@@ -110,8 +110,8 @@ def _sums(places: int, ones: int, depth: int) -> tuple[NDArray[np.int64], ...]:
         free = top - leading
         bits = np.arange(1 << leading, dtype=np.int64)
         rest = ones - 1 - np.bitwise_count(bits).astype(np.int64)
-        kept = (rest >= 0) & (rest <= free)
-        bits, rest = bits[kept], rest[kept]
+        possible = (rest >= 0) & (rest <= free)
+        bits, rest = bits[possible], rest[possible]
         base = (1 << top) + (bits << free)
         ways = np.array([math.comb(free, r) for r in range(free + 1)], dtype=np.int64)
         lowest, highest = (1 << rest) - 1, (1 << free) - (1 << (free - rest))
@@ -209,9 +209,9 @@ def attack_on_gaussian_noise(eta: float, draws: int, seed: int) -> float:
     member = np.array([0 in chosen for chosen in TRAINING_SETS])
     secret = rng.integers(count, size=draws)
     length = math.sqrt(6 / 5)
-    seen = length * np.eye(count)[secret] + noise * rng.standard_normal((draws, count))
+    released = length * np.eye(count)[secret] + noise * rng.standard_normal((draws, count))
     # The outputs are equally long: log-likelihoods are inner products, up to a shared term.
-    fit = seen * (length / noise**2)
+    fit = released * (length / noise**2)
     weight = np.exp(fit - fit.max(axis=1, keepdims=True))
     guess = weight[:, member].sum(axis=1) >= weight[:, ~member].sum(axis=1)
     return float((guess == member[secret]).mean())

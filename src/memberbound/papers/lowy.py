@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray
-from memberbound.papers.experiments import (
+from memberbound.papers.reproduction import (
     Average,
     Findings,
     Progress,

@@ -398,8 +398,8 @@ class Crowd:
         plan, share = self._plan(0), self.table.share
         lost = self.table.thinned.scatter(plan.squares, float(self.leverage.max()))
         lost = lost + share * leverage + count * np.square(self._centre_shift(leverage))
-        kept = share + (1 - share) * float(plan.noise.min())
-        return np.asarray(1 - kept + inflation * lost * (1 + _SLACK))
+        left = share + (1 - share) * float(plan.noise.min())
+        return np.asarray(1 - left + inflation * lost * (1 + _SLACK))
 
     def _centre_shift(self, leverage: FloatArray) -> FloatArray:
         """How far the mean of the target's crowd is from that of all, in H's metric, at most."""
@@ -783,10 +783,10 @@ class _Frequencies:
             # What is left when the angle has been integrated out.
             weight = decay * part.size
             left = decay * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
-            kept = 1 - 12 * part.widest * high / (beta * part.size)
+            factor = 1 - 12 * part.widest * high / (beta * part.size)
             lost = 8 * alpha * left * part.fourth * high / beta
             # A smaller multiple of a positive form is on the safe side.
-            place = np.searchsorted(scales, 2 * alpha * left * kept, side="right") - 1
+            place = np.searchsorted(scales, 2 * alpha * left * factor, side="right") - 1
             row, shell = np.nonzero((place >= 0) & (spectra[place, 0] > lost))
             values = spectra[place[row, shell]] - lost[row, shell][:, None]
             price = np.log(math.pi**2 * (self.crowd.half + 0.5) / weight)[row, 0]

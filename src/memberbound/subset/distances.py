@@ -195,8 +195,8 @@ class ExactDistances(Distances):
         step = max(1, _SMALL_BLOCK // self.records)
         sums = []
         for first in range(0, chosen.size, step):
-            held = self.matrix[chosen[first : first + step]]
-            sums.append(functions(held.ravel()).reshape(*held.shape, -1).sum(axis=1))
+            block = self.matrix[chosen[first : first + step]]
+            sums.append(functions(block.ravel()).reshape(*block.shape, -1).sum(axis=1))
         return self._averaged(np.concatenate(sums))
 
 
@@ -266,8 +266,8 @@ class BinnedDistances(Distances):
         step = max(1, 4 * _BLOCK // self.edges.size)
         for first in range(0, total, step):
             part = slice(first, min(first + step, total))
-            held = self.counts[part if rows is None else rows[part]]
-            np.matmul(held.astype(np.float64), values, out=sums[part])
+            block = self.counts[part if rows is None else rows[part]]
+            np.matmul(block.astype(np.float64), values, out=sums[part])
         return self._averaged(sums)
 
 
@@ -312,27 +312,29 @@ class GroupedDistances(Distances):
         norms = np.einsum("ij,ij->i", centred, centred)
         group = _grouped(centred, wanted)
         sizes = np.bincount(group, minlength=wanted).astype(np.float64)
-        kept = np.flatnonzero(sizes)
-        group = np.searchsorted(kept, group)
-        sizes = sizes[kept]
+        nonempty = np.flatnonzero(sizes)
+        group = np.searchsorted(nonempty, group)
+        sizes = sizes[nonempty]
         table = csr_array(
-            (np.ones(records), (group, np.arange(records))), shape=(kept.size, records)
+            (np.ones(records), (group, np.arange(records))), shape=(nonempty.size, records)
         )
         means = (table @ centred) / sizes[:, None]
         lengths = up_array(table @ np.sqrt(norms) / sizes, records)
         slip = sum_slack(records) * lengths
-        inner = np.zeros(kept.size)
-        step = max(1, _BLOCK // max(dimension, kept.size))
+        inner = np.zeros(nonempty.size)
+        step = max(1, _BLOCK // max(dimension, nonempty.size))
         for first in range(0, records, step):
             part = slice(first, first + step)
             gap = centred[part] - means[group[part]]
-            inner += np.bincount(group[part], np.einsum("ij,ij->i", gap, gap), minlength=kept.size)
+            inner += np.bincount(
+                group[part], np.einsum("ij,ij->i", gap, gap), minlength=nonempty.size
+            )
         spread = inner / sizes * (1 + 2 * sum_slack(records + dimension)) + _UNDERFLOW
         of_means = np.einsum("ij,ij->i", means, means)
         slack = 8 * (dimension + 8) * UNIT
         largest = float(norms.max() + 2 * of_means.max() + spread.max()) * 8.0 + _UNDERFLOW
         squared_edges = np.append(0.0, largest * np.exp2(-np.arange(_EDGES - 1)[::-1] / _PARTS))
-        bins = np.empty((records, kept.size), dtype=np.uint16)
+        bins = np.empty((records, nonempty.size), dtype=np.uint16)
         for first in range(0, records, step):
             part = slice(first, min(first + step, records))
             own = group[part]
@@ -361,13 +363,13 @@ class GroupedDistances(Distances):
         for first in range(0, total, step):
             part = slice(first, min(first + step, total))
             chosen = part if rows is None else rows[part]
-            held = self.bins[chosen]
-            own = np.take_along_axis(held, self.group[chosen][:, None], axis=1)[:, 0]
+            block = self.bins[chosen]
+            own = np.take_along_axis(block, self.group[chosen][:, None], axis=1)[:, 0]
             for place in range(values.shape[1]):
                 column = values[:, place]
                 # Less its own place in its group, at most half of the sum (a record alone in its
                 # group has the lowest edge there): rounding at most doubles.
-                sums[part, place] = column[held] @ self.sizes - column[own]
+                sums[part, place] = column[block] @ self.sizes - column[own]
         sums *= 1 + 4 * sum_slack(self.terms)
         return self._averaged(sums)
 

@@ -252,10 +252,10 @@ def _with_errors(
     game, candidates = mechanism.game, mechanism.candidates
     # A candidate whose base is 2T + 100 below the best has a share of at most e^-100 in Z, however
     # the set is chosen; what its base is off does not show.
-    seen = np.minimum(scores.base_error, 6 * UNIT * (2 * scores.reach + 100))
+    visible = np.minimum(scores.base_error, 6 * UNIT * (2 * scores.reach + 100))
     # At most three exponentials within two units in the last place, products and the quotient.
     steps = 16 * UNIT
-    of_z = float((scores.error + seen).max()) + steps + sum_slack(candidates)
+    of_z = float((scores.error + visible).max()) + steps + sum_slack(candidates)
     error = 1.01 * (scores.error + of_z + steps + sum_slack(terms))
     total, size = game.population, game.size
     inside, outside = relative

@@ -444,22 +444,24 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     damped = _product_bound(spread, len(scouts), reach) * noise / min(normaliser)
     alive = damped >= NEGLIGIBLE
     lost += float(damped[~alive].sum())
-    kept = np.nonzero(alive)[0]
-    if len(kept) * n > _MOST_FACTORS / 4:
+    alive_places = np.nonzero(alive)[0]
+    if len(alive_places) * n > _MOST_FACTORS / 4:
         return None
-    full = _characteristic(w, frequencies[kept])
+    full = _characteristic(w, frequencies[alive_places])
     turns = np.exp(2j * math.pi / nodes * np.arange(nodes))
     angles = np.abs(np.angle(turns))
     mass = float(np.abs(w).sum())
     places, points, total, rounded = [], [], 0, 0.0
-    for block in np.array_split(np.arange(len(kept)), max(1, len(kept) * nodes >> 20)):
+    for block in np.array_split(
+        np.arange(len(alive_places)), max(1, len(alive_places) * nodes >> 20)
+    ):
         aligned = np.real(np.outer(full[block], turns))
-        bound = _product_bound(spread, n, aligned) * noise[kept[block], None]
+        bound = _product_bound(spread, n, aligned) * noise[alive_places[block], None]
         share = bound / (nodes * min(normaliser))
         take = share >= NEGLIGIBLE
         lost += float(share[~take].sum())
         # Per factor: phases (3 roundings of ωw, 3 of the angle), cosines, and one product.
-        phase = 6.1 * frequencies[kept[block], None] * (mass / n) + 3.1 * angles[None, :]
+        phase = 6.1 * frequencies[alive_places[block], None] * (mass / n) + 3.1 * angles[None, :]
         units = (p * phase + 20) * (n + 2) + 2 * nodes + 200
         rounded += float((share * units)[take].sum()) * UNIT
         row, column = np.nonzero(take)
@@ -473,14 +475,14 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     place, point = np.concatenate(places), np.concatenate(points)
     used, place = np.unique(place, return_inverse=True)
     # Sharp resonances need cells that resolve them, for every record that is asked for.
-    if 4 * int(kept[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
+    if 4 * int(alive_places[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
     error = [
         2.02 / window * ((lost + rounded) * r + a) * (1 + sum_slack(total + count))
         for r, a in zip(ratio, alias, strict=True)
     ]
     return FourierSums(
-        w, size, p, nodes, window, frequencies[kept[used]], place, point,
+        w, size, p, nodes, window, frequencies[alive_places[used]], place, point,
         (error[0], error[1]), normaliser,
     )  # fmt: skip
 

@@ -401,13 +401,13 @@ class _Direction:
         # upper - e^ε·lower = d(1-π+πe^ε) - (e^ε-1)p (claim 3), and 0 beyond the cap.
         terms = np.maximum(gain - loss + 8 * UNIT * (gain + loss), 0.0)
         terms = np.where(at >= self.caps, 0.0, terms)
-        kept = np.zeros((len(terms), terms.shape[1] + 1))
-        np.cumsum(terms, axis=1, out=kept[:, 1:])
+        partial_sums = np.zeros((len(terms), terms.shape[1] + 1))
+        np.cumsum(terms, axis=1, out=partial_sums[:, 1:])
         # The outcomes from the j-th on together: upper ≤ e^c·lower on them (claim 4).
         cap = self.caps.max(axis=1)[:, None]
         rare = -np.expm1(np.minimum(at - cap, 0.0))
         rare = rare / (self.prior + (1 - self.prior) * np.exp(-cap)) * self.tail
-        total = kept + rare
+        total = partial_sums + rare
         slack = sum_slack(terms.shape[1])
         return np.asarray(np.minimum(1.0, up_array(total.min(axis=1) * (1 + slack), 32)))
 

@@ -410,9 +410,9 @@ class FittedParameters:
         """Fit on these records and return the vector."""
         people = self.population
         if people.classes is not None and people.target is not None:
-            seen = np.unique(people.target[rows])
-            if len(seen) == 1:
-                place = int(np.searchsorted(people.classes, seen[0]))
+            present = np.unique(people.target[rows])
+            if len(present) == 1:
+                place = int(np.searchsorted(people.classes, present[0]))
                 fixed = self.adapter.of_one_class(place, len(rows), people)
                 if fixed is not None:
                     # The last column is the intercept's; without an intercept the vector is zero.
@@ -511,8 +511,8 @@ def _probabilities(answers: FloatArray) -> FloatArray:
     order = -np.sort(-answers, axis=1)
     sums = np.cumsum(order, axis=1) - 1.0
     ranks = np.arange(1, answers.shape[1] + 1)
-    kept = (order * ranks > sums).sum(axis=1)
-    threshold = np.take_along_axis(sums, kept[:, None] - 1, 1) / kept[:, None]
+    count = (order * ranks > sums).sum(axis=1)
+    threshold = np.take_along_axis(sums, count[:, None] - 1, 1) / count[:, None]
     return np.asarray(np.maximum(answers - threshold, 0.0))
 
 
