@@ -27,4 +27,4 @@ print(mb.certify(survey).sentence)
 
 print("\n── Without the income")
 coarse = ["age", "sex", "region"]
-print(mb.certify(survey, columns=coarse).summary())
+print(mb.certify(survey, columns=coarse, list_exposed=3).summary())

@@ -8,9 +8,7 @@ import dataclasses
 import json
 import math
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -54,7 +52,7 @@ from memberbound.report.page import _headline, pairs_of, sides_of, text_of
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
-from memberbound.verbs.certify import Certification
+from memberbound.verbs.certify import Certification, ExposedCell
 from memberbound.verbs.plan import Plan
 from report.sample import answer as answer_of
 from report.sample import sample, typed
@@ -255,6 +253,7 @@ def test_certify(v: list[float]) -> None:
         game=IidGame(),
         theorems=("X5",),
         assumptions=(),
+        exposed_cells=(ExposedCell(1, v[10], {"a": "x"}),),
     )
     check(answer.summary(), answer.to_dict(), Certification.SIDES, least=8)
 
@@ -552,7 +551,7 @@ def hardened() -> Any:
 
 def answers() -> Iterator[Any]:
     yield memberbound.certify(uniform=5, n=100)
-    yield memberbound.certify(np.array([[1.5], [2.5], [2.5]]))
+    yield memberbound.certify(np.array([[1.5], [2.5], [2.5]]), list_exposed=2)
     yield memberbound.plan(uniform=5, security=0.9, record_leak=0.2)
     yield memberbound.explain(epsilon=1)
     yield memberbound.explain(gdp=1.5, delta=1e-6)
@@ -639,7 +638,7 @@ FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
 SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")
 #: Script → why what it formats is no bound.
 SCRIPTS = {
-    "numbers.js": "sizes of files",
+    "dom.js": "sizes of files",
     "fields.js": "where a slider stands",
     "jobs.js": "seconds",
     "explain-fields.js": "what somebody typed in per cent, as a share",
@@ -686,44 +685,6 @@ def test_the_format_finder_finds(tmp_path: Path) -> None:
         "def f(x, n):\n    return f'{x:.4g} {x:g} {x:.{n}f} {x:>8}', round(x, 2), '%.2f' % x\n"
     )
     assert len(formats(twin)) == 5
-
-
-# --- The scripts of the web pages agree -----------------------------------------------------------
-
-CALLS: dict[str, Callable[[float], str]] = {
-    "n.percentUp(v)": lambda v: percent(v, "upper"),
-    "n.percent(v)": lambda v: percent(v, "given"),
-    "n.sixUp(v)": lambda v: decimals(v, "upper"),
-    "n.sixDown(v)": lambda v: decimals(v, "lower"),
-    "n.decimals(v, 'estimate', 3)": lambda v: decimals(v, "estimate", 3),
-    "n.significant(v, 'upper', 4)": lambda v: significant(v, "upper", 4),
-    "n.significant(v, 'lower')": lambda v: significant(v, "lower"),
-    "n.plain(v)": lambda v: significant(v, "given"),
-    "n.atMost(v)": lambda v: str(marked(v, "certificate")),
-}
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node; a browser test is alike")
-def test_scripts_write_numbers_as_python_does(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    given = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 1 - 1e-13, 5e-324, 1e300, 1e-5, 10.0]
-    given += [0.1, 0.55, 0.95, 59 / 60, 0.5500000000000006, 0.125, 0.375, 9.9999, 99.96, 1000.0]
-    given += [-0.25, -1e-9, 123456789.123, *rng.random(150), *(1 - 10 ** -rng.uniform(0, 16, 80))]
-    given += [*(rng.choice([-1, 1], 200) * 10 ** rng.uniform(-20, 20, 200))]
-    numbers = [float(v) for v in given]
-    module = tmp_path / "numbers.mjs"
-    module.write_text((STATIC / "numbers.js").read_text("utf-8"), "utf-8")
-    calls = ", ".join(f"(v) => {call}" for call in CALLS)
-    script = tmp_path / "run.mjs"
-    script.write_text(
-        'import * as n from "./numbers.mjs";\n'
-        f"const values = {json.dumps(numbers)};\n"
-        f"console.log(JSON.stringify([{calls}].map((call) => values.map((v) => call(v)))));\n",
-        "utf-8",
-    )
-    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
-    for (call, python), texts in zip(CALLS.items(), json.loads(done.stdout), strict=True):
-        assert texts == [python(v) for v in numbers], call
 
 
 def test_intervals_are_rounded_outward() -> None:

@@ -117,6 +117,19 @@ def test_records_are_written_with_their_leak(tmp_path):
     certify(path, records=out, force=True)
 
 
+def test_exposed_cells_are_listed_rarest_first(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "a,1\n" * 300 + "b,2\n" * 3 + "c,3\nd,\n")
+    result = certify(path, list_exposed=2).to_dict()
+    assert [cell["rows"] for cell in result["exposed_cells"]] == [1, 1]
+    assert result["exposed_cells"][0]["values"] == {"x": "c", "y": "3"}
+    assert result["exposed_cells"][1]["values"] == {"x": "d", "y": None}
+    everything = certify(path, list_exposed=10).to_dict()["exposed_cells"]
+    assert [cell["rows"] for cell in everything] == [1, 1, 3]
+    assert sum(cell["rows"] for cell in everything) == result["record_leak"]["exposed_rows"]
+    assert certify(path).to_dict()["exposed_cells"] == []
+
+
 def test_distinct_rows_are_vacuous_not_an_error(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x\n" + "\n".join(map(str, range(1000))) + "\n")
@@ -141,6 +154,7 @@ BAD = [
     ({"probabilities": [0.5, 0.4], "n": 10}, "1"),
     ({"probabilities": [0.5, -0.1, 0.6], "n": 10}, "probabilit"),
     ({"uniform": 5, "n": 10, "unit": "a"}, "apply only to a table"),
+    ({"uniform": 5, "n": 10, "list_exposed": 3}, "apply only to a table"),
     ({"uniform": 5, "n": 10, "nu": 1}, "nu must be"),
     ({"table": "missing.csv"}, "missing.csv"),
 ]

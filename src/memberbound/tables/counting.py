@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
     "PairProfile",
     "count_pair_profile",
     "count_profile",
+    "rarest_cells",
     "write_records",
 ]
 
@@ -302,6 +304,36 @@ class _Output:
     values: dict[int, float]
     name: str
     overwrite: bool
+
+
+def rarest_cells(
+    source: object, columns: Columns = None, most: int = 10
+) -> list[tuple[int, dict[str, object]]]:
+    """Return the cells with the fewest rows: their number of rows, and their values for JSON.
+
+    Examples:
+        >>> import pyarrow
+        >>> rarest_cells(pyarrow.table({"x": ["a", "b", "a"]}), most=1)
+        [(1, {'x': 'b'})]
+    """
+    with opened_table(source) as opened:
+        keys = record_columns(opened, columns, None)
+        rows = numbered(opened, keys, values=True)
+        places = [f"k{index}" for index in range(len(keys))]
+        values = {f"v{place}": rows[f"v_{place}"].arbitrary() for place in places}
+        cells = rows.group_by(places).agg(n=rows.count(), **values)
+        rarest = opened.fetch(cells.order_by(["n", *values]).limit(most).select("n", *values))
+    return [
+        (count, {name: _plain(value) for name, value in zip(keys, shown, strict=True)})
+        for count, *shown in zip(*(column.to_pylist() for column in rarest.columns), strict=True)
+    ]
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON can hold it."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def write_records(
