@@ -9,6 +9,7 @@ import mmap
 import os
 
 import duckdb
+import ibis
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -84,6 +85,7 @@ STORED = {
     "duckdb": in_database,
     "data set": lambda table, folder: dataset.dataset(in_folder(table, folder)),
     "relation": lambda table, _: duckdb.from_arrow(table),
+    "ibis": lambda table, folder: ibis.duckdb.connect(in_database(table, folder)).table("t"),
 }
 
 
@@ -201,6 +203,21 @@ def test_some_records_of_a_stored_table(tmp_path, unit):
         a, b = some.columns[name], same.columns[name]
         np.testing.assert_array_equal(a.numbers, b.numbers)
         assert [a.label(k) for k in range(len(a))] == [b.label(k) for k in range(len(b))]
+
+
+def test_rows_of_another_engine_that_would_not_fit_are_refused(monkeypatch, tmp_path):
+    table = STORED["ibis"](pa.Table.from_pandas(people()), tmp_path)
+    monkeypatch.setattr(tables.Table, "connection", None)  # as of an engine that is not DuckDB
+    monkeypatch.setattr(tables.Table, "_repeated_rows", None)
+    with pytest.raises(InputError, match="5000 rows of 5 columns take about 0 MB"):
+        in_memory.read_secret_columns(table, {}, memory="2KB")
+
+
+def test_more_new_rows_than_fit_are_refused_before_anything_is_counted(tmp_path):
+    table = in_parquet(pa.Table.from_pandas(people()), tmp_path)
+    with pytest.raises(InputError, match="rows must be at most 1118481, or memory larger"):
+        synthesize(table, rows=10**7, memory="250MB", ledger=tmp_path / "ledger.json")
+    assert not (tmp_path / "ledger.json").exists()
 
 
 def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch):

@@ -458,11 +458,23 @@ def read_records(
 def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
-    """Return records that are read in parts, None where all of them fit into memory."""
-    if not table.streams:
+    """Return records that are read in parts, None where all of them fit into memory.
+
+    Edge cases: a table of another engine that would not fit is refused before its rows are sent.
+    """
+    if table.elsewhere is not None and table.connection is not None:
+        table = table.local
+    if not table.streams and table.elsewhere is None:
         return None
     rows = table.run("counting rows", table.count_rows)
-    if rows * len(names) * _BYTES <= memory // 2:
+    size = rows * len(names) * _BYTES
+    if not table.streams and size > memory:
+        raise InputError(
+            f"{table.name} must fit into memory, where {rows} rows of {len(names)} columns take "
+            f"about {size // 10**6} MB. Save it as Parquet and give the file: that is read in "
+            "parts."
+        )
+    if not table.streams or size <= memory // 2:
         return None
     schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
     types = {field.name: field.type for field in schema}

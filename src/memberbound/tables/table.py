@@ -215,7 +215,8 @@ class Table:
                 f"{self.name} must be copied for this, which {self.expr.get_backend().name} does "
                 "not do without loss. Save it as Parquet and give the file."
             )
-        copy = Table(self.name, tuple(names), self.path, beside=beside)
+        limit = self.memory_limit
+        copy = Table(self.name, tuple(names), self.path, beside=beside, memory_limit=limit)
 
         def copied() -> str:
             moved = moved_columns(self.types(names), self.name)
@@ -334,7 +335,9 @@ class Table:
         return self.view in self.engine.copies or self.separator is None
 
     def count_rows(self) -> int:
-        """Return the number of rows on the embedded engine."""
+        """Return the number of rows."""
+        if self.elsewhere is not None:
+            return int(self.elsewhere.count().execute())
         counting = self.engine.sql(f"SELECT count(*) FROM ({self.query}) AS stored_rows")
         # All of the result is fetched: the connection takes no other query before.
         ((count,),) = counting.fetchall()

@@ -104,7 +104,7 @@ def protect(
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            columns of a larger file are read one at a time, and encoded rows are kept on disk.
+            rows of a larger file are read in parts, and what is made of them is kept on disk.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.

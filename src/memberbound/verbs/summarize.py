@@ -85,7 +85,7 @@ def summarize(
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            columns of a larger file are read one at a time, and encoded rows are kept on disk.
+            rows of a larger file are read in parts, and what is made of them is kept on disk.
         out: file for the numbers (.safetensors); their certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.

@@ -28,7 +28,7 @@ from memberbound.declarations import (
     Table,
     Whole,
 )
-from memberbound.errors import fractions, whole_number
+from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import check_output, in_encoding
 from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
 from memberbound.quantities import Certificate, decimals, marked, mu_row, percent
@@ -40,6 +40,7 @@ from memberbound.release.budget import CurveReadings
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
+from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import unit_and_seed_notes
@@ -170,6 +171,10 @@ class Synthesis(Answer):
         return [f"note (owner only): {warning}." for warning in self.warnings]
 
 
+#: Bytes that a value of a new row takes at most while it is drawn and compared, about.
+_BYTES = 48
+
+
 @in_encoding
 def synthesize(
     source: Table,
@@ -219,7 +224,7 @@ def synthesize(
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            columns of a larger file are read one at a time, and encoded rows are kept on disk.
+            rows of a larger file are read in parts, and what is made of them is kept on disk.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
@@ -257,6 +262,14 @@ def synthesize(
         database_table=database_table,
         memory=memory,
     )
+    # New rows are drawn at once; how many persons there are is not known yet.
+    new = records.rows if rows is None and unit is None else rows or 0
+    most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
+    if new > most:
+        raise InputError(
+            f"rows must be at most {most}, or memory larger, got {new} (as many as there are "
+            "records unless given): new rows are made in memory."
+        )
     drawn = source_from_seed(seed)
     with entered(ledger, "synthesize", "synthetic table", eta, out) as entry:
         model = fit_synthetic(
