@@ -27,8 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.enumeration import exact_bounds
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential import ExponentialMechanism, exact_bounds
 
 SIZES = (26, 28)
 RATIO = 80.0

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.enumeration import exact_bounds
-from memberbound.subset.exponential import ExponentialMechanism, l2_losses
+from memberbound.subset.exponential import ExponentialMechanism, exact_bounds, l2_losses
 from memberbound.subset.sampled import SwapMeans, bounds_from_swaps, default_subsets, swap_means
 
 CONFIDENCE = 0.95

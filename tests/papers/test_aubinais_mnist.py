@@ -191,34 +191,6 @@ def test_a_pass_is_its_batches_one_by_one(digits, monkeypatch):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_network_against_pytorch(digits):
-    """The same start and batches: the same loss after a few steps of PyTorch's Adam."""
-    torch = pytest.importorskip("torch")
-    x, y = digits.train[:25], digits.train_labels[:25]
-    few = Setting(width=16, iterations=1, batch=25)
-    start = train_network(x, y, few, np.random.default_rng(4))
-    layers = []
-    for weights, bias in zip(start.coefs_, start.intercepts_, strict=True):
-        layer = torch.nn.Linear(*weights.shape)
-        with torch.no_grad():
-            layer.weight[:] = torch.tensor(weights.T.copy())
-            layer.bias[:] = torch.tensor(bias)
-        layers += [layer, torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1])
-    with torch.no_grad():
-        ours = start.predict_proba(x)
-        np.testing.assert_allclose(torch.softmax(model(torch.tensor(x)), 1), ours, atol=1e-5)
-    # One more step from here is one step of gradient descent on the cross-entropy of PyTorch, up
-    # to Adam's memory of the first: its sign is that of the mean gradient.
-    torch.nn.functional.cross_entropy(model(torch.tensor(x)), torch.tensor(y)).backward()
-    loss = start._optimizer
-    before = [m.copy() for m in loss.ms]
-    start.partial_fit(x, y)
-    for layer, old, new in zip(layers[::2], before, loss.ms, strict=False):
-        gradient = (new - 0.9 * old) / 0.1
-        np.testing.assert_allclose(gradient, layer.weight.grad.T, atol=1e-5)
-
-
 def test_scores_on_hand_made_answers():
     labels = np.arange(10)
     sure = np.eye(10)

@@ -37,19 +37,19 @@ class Means:
 
 def test_sampled_noise_is_close_to_the_price_of_the_spread():
     statistic = Column(np.random.default_rng(0).normal(size=60), np.mean)
-    found = calibrate_moment(statistic, HALVES, eta=0.05)
+    result = calibrate_moment(statistic, HALVES, eta=0.05)
     outputs = np.array([statistic(rows)[0] for rows in FreshSubsets(HALVES.game, 99).subsets(4000)])
     spread = np.abs(outputs - np.median(outputs)).mean()
     least = spread / 0.05 / math.sqrt(2 * math.pi)
     # TOLERANCE: 800 certifying subsets cost less than a third.
-    assert least * 0.95 < found.noise.scale < least * 1.33
-    assert found.record == "every"
-    assert found.fits == 1000
-    assert found.details["pilot_subsets"] == 200
-    assert found.certificate.theorems == ("X19", "X4")
+    assert least * 0.95 < result.noise.scale < least * 1.33
+    assert result.record == "every"
+    assert result.fits == 1000
+    assert result.details["pilot_subsets"] == 200
+    assert result.certificate.theorems == ("X19", "X4")
     average = calibrate_moment(statistic, HALVES, eta=0.05, record="average")
     assert average.record == "average"
-    assert average.noise == found.noise
+    assert average.noise == result.noise
 
 
 def test_coverage_of_the_certifying_stream():
@@ -89,24 +89,24 @@ def test_spatial_median_is_robust_and_exact_where_most_outputs_agree():
 
 def test_izzo_uses_its_own_scale_and_the_certificate_is_the_centre_forms():
     statistic = Means(np.array([1.0, 1e-3, 50.0]))
-    found = calibrate_izzo(statistic, HALVES, eta=0.1)
-    assert isinstance(found.noise, NormExponentialNoise)
-    assert found.details["scale"] == izzo_constant(0.1, 2)
-    sizes = found.noise.coordinate_rms
+    result = calibrate_izzo(statistic, HALVES, eta=0.1)
+    assert isinstance(result.noise, NormExponentialNoise)
+    assert result.details["scale"] == izzo_constant(0.1, 2)
+    sizes = result.noise.coordinate_rms
     assert 300 < sizes[0] / sizes[1] < 3000
     assert 15 < sizes[2] / sizes[0] < 150
     # Nearly all of the certified eta is what 800 draws cannot exclude.
-    assert 0.003 < found.certificate.value < 0.02
+    assert 0.003 < result.certificate.value < 0.02
     ours = calibrate_moment(statistic, HALVES, eta=0.1)
-    assert found.noise_scale > 100 * ours.noise_scale
+    assert result.noise_scale > 100 * ours.noise_scale
 
 
 @pytest.mark.parametrize("moment", [2.0, 4.0, 8.0])
 def test_izzo_scale_falls_with_the_moment(moment):
     statistic = Means(np.array([1.0, 2.0]))
-    found = calibrate_izzo(statistic, HALVES, eta=0.1, moment=moment)
-    assert found.details["scale"] == izzo_constant(0.1, moment)
-    assert found.noise.norm.exponent == moment
+    result = calibrate_izzo(statistic, HALVES, eta=0.1, moment=moment)
+    assert result.details["scale"] == izzo_constant(0.1, moment)
+    assert result.noise.norm.exponent == moment
 
 
 def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
@@ -122,27 +122,27 @@ def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
             size = 1e-9 if Late.calls <= 216 else 1.0
             return np.array([size * rows.mean()])
 
-    found = calibrate_izzo(Late(), HALVES, eta=0.1, workers=1)
-    assert found.details["scale"] > izzo_constant(0.1, 2)
-    assert found.certificate.value <= 0.1
-    assert found.noise_scale > 10
+    result = calibrate_izzo(Late(), HALVES, eta=0.1, workers=1)
+    assert result.details["scale"] > izzo_constant(0.1, 2)
+    assert result.certificate.value <= 0.1
+    assert result.noise_scale > 10
 
 
 @pytest.mark.parametrize("calibrate", [calibrate_moment, calibrate_izzo])
 @pytest.mark.parametrize("size", [8, 60])
 def test_constant_statistic(calibrate, size):
     statistic = Column(np.full(size, 0.1), np.mean)
-    found = calibrate(statistic, FreshSubsets(SubsetGame(size, size // 2)), eta=0.1)
-    assert found.noise == NoNoise(1)
+    result = calibrate(statistic, FreshSubsets(SubsetGame(size, size // 2)), eta=0.1)
+    assert result.noise == NoNoise(1)
     if size == 8:
-        assert (found.certificate.value, found.certificate.confidence) == (0.0, 1.0)
+        assert (result.certificate.value, result.certificate.confidence) == (0.0, 1.0)
     else:
-        assert 0 < found.certificate.value < 0.01
+        assert 0 < result.certificate.value < 0.01
 
 
 def test_coordinates_that_stand_still_do_not_stop_izzo():
-    found = calibrate_izzo(Means(np.array([1.0, 0.0])), HALVES, eta=0.1)
-    assert found.noise.coordinate_rms[1] < 1e-5 * found.noise.coordinate_rms[0]
+    result = calibrate_izzo(Means(np.array([1.0, 0.0])), HALVES, eta=0.1)
+    assert result.noise.coordinate_rms[1] < 1e-5 * result.noise.coordinate_rms[0]
 
 
 def test_refusals():

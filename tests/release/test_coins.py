@@ -91,10 +91,10 @@ def options(size, **more):
 @pytest.mark.parametrize("coin", [from_numpy, from_python])
 def test_whoever_knows_the_coins_gains_no_more_than_certified(coin, size, record):
     fresh = FreshSubsets(SubsetGame(size, size // 2), 3)
-    found = calibrate_neighbour(Flipped(coin), fresh, record=record, **options(size))
-    assert not found.details["own_coins"]
-    assert COINS_PUBLIC in found.certificate.assumptions
-    assert gain_given_the_coin(found.details["scale"]) <= found.certificate.value <= 0.15
+    result = calibrate_neighbour(Flipped(coin), fresh, record=record, **options(size))
+    assert not result.details["own_coins"]
+    assert COINS_PUBLIC in result.certificate.assumptions
+    assert gain_given_the_coin(result.details["scale"]) <= result.certificate.value <= 0.15
 
 
 @pytest.mark.parametrize(("size", "record"), GAMES)
@@ -103,38 +103,38 @@ def test_independent_coins_would_certify_too_little(monkeypatch, size, record):
     monkeypatch.setattr(fitting, "public_coins", nullcontext)
     fresh = FreshSubsets(SubsetGame(size, size // 2), 3)
     with public_coins():  # the test itself repeats
-        found = calibrate_neighbour(Flipped(from_numpy), fresh, record=record, **options(size))
-    assert gain_given_the_coin(found.details["scale"]) > 1.2 * 0.15
+        result = calibrate_neighbour(Flipped(from_numpy), fresh, record=record, **options(size))
+    assert gain_given_the_coin(result.details["scale"]) > 1.2 * 0.15
     # … and it is seen: the certificate then asks that the coins stay secret.
-    assert COINS_SECRET in found.certificate.assumptions
+    assert COINS_SECRET in result.certificate.assumptions
 
 
 @pytest.mark.parametrize("calibrate", [calibrate_moment, calibrate_izzo])
 @pytest.mark.parametrize("coin", [from_numpy, from_own_generator])
 def test_the_centre_form_covers_known_coins_either_way(calibrate, coin):
     fresh = FreshSubsets(SubsetGame(40, 20), 3)
-    found = calibrate(Flipped(coin), fresh, eta=0.15, subsets=600, workers=1)
+    result = calibrate(Flipped(coin), fresh, eta=0.15, subsets=600, workers=1)
     seeded = coin is from_numpy
-    assert (COINS_PUBLIC if seeded else COINS_AFRESH) in found.certificate.assumptions
-    assert COINS_SECRET not in found.certificate.assumptions
+    assert (COINS_PUBLIC if seeded else COINS_AFRESH) in result.certificate.assumptions
+    assert COINS_SECRET not in result.certificate.assumptions
     # Norm-exponential noise in one dimension is Laplace noise: TV = 1 - e^{-1/2b}, an upper bound
     # for the Gaussian formula's place.
     if calibrate is calibrate_izzo:
-        assert (1 - math.exp(-0.5 / (found.noise_scale / math.sqrt(2)))) / 2 <= 0.15
+        assert (1 - math.exp(-0.5 / (result.noise_scale / math.sqrt(2)))) / 2 <= 0.15
     else:
-        assert gain_given_the_coin(found.details["scale"]) <= found.certificate.value
+        assert gain_given_the_coin(result.details["scale"]) <= result.certificate.value
 
 
 def test_the_release_tosses_the_public_coins_too():
     fresh = FreshSubsets(SubsetGame(40, 20), 3)
     statistic = Flipped(from_numpy)
-    found = calibrate_neighbour(statistic, fresh, **options(40, record="every"))
+    result = calibrate_neighbour(statistic, fresh, **options(40, record="every"))
     with public_coins():
         flipped = from_numpy()
     for seed in range(4):
-        drawn = released(statistic, found, np.arange(20), InsecureSource(seed)).values
+        drawn = released(statistic, result, np.arange(20), InsecureSource(seed)).values
         plain = computed(np.zeros(40), lambda rows: float(not flipped))
-        still = released(plain, found, np.arange(20), InsecureSource(seed)).values
+        still = released(plain, result, np.arange(20), InsecureSource(seed)).values
         assert drawn == still
 
 
@@ -191,8 +191,8 @@ def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
     # Two fits that take turns never meet; two at a time do, however busy the machine is.
     statistic = Together(0.2 if locked else 60)
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda _: evaluated(statistic, np.arange(3))[0], range(2)))
-    assert all((value == alone).all() for value in found) == locked
+        result = list(threads.map(lambda _: evaluated(statistic, np.arange(3))[0], range(2)))
+    assert all((value == alone).all() for value in result) == locked
 
 
 def test_torch_is_seeded_even_when_it_comes_with_the_fit(monkeypatch):
@@ -205,12 +205,12 @@ def test_torch_is_seeded_even_when_it_comes_with_the_fit(monkeypatch):
             sys.modules["torch"] = torch
             return torch.rand(1).double().numpy()
 
-    known, _ = evaluated(Late(), np.arange(3))
+    expected, _ = evaluated(Late(), np.arange(3))
     state = torch.manual_seed(99).get_state()
-    assert evaluated(Late(), np.arange(3))[0] == known
+    assert evaluated(Late(), np.arange(3))[0] == expected
     assert (torch.get_rng_state() == state).all()
     monkeypatch.delitem(sys.modules, "torch")
-    assert evaluated(Late(), np.arange(3))[0] == known
+    assert evaluated(Late(), np.arange(3))[0] == expected
 
 
 class Careless(ClassifierMixin, BaseEstimator):
@@ -278,23 +278,23 @@ def test_coins_that_cannot_be_seeded_are_named():
 
 
 def test_every_open_seed_is_closed_and_a_given_one_kept():
-    given = with_public_coins(
+    result = with_public_coins(
         make_pipeline(
             StandardScaler(),
             BaggingClassifier(DecisionTreeClassifier(random_state=7), verbose=2),
         )
     ).get_params(deep=True)
-    assert given["baggingclassifier__random_state"] == 0
-    assert given["baggingclassifier__estimator__random_state"] == 7
-    assert given["baggingclassifier__verbose"] == 0
+    assert result["baggingclassifier__random_state"] == 0
+    assert result["baggingclassifier__estimator__random_state"] == 7
+    assert result["baggingclassifier__verbose"] == 0
 
 
 def test_protect_says_that_coins_cannot_be_seeded():
     table = pd.DataFrame({"x": np.arange(60.0)})
     options = {"eta": 0.3, "record": "average", "pairs": 40, "insecure_seed": 1, "workers": 1}
-    found = protect_half(
+    result = protect_half(
         table, statistic=lambda rows: rows.mean() + np.random.default_rng().random(), **options
     )
-    assert any("cannot be seeded" in note for note in found.warnings)
+    assert any("cannot be seeded" in note for note in result.warnings)
     quiet = protect_half(table, statistic=lambda rows: rows.mean() + random.random(), **options)
     assert not any("cannot be seeded" in note for note in quiet.warnings)

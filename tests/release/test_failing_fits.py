@@ -57,9 +57,9 @@ WAYS = [
 @pytest.mark.parametrize("calibrate", FORMS)
 def test_the_certificate_counts_what_a_failure_shows(calibrate, how, record):
     """Oracle: one half of 924 shows, so a member of it is given away by 1/462 of its halves."""
-    found = calibrate(FailsOnce(how), FreshSubsets(GAME), eta=0.05, record=record, workers=1)
-    assert found.details["exact"]
-    assert found.details["fits_failed"] == 1
+    result = calibrate(FailsOnce(how), FreshSubsets(GAME), eta=0.05, record=record, workers=1)
+    assert result.details["exact"]
+    assert result.details["fits_failed"] == 1
     halves = list(combinations(range(12), 6))
     shown = [float(max(half) == 5) for half in halves]
     gains = [
@@ -69,11 +69,11 @@ def test_the_certificate_counts_what_a_failure_shows(calibrate, how, record):
     truth = max(gains) if record == "every" else np.mean(gains)
     assert truth > 0.001
     if calibrate is calibrate_izzo:  # the paper's scale is a floor
-        assert found.noise_scale > 0
+        assert result.noise_scale > 0
     else:
         # No noise is needed here, so what shows is the failure itself.
-        assert found.noise_scale == 0
-        assert found.certificate.value >= truth
+        assert result.noise_scale == 0
+        assert result.certificate.value >= truth
 
 
 def test_leaving_failures_out_would_certify_nothing_to_see():
@@ -83,8 +83,8 @@ def test_leaving_failures_out_would_certify_nothing_to_see():
         def __call__(self, rows):
             return np.array([1.0])
 
-    found = calibrate_neighbour(Kept(None), FreshSubsets(GAME), eta=0.05)
-    assert found.certificate.value == 0
+    result = calibrate_neighbour(Kept(None), FreshSubsets(GAME), eta=0.05)
+    assert result.certificate.value == 0
 
 
 @pytest.mark.filterwarnings("ignore:1 failed of 924 fits")
@@ -94,10 +94,10 @@ def test_the_release_of_a_failed_fit_is_noise_around_zeros(how):
         def __call__(self, rows):
             return super().__call__(rows) if rows.max() == 5 else np.array([rows.mean()])
 
-    found = calibrate_neighbour(Moves(how), FreshSubsets(GAME), eta=0.05, workers=1)
-    assert found.noise_scale > 0
-    values = released(Moves(how), found, np.arange(6), InsecureSource(2)).values
-    assert values == release(np.zeros(1), found.noise, InsecureSource(2))
+    result = calibrate_neighbour(Moves(how), FreshSubsets(GAME), eta=0.05, workers=1)
+    assert result.noise_scale > 0
+    values = released(Moves(how), result, np.arange(6), InsecureSource(2)).values
+    assert values == release(np.zeros(1), result.noise, InsecureSource(2))
 
 
 def test_a_learner_that_fails_often_is_refused_with_the_reason():
@@ -154,9 +154,9 @@ def test_every_form_says_what_is_not_seen():
         model = HalfPrivate(
             LogisticRegression(), method=method, tune=False, insecure_seed=3, pairs=20, eta=0.3
         ).fit(X, y)
-        said = " ".join(model.certificate_.assumptions)
-        assert "Nothing but the release is seen" in said
-        assert "drawn afresh for one release" in said
+        bounds = " ".join(model.certificate_.assumptions)
+        assert "Nothing but the release is seen" in bounds
+        assert "drawn afresh for one release" in bounds
 
 
 def test_a_value_comes_with_the_reason():

@@ -117,7 +117,7 @@ def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
     moved[-1] -= clean.intercept_[0]
     # Five normal draws: 1e-6 of their lengths are outside these multiples of the rms.
     assert 0.02 < np.linalg.norm(moved) / model.calibration_.noise_scale < 3.5
-    assert any("train=" in said for said in model.certificate_.assumptions)
+    assert any("train=" in bounds for bounds in model.certificate_.assumptions)
 
 
 @pytest.mark.usefixtures("few_fits")
@@ -218,12 +218,12 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
 def test_neither_tuning_nor_calibration_depends_on_the_secret():
     """The same calibration seed and different secrets: everything but the release is the same."""
     settings = FEWEST | {"calibration_seed": 9, "tune": True}
-    found = []
+    result = []
     for half in (np.arange(80), np.arange(80, 160)):
         model = HalfPrivate(Ridge(), **settings).fit(XR, YR, train=half)
-        found.append((model.calibration_.to_dict(), model.scores_, model.configuration_))
-    assert json.dumps(found[0][0]) == json.dumps(found[1][0])
-    assert found[0][1:] == found[1][1:]
+        result.append((model.calibration_.to_dict(), model.scores_, model.configuration_))
+    assert json.dumps(result[0][0]) == json.dumps(result[1][0])
+    assert result[0][1:] == result[1][1:]
 
 
 def reachable(thing, seen):
@@ -284,10 +284,10 @@ def test_nothing_is_printed_about_the_secret(capfd):
     rows = np.arange(80)
     pair = (lambda model: model.coef_, lambda model, vector: setattr(model, "coef_", vector))
     HalfPrivate(Talkative(), **FEWEST, adapter=pair).fit(XR, YR, train=rows)
-    said = capfd.readouterr()
+    bounds = capfd.readouterr()
     # Fresh subsets may be talked about, the secret not.
-    assert said.out
-    assert str(YR[rows].sum()) not in said.out + said.err
+    assert bounds.out
+    assert str(YR[rows].sum()) not in bounds.out + bounds.err
 
 
 def test_the_calibration_seed_is_a_whole_number():
@@ -333,7 +333,7 @@ def test_same_seed_same_release_and_no_seed_another():
     assert (three.predict(XR) != four.predict(XR)).any()
     assert three.secure_
     assert not one.secure_
-    assert any("seed" in said for said in one.certificate_.assumptions)
+    assert any("seed" in bounds for bounds in one.certificate_.assumptions)
 
 
 @pytest.mark.usefixtures("few_fits")

@@ -85,11 +85,11 @@ CASES = [
 @pytest.mark.parametrize(("method", "record", "eta"), CASES)
 def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
     risk, outputs, members = learner
-    found = METHODS[method](risk, FreshSubsets(SubsetGame(SIZE, HALF), 7), eta=eta, record=record)
-    assert found.certificate.confidence == 1.0
-    attacked = exact_attack(found.noise, outputs, members, draws=DRAWS, seed=11)
-    certified = 0.5 + found.certificate.value
-    assert found.certificate.value <= eta
+    result = METHODS[method](risk, FreshSubsets(SubsetGame(SIZE, HALF), 7), eta=eta, record=record)
+    assert result.certificate.confidence == 1.0
+    attacked = exact_attack(result.noise, outputs, members, draws=DRAWS, seed=11)
+    certified = 0.5 + result.certificate.value
+    assert result.certificate.value <= eta
     assert reached(attacked, record).lower <= certified
     # Far enough below to be seen without the benefit of the doubt.
     assert reached(attacked, record).upper <= certified + 0.01
@@ -98,10 +98,10 @@ def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
 @pytest.mark.parametrize("record", ["average", "every"])
 def test_a_tenth_of_the_noise_is_caught(record, learner):
     risk, outputs, members = learner
-    found = calibrate_neighbour(risk, FreshSubsets(SubsetGame(SIZE, HALF)), eta=0.1, record=record)
-    broken = GaussianNoise(found.noise.scale / 10, risk.dimension)
+    result = calibrate_neighbour(risk, FreshSubsets(SubsetGame(SIZE, HALF)), eta=0.1, record=record)
+    broken = GaussianNoise(result.noise.scale / 10, risk.dimension)
     attacked = exact_attack(broken, outputs, members, draws=DRAWS, seed=11)
-    assert reached(attacked, record).lower > 0.5 + found.certificate.value
+    assert reached(attacked, record).lower > 0.5 + result.certificate.value
 
 
 @pytest.mark.parametrize(("record", "eta"), [("average", 0.05), ("every", 0.2)])
@@ -110,24 +110,24 @@ def test_exact_attack_in_one_dimension_stays_below(record, eta):
     for name, statistic in statistics(SIZE):
         outputs = outputs_of(statistic, SIZE, HALF)
         for method in ("neighbour", "moment", "izzo"):
-            found = METHODS[method](statistic, fresh, eta=eta, record=record)
-            scale, cdf = getattr(found.noise, "scale", 0.0), normal_cdf
+            result = METHODS[method](statistic, fresh, eta=eta, record=record)
+            scale, cdf = getattr(result.noise, "scale", 0.0), normal_cdf
             if method == "izzo":
-                scale, cdf = scale * float(found.noise.norm.scales[0]), laplace_cdf
+                scale, cdf = scale * float(result.noise.norm.scales[0]), laplace_cdf
             each = gains(outputs, SIZE, HALF, scale, cdf)
             top = each.mean() if record == "average" else each.max()
-            assert top <= found.certificate.value, (name, method)
+            assert top <= result.certificate.value, (name, method)
 
 
 def test_the_certificate_is_reached_where_one_record_decides():
     """Whether record 0 is in, plus noise: the neighbour form's distance is the attacker's own."""
     statistic = Column(np.eye(SIZE)[0], np.sum)
-    found = calibrate_neighbour(
+    result = calibrate_neighbour(
         statistic, FreshSubsets(SubsetGame(SIZE, HALF)), eta=0.1, record="every"
     )
-    each = gains(outputs_of(statistic, SIZE, HALF), SIZE, HALF, found.noise.scale)
+    each = gains(outputs_of(statistic, SIZE, HALF), SIZE, HALF, result.noise.scale)
     # TOLERANCE: the search's step and the cells' width.
-    assert each.max() == pytest.approx(found.certificate.value, rel=2e-3)
+    assert each.max() == pytest.approx(result.certificate.value, rel=2e-3)
     # The promise for the average record leaves that one exposed.
     average = calibrate_neighbour(
         statistic, FreshSubsets(SubsetGame(SIZE, HALF)), eta=0.1, record="average"
@@ -144,12 +144,12 @@ def test_sampled_calibration_holds_too(method):
     fresh = FreshSubsets(SubsetGame(10, 5), 4)
     budget = {"neighbour": {"pairs": 100}, "moment": {"subsets": 200}}
     record = "every" if method == "moment" else "average"
-    found = METHODS[method](
+    result = METHODS[method](
         risk, fresh, eta=eta, record=record, confidence=0.999, exact=False, workers=1,
         **budget[method],
     )  # fmt: skip
-    attacked = exact_attack(found.noise, *everything(risk, 10, 5), draws=2000, seed=5)
-    assert reached(attacked, record).lower <= 0.5 + found.certificate.value
+    attacked = exact_attack(result.noise, *everything(risk, 10, 5), draws=2000, seed=5)
+    assert reached(attacked, record).lower <= 0.5 + result.certificate.value
 
 
 def test_attack_agrees_with_integration():

@@ -82,9 +82,9 @@ def test_stopped_in_the_middle(tmp_path):
     with kept_fits(tmp_path):
         again, redone = fits(lambda: lengths(Mean(table())))
         third, nothing = fits(lambda: lengths(Mean(table())))
-    for found in (again, third):
-        np.testing.assert_array_equal(found.rows, whole.rows)
-        assert (found.count, found.unconverged) == (whole.count, whole.unconverged)
+    for result in (again, third):
+        np.testing.assert_array_equal(result.rows, whole.rows)
+        assert (result.count, result.unconverged) == (whole.count, whole.unconverged)
     # None of the 50 fits that were finished is lost.
     assert redone == probes + 30
     assert nothing == probes

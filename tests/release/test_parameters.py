@@ -95,8 +95,8 @@ def test_absent_classes_leave_the_length_and_are_not_predicted(estimator, missin
     assert np.isfinite(vector).all()
     assert (statistic(rows) == vector).all()
     if not isinstance(estimator, GaussianNB) and estimator.fit_intercept:
-        said = statistic.model(vector).predict(X[rows])
-        assert np.isin(said, np.unique(y[rows])).mean() > 0.95
+        bounds = statistic.model(vector).predict(X[rows])
+        assert np.isin(bounds, np.unique(y[rows])).mean() > 0.95
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=str)

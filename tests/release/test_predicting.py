@@ -108,11 +108,11 @@ def test_every_kind_of_table_gives_the_same_answers(model, folder: Path, tmp_pat
     kinds |= {"csv": tmp_path / "new.csv", "parquet": str(tmp_path / "new.parquet")}
     wanted = model.predict_proba(raw)
     for name, table in kinds.items():
-        found = predict(model, table)
-        assert found.rows == 40, name
-        assert (found.probabilities == wanted).all(), name
-        assert found.warnings == (), name
-        assert (model.predict(table) == found.values).all(), name
+        result = predict(model, table)
+        assert result.rows == 40, name
+        assert (result.probabilities == wanted).all(), name
+        assert result.warnings == (), name
+        assert (model.predict(table) == result.values).all(), name
     # Codes keep their spelling though all of these rows could be read as numbers.
     few = raw[raw["code"] == "1.50"]
     few.to_csv(tmp_path / "few.csv", index=False)
@@ -130,9 +130,9 @@ def test_arrays(tmp_path: Path) -> None:
     released = protect_half(table, target="x3", learner="ridge", **QUICK).released
     assert (released.predict(X) == released.predict(table)).all()
     np.save(tmp_path / "new.npy", X)
-    found = predict(released, tmp_path / "new.npy")
-    assert (found.values == released.predict(X)).all()
-    assert list(found.frame.columns) == ["prediction"]
+    result = predict(released, tmp_path / "new.npy")
+    assert (result.values == released.predict(X)).all()
+    assert list(result.frame.columns) == ["prediction"]
     with pytest.raises(InputError, match="x2 is missing"):
         released.predict(X[:, :2])
 
@@ -150,16 +150,16 @@ def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> Non
         predict(plain, pd.DataFrame({"a": ["x"], "b": [1.0]}))
     frame = pd.DataFrame(X, columns=["a", "b"])
     named = HalfPrivate(LogisticRegression(), **settings).fit(frame, X[:, 0] > 0)
-    found = predict(named, frame.iloc[:, ::-1])
-    assert (found.values == named.predict(frame)).all()
-    assert list(found.frame.columns) == ["prediction", "probability_False", "probability_True"]
+    result = predict(named, frame.iloc[:, ::-1])
+    assert (result.values == named.predict(frame)).all()
+    assert list(result.frame.columns) == ["prediction", "probability_False", "probability_True"]
 
 
 def test_a_learner_without_probabilities() -> None:
     table = made(120, 3)
-    found = predict(protect_half(table, target="ill", learner="svm", **QUICK).released, table)
-    assert list(found.frame.columns) == ["prediction"]
-    assert set(found.values) == {"yes", "no"}
+    result = predict(protect_half(table, target="ill", learner="svm", **QUICK).released, table)
+    assert list(result.frame.columns) == ["prediction"]
+    assert set(result.values) == {"yes", "no"}
 
 
 def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
@@ -203,13 +203,13 @@ def test_missing_values_and_new_categories_are_said(model) -> None:
     new = made(10, 4)
     usual = predict(model, new)
     gaps = new.assign(income=new["income"].where(new.index > 1))
-    found = predict(model, gaps)
-    assert ["'income' is missing in 2 rows" in w for w in found.warnings] == [True]
+    result = predict(model, gaps)
+    assert ["'income' is missing in 2 rows" in w for w in result.warnings] == [True]
     # As in training: the mean stands in.
     mean = made(200, 0)["income"].mean()
     filled = predict(model, gaps.fillna({"income": mean}))
-    assert np.allclose(found.probabilities, filled.probabilities)
-    assert (found.probabilities[2:] == usual.probabilities[2:]).all()
+    assert np.allclose(result.probabilities, filled.probabilities)
+    assert (result.probabilities[2:] == usual.probabilities[2:]).all()
     strange = predict(model, new.assign(town=np.where(new.index == 0, "east", new["town"])))
     assert ["'town' holds in 1 row" in w and "'east'" in w for w in strange.warnings] == [True]
     absent = predict(model, new.assign(town=None))
@@ -217,14 +217,14 @@ def test_missing_values_and_new_categories_are_said(model) -> None:
 
 
 def test_without_a_file_the_answers_are_in_the_result(model) -> None:
-    found = predict(model, made(12, 4))
-    answer = found.to_dict()
+    result = predict(model, made(12, 4))
+    answer = result.to_dict()
     json.dumps(answer, allow_nan=False)
     assert answer["out"] is None
-    assert [row["prediction"] for row in answer["predictions"]] == found.values.tolist()
-    assert "12 rows predicted" in found.summary()
-    assert "2 more" in found.summary()
-    assert found.certificate == model.certificate_
+    assert [row["prediction"] for row in answer["predictions"]] == result.values.tolist()
+    assert "12 rows predicted" in result.summary()
+    assert "2 more" in result.summary()
+    assert result.certificate == model.certificate_
 
 
 def test_strict_and_single_rows(kept_model):

@@ -81,7 +81,7 @@ def test_absent_classes_have_probability_zero():
 
 def test_probabilities_are_the_nearest_point_of_the_simplex():
     rows = np.random.default_rng(0).normal(0, 2, (20, 4))
-    for row, found in zip(rows, _probabilities(rows), strict=True):
+    for row, result in zip(rows, _probabilities(rows), strict=True):
         best = optimize.minimize(
             lambda p, r=row: np.square(p - r).sum(),
             np.full(4, 0.25),
@@ -89,7 +89,7 @@ def test_probabilities_are_the_nearest_point_of_the_simplex():
             constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
             tol=1e-12,
         )
-        assert found == pytest.approx(best.x, abs=1e-5)
+        assert result == pytest.approx(best.x, abs=1e-5)
 
 
 def test_negative_zero_is_zero():

@@ -45,11 +45,11 @@ def test_a_promise_that_the_prior_alone_keeps_is_refused(population, size, metho
 def test_just_below_it_noise_is_added_and_holds(population, size, method):
     game, statistic = SubsetGame(population, size), mean(VALUES, size=size)
     eta = 0.9 * game.largest_gain
-    found = calibrate(statistic, FreshSubsets(game), eta=eta, method=method)
-    assert found.noise_scale > 0
+    result = calibrate(statistic, FreshSubsets(game), eta=eta, method=method)
+    assert result.noise_scale > 0
     outputs = outputs_of(statistic, population, size)
-    assert gains(outputs, population, size, found.noise.scale).max() <= found.certificate.value
-    assert found.certificate.value <= eta
+    assert gains(outputs, population, size, result.noise.scale).max() <= result.certificate.value
+    assert result.certificate.value <= eta
     # Negative control: the bare statistic does not keep it.
     assert gains(outputs, population, size, 0.0).max() > eta
 
@@ -74,11 +74,11 @@ def test_what_protect_and_the_estimator_refuse():
 def test_a_few_swaps_that_change_a_sum_need_no_noise_and_the_note_says_so():
     """Two values: half of the swaps change the count, so nobody gains more than a quarter."""
     values = np.repeat([0.0, 1.0], 6)
-    found = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
-    assert found.noise_scale == 0
-    assert "swaps" in found.details["note"]
+    result = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
+    assert result.noise_scale == 0
+    assert "swaps" in result.details["note"]
     each = gains(outputs_of(mean(values), 12, 6), 12, 6, 0.0)
-    assert each.max() <= found.certificate.value < 0.3
+    assert each.max() <= result.certificate.value < 0.3
 
 
 def test_nothing_is_certified_depends_on_the_prior():
@@ -88,5 +88,7 @@ def test_nothing_is_certified_depends_on_the_prior():
     assert not vacuous(0.03, "eta", largest_gain=few.largest_gain)
     assert marked(0.04, "certificate", "eta", 6, largest_gain=few.largest_gain).kind == "unproved"
     for game, empty in ((few, True), (SubsetGame(100, 50), False)):
-        said = Certificate("eta", 0.04, "upper", game, ("X1",), ("The set is uniform.",)).summary()
-        assert ("no guarantee" in said) == empty
+        bounds = Certificate(
+            "eta", 0.04, "upper", game, ("X1",), ("The set is uniform.",)
+        ).summary()
+        assert ("no guarantee" in bounds) == empty

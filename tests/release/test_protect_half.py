@@ -52,7 +52,7 @@ def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
     two = protect_half(people, target="ill", **(options | {"insecure_seed": 4}))
     assert (one.score_clean, one.score_released) == (two.score_clean, two.score_released)
     assert one.noise_scale == two.noise_scale
-    models = [found.released.model.released_.coef_ for found in (one, two)]
+    models = [result.released.model.released_.coef_ for result in (one, two)]
     assert not np.array_equal(*models)
 
 

@@ -27,19 +27,19 @@ def normal_column(size=100, seed=0):
 def test_sampled_average_is_close_to_the_exact_price_of_a_mean():
     """For a mean the displacement of a pair is (x - x')/k: all pairs are known."""
     statistic = normal_column()
-    found = calibrate_neighbour(statistic, HALVES, eta=0.05)
+    result = calibrate_neighbour(statistic, HALVES, eta=0.05)
     values = statistic.records
     gaps = np.abs(values[:, None] - values[None, :])[~np.eye(100, dtype=bool)] / 50
-    truth = np.mean([math.erf(gap / found.noise.scale / math.sqrt(8)) for gap in gaps]) / 2
-    assert truth <= found.certificate.value <= 0.05
+    truth = np.mean([math.erf(gap / result.noise.scale / math.sqrt(8)) for gap in gaps]) / 2
+    assert truth <= result.certificate.value <= 0.05
     # TOLERANCE: 500 pairs cost less than a quarter.
     assert truth > 0.05 / 1.25
-    assert found.details["eta_plug_in_estimate"] > 0.05 / 1.25
-    assert found.fits == 2 * found.details["pairs"] == 1000
-    assert isinstance(found.noise, GaussianNoise)
-    assert found.certificate.theorems == ("X1", "X4")
-    assert found.certificate.confidence == 0.95
-    assert found.record == "average"
+    assert result.details["eta_plug_in_estimate"] > 0.05 / 1.25
+    assert result.fits == 2 * result.details["pairs"] == 1000
+    assert isinstance(result.noise, GaussianNoise)
+    assert result.certificate.theorems == ("X1", "X4")
+    assert result.certificate.confidence == 0.95
+    assert result.record == "average"
 
 
 def test_every_record_by_refitting_covers_the_outlier():
@@ -65,15 +65,15 @@ def test_every_record_by_refitting_covers_the_outlier():
 @pytest.mark.parametrize("size", [8, 60])
 def test_constant_statistic_needs_no_noise_and_says_how_sure(size):
     statistic = Column(np.ones(size), np.mean)
-    found = calibrate_neighbour(statistic, FreshSubsets(SubsetGame(size, size // 2)), eta=0.05)
-    assert found.noise == NoNoise(1)
-    assert found.noise_scale == 0
-    assert "No noise is needed" in found.details["note"]
+    result = calibrate_neighbour(statistic, FreshSubsets(SubsetGame(size, size // 2)), eta=0.05)
+    assert result.noise == NoNoise(1)
+    assert result.noise_scale == 0
+    assert "No noise is needed" in result.details["note"]
     if size == 8:
-        assert (found.certificate.value, found.certificate.confidence) == (0.0, 1.0)
+        assert (result.certificate.value, result.certificate.confidence) == (0.0, 1.0)
     else:
-        assert 0 < found.certificate.value < 0.01
-        assert found.certificate.confidence == 0.95
+        assert 0 < result.certificate.value < 0.01
+        assert result.certificate.confidence == 0.95
 
 
 def test_same_seed_same_noise_whatever_the_number_of_workers():
@@ -167,9 +167,9 @@ def test_unfinished_convergence_is_counted_and_other_warnings_are_passed_on_once
             return np.array([rows.mean()])
 
     with pytest.warns(FutureWarning, match="something else") as seen:
-        found = calibrate_neighbour(Slow(), HALVES, eta=0.1, pairs=100, workers=1)
+        result = calibrate_neighbour(Slow(), HALVES, eta=0.1, pairs=100, workers=1)
     assert len(seen) == 1
-    assert 60 < found.details["fits_unconverged"] < 140
+    assert 60 < result.details["fits_unconverged"] < 140
 
 
 def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
@@ -198,9 +198,9 @@ def test_a_learner_with_coins_is_sampled_even_when_subsets_are_few():
             return np.array([rows.mean() + self.coins.normal()])
 
     fresh = FreshSubsets(SubsetGame(8, 4))
-    found = calibrate_neighbour(Random(), fresh, eta=0.1)
-    assert found.certificate.confidence == 0.95
-    assert found.certificate.theorems == ("X1", "X4")
+    result = calibrate_neighbour(Random(), fresh, eta=0.1)
+    assert result.certificate.confidence == 0.95
+    assert result.certificate.theorems == ("X1", "X4")
     with pytest.raises(InputError, match="differs from fit to fit"):
         calibrate_neighbour(Random(), fresh, eta=0.1, exact=True)
 
@@ -236,8 +236,8 @@ def test_coins_that_matter_for_one_record_are_found():
 
     for seed in range(10):
         fresh = FreshSubsets(SubsetGame(8, 4), seed)
-        found = calibrate_neighbour(Marked(), fresh, eta=0.2, record="every", workers=1)
-        assert found.certificate.confidence < 1
+        result = calibrate_neighbour(Marked(), fresh, eta=0.2, record="every", workers=1)
+        assert result.certificate.confidence < 1
 
 
 def test_refusals():

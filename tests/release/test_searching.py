@@ -32,6 +32,11 @@ FAMILIES = [
 ]
 
 
+def search(lengths, family=FAMILIES[0], **changes):
+    settings = {"start": 1.0, "target": 0.1, "confidence": 0.95} | changes
+    return certified_scale(lambda s: scaled(family, s).distance(lengths), **settings)
+
+
 def test_scale_zero_is_no_noise_and_counts_what_moved():
     family = GaussianNoise(1.0, 2)
     assert scaled(family, 0.0) == NoNoise(2)
@@ -48,80 +53,39 @@ def test_returned_scale_passes_and_a_little_less_does_not(family, confidence):
         return mean_bounds(scaled(family, scale).distance(lengths), confidence).max()
 
     for start in (1e-6, 1.0, 1e7):
-        found = certified_scale(
-            lambda s: scaled(family, s).distance(lengths),
-            start=start,
-            target=target,
-            confidence=confidence,
-        )
-        assert bound(found.scale) <= target
-        assert bound(found.scale * 0.999) > target
-        assert found.bound == target or confidence is None
-        assert found.plug_in <= found.bound
+        result = search(lengths, family, start=start, confidence=confidence)
+        assert bound(result.scale) <= target
+        assert bound(result.scale * 0.999) > target
+        assert result.bound == target or confidence is None
+        assert result.plug_in <= result.bound
 
 
 def test_columns_share_the_error_and_the_worst_decides():
-    family = GaussianNoise(1.0, 1)
     lengths = np.abs(RNG.normal(size=(400, 5))) * np.array([1, 1, 1, 1, 3.0])
-    every = certified_scale(
-        lambda s: scaled(family, s).distance(lengths), start=1.0, target=0.1, confidence=0.95
-    )
-    alone = certified_scale(
-        lambda s: scaled(family, s).distance(lengths[:, 4]), start=1.0, target=0.1, confidence=0.95
-    )
+    every, alone = search(lengths), search(lengths[:, 4])
     assert alone.scale < every.scale < 1.5 * alone.scale
 
 
 def test_floor_is_returned_with_its_own_bound_when_it_passes():
-    family = GaussianNoise(1.0, 1)
     lengths = np.ones(400)
-    found = certified_scale(
-        lambda s: scaled(family, s).distance(lengths),
-        start=1.0,
-        target=0.1,
-        confidence=0.95,
-        floor=50.0,
-    )
-    assert found.scale == 50.0
-    assert found.bound == mean_bounds(scaled(family, 50.0).distance(lengths), 0.95)[0] < 0.1
-    raised = certified_scale(
-        lambda s: scaled(family, s).distance(lengths),
-        start=1.0,
-        target=0.1,
-        confidence=0.95,
-        floor=1.0,
-    )
-    assert raised.scale > 4
+    result = search(lengths, floor=50.0)
+    assert result.scale == 50.0
+    assert result.bound == mean_bounds(scaled(FAMILIES[0], 50.0).distance(lengths), 0.95)[0] < 0.1
+    assert search(lengths, floor=1.0).scale > 4
 
 
 def test_what_never_moved_is_certified_only_as_far_as_the_draws_go():
-    family = GaussianNoise(1.0, 1)
     for draws in (100, 1000):
-        still = np.zeros(draws)
-        found = certified_scale(
-            lambda s, still=still: scaled(family, s).distance(still),
-            start=1.0,
-            target=0.1,
-            confidence=0.95,
-        )
-        assert found.scale == 0.0
-        assert 3.0 / draws < found.bound < 6.0 / draws
-    exact = certified_scale(
-        lambda s: scaled(family, s).distance(np.zeros(20)), start=1.0, target=0.1, confidence=None
-    )
+        result = search(np.zeros(draws))
+        assert result.scale == 0.0
+        assert 3.0 / draws < result.bound < 6.0 / draws
+    exact = search(np.zeros(20), confidence=None)
     assert (exact.scale, exact.bound) == (0.0, 0.0)
 
 
 def test_too_few_draws_say_how_many_are_needed():
-    family = GaussianNoise(1.0, 1)
     with pytest.raises(SearchError, match=f"at least {least_draws(0.02, 0.95)} "):
-        certified_scale(
-            lambda s: scaled(family, s).distance(np.ones(100)),
-            start=1.0,
-            target=0.02,
-            confidence=0.95,
-            unit="pairs",
-        )
+        search(np.ones(100), target=0.02, unit="pairs")
 
 
 @pytest.mark.parametrize("columns", [1, 50])
@@ -171,8 +135,8 @@ def test_fixed_order_errs_no_more_than_allowed_and_trying_all_scales_does():
             if table.mean() + math.sqrt(math.log(1 / 0.3) / (2 * DRAWS)) <= TARGET
         ]
         broken += bool(passing) and TRUE_MEANS[max(passing)] > TARGET
-        found = fixed_order(lambda place: place in passing, range(len(TRUE_MEANS)))  # noqa: B023
-        wrong += found is not None and TRUE_MEANS[found] > TARGET
+        result = fixed_order(lambda place: place in passing, range(len(TRUE_MEANS)))  # noqa: B023
+        wrong += result is not None and TRUE_MEANS[result] > TARGET
     limit = binom.isf(1e-6, RUNS, 0.3)
     assert wrong <= limit
     assert broken > limit

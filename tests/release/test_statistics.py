@@ -63,18 +63,18 @@ def naive_bound(values, sigma):
 @pytest.mark.parametrize("record", ["average", "every"])
 @pytest.mark.parametrize("eta", [0.02, 0.1])
 def test_the_certificate_covers_the_best_attacker(size, record, eta):
-    found = calibrate_sum(DATA, SubsetGame(6, size), eta=eta, record=record)
-    gains = true_gains(DATA, size, found.noise.scale)
+    result = calibrate_sum(DATA, SubsetGame(6, size), eta=eta, record=record)
+    gains = true_gains(DATA, size, result.noise.scale)
     reached = gains.mean() if record == "average" else gains.max()
-    assert reached <= found.certificate.value <= eta
-    assert found.certificate.confidence == 1.0
-    assert found.record == record
+    assert reached <= result.certificate.value <= eta
+    assert result.certificate.confidence == 1.0
+    assert result.record == record
 
 
 @pytest.mark.parametrize("record", ["average", "every"])
 def test_a_tenth_of_the_noise_breaks_the_promise(record):
-    found = calibrate_sum(DATA, SubsetGame(6, 3), eta=0.1, record=record)
-    gains = true_gains(DATA, 3, found.noise.scale / 10)
+    result = calibrate_sum(DATA, SubsetGame(6, 3), eta=0.1, record=record)
+    gains = true_gains(DATA, 3, result.noise.scale / 10)
     assert (gains.mean() if record == "average" else gains.max()) > 0.1
 
 
@@ -82,10 +82,10 @@ def test_a_tenth_of_the_noise_breaks_the_promise(record):
 def test_the_scale_is_the_least_that_the_profile_certifies(record):
     # As far apart as DATA, but not one number, which has a bound of its own (X9).
     twice = np.column_stack([DATA, DATA]) / math.sqrt(2)
-    found = calibrate_sum(twice, SubsetGame(6, 3), eta=0.1, record=record)
+    result = calibrate_sum(twice, SubsetGame(6, 3), eta=0.1, record=record)
     pick = np.mean if record == "average" else np.max
-    assert pick(naive_bound(DATA, found.noise.scale)) <= found.certificate.value
-    assert pick(naive_bound(DATA, found.noise.scale * 0.999)) > 0.1
+    assert pick(naive_bound(DATA, result.noise.scale)) <= result.certificate.value
+    assert pick(naive_bound(DATA, result.noise.scale * 0.999)) > 0.1
 
 
 def test_agrees_with_the_refitting_calibrator_on_all_subsets():
@@ -105,10 +105,10 @@ def test_every_record_needs_more_than_the_average():
 
 
 def test_constant_vectors_need_no_noise_and_say_so():
-    found = calibrate_sum(np.ones((10, 3)), SubsetGame(10, 5), eta=0.1, record="every")
-    assert found.noise.rms == 0.0
-    assert found.certificate.value == 0.0
-    assert "same on all subsets" in found.details["note"]
+    result = calibrate_sum(np.ones((10, 3)), SubsetGame(10, 5), eta=0.1, record="every")
+    assert result.noise.rms == 0.0
+    assert result.certificate.value == 0.0
+    assert "same on all subsets" in result.details["note"]
 
 
 def test_one_odd_record_in_a_thousand_needs_noise_for_every_record_only():
@@ -154,9 +154,9 @@ def test_statistics_equal_numpy():
 
 
 def test_histogram_names_and_edges():
-    found = histogram([0.0, 1.0, 2.0, 5.0], bins=[0, 1, 2])
-    assert found(np.arange(4)).tolist() == [1.0, 2.0]
-    assert found.names == ("[0, 1)", "[1, 2]")
+    result = histogram([0.0, 1.0, 2.0, 5.0], bins=[0, 1, 2])
+    assert result(np.arange(4)).tolist() == [1.0, 2.0]
+    assert result.names == ("[0, 1)", "[1, 2]")
     assert histogram(list("abca"), categories=["a", "z"])(np.arange(4)).tolist() == [2.0, 0.0]
 
 
@@ -238,9 +238,9 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
     ours = protect_half(
         table, statistic=query, size=size, eta=0.05, record="every", insecure_seed=1
     )
-    found = ours.calibration
-    assert found.noise.scale * (1 - 1e-8) <= theirs.sigma <= found.noise.scale * (1 + 2e-5)
-    assert found.certificate.value <= 0.05
+    result = ours.calibration
+    assert result.noise.scale * (1 - 1e-8) <= theirs.sigma <= result.noise.scale * (1 + 2e-5)
+    assert result.certificate.value <= 0.05
     # With many records both count the crowd, and it pays.
     alone = calibrate_sum(
         {"mean": mean, "sum": total}[query](table),
@@ -248,8 +248,8 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
         eta=0.05,
         record="every",
     )
-    assert ("X21" in found.certificate.theorems) == ("X21" in theirs.theorems)
-    assert (found.noise.scale < 0.99 * alone.noise.scale) == (records == 100)
+    assert ("X21" in result.certificate.theorems) == ("X21" in theirs.theorems)
+    assert (result.noise.scale < 0.99 * alone.noise.scale) == (records == 100)
 
 
 def test_one_number_needs_less_noise_than_its_neighbours_ask_for():

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.subset import enumeration
-from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds, subset_laws
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset import exponential
+from memberbound.subset.exponential import (
+    MOST_SUBSETS,
+    ExponentialMechanism,
+    exact_bounds,
+    subset_laws,
+)
 from oracle.exponential import probabilities
 
 TIGHT = 1e-12
@@ -177,8 +181,8 @@ def test_beyond_the_range_of_doubles_the_worst_case_holds(epsilon, delta):
 def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch):
     mechanism = uniform(12, 11, 3, 5, 6.0)
     whole = subset_laws(mechanism)
-    monkeypatch.setattr(enumeration, "_ROWS", 3)
-    monkeypatch.setattr(enumeration, "_COLUMNS", 7)
+    monkeypatch.setattr(exponential, "_ROWS", 3)
+    monkeypatch.setattr(exponential, "_COLUMNS", 7)
     steps = []
     cut = subset_laws(mechanism, progress=lambda done, total: steps.append((done, total)))
     np.testing.assert_allclose(whole.ratio, cut.ratio, atol=1e-13)
@@ -190,7 +194,7 @@ def test_every_subset_is_in_exactly_one_block():
     for population, size in [(4, 2), (7, 3), (7, 6), (9, 1)]:
         game = uniform(0, population, 2, size, 1.0).game
         seen = []
-        for block in enumeration._blocks(game, 2):
+        for block in exponential._blocks(game, 2):
             for a, b in itertools.product(block.first.tolist(), block.second.tolist()):
                 seen.append((*a, *(population // 2 + i for i in b)))
         assert sorted(seen) == list(itertools.combinations(range(population), size))
@@ -199,7 +203,7 @@ def test_every_subset_is_in_exactly_one_block():
 def test_the_number_of_threads_does_not_change_a_digit(monkeypatch):
     mechanism = uniform(13, 12, 5, 6, 9.0)
     many = exact_bounds(mechanism)
-    monkeypatch.setattr(enumeration, "_MOST_WORKERS", 1)
+    monkeypatch.setattr(exponential, "_MOST_WORKERS", 1)
     alone = exact_bounds(mechanism)
     np.testing.assert_array_equal(alone.pmp_epsilon, many.pmp_epsilon)
     np.testing.assert_array_equal(alone.success, many.success)

@@ -121,8 +121,8 @@ def test_two_records_are_exact():
     for sigma in SIGMAS:
         for epsilon in EPSILONS:
             low, high = bracket(gaussian_hockey_stick(1.5 / sigma, epsilon))
-            for said in profile.delta(epsilon, sigma).tolist():
-                assert low * (1 - F(1, 10**14)) <= F(said) <= high * (1 + F(1, 10**9))
+            for bounds in profile.delta(epsilon, sigma).tolist():
+                assert low * (1 - F(1, 10**14)) <= F(bounds) <= high * (1 + F(1, 10**9))
 
 
 @pytest.mark.parametrize(("size", "k"), CASES)
@@ -130,14 +130,14 @@ def test_two_records_are_exact():
 def test_accuracy_at_the_prior_is_bounded(size, k, sigma):
     """I24-P2 for any k: the accuracy of the best attack, from either direction."""
     profile = NeighbourProfile.from_vectors(np.array(values(size))[:, None])
-    said = profile.accuracy(k / size, sigma)
+    bounds = profile.accuracy(k / size, sigma)
     low, high = sorted([F(k, size), 1 - F(k, size)])
     for x in range(size):
         stick = truth(size, k, x, sigma, math.log(high / low), 2 * k > size)
         best = mp.mpf(high.numerator) / high.denominator
         best += mp.mpf(low.numerator) / low.denominator * stick
-        assert mp.mpf(float(said[x])) >= best
-        assert said[x] < 1.0
+        assert mp.mpf(float(bounds[x])) >= best
+        assert bounds[x] < 1.0
 
 
 def test_tpr_is_above_the_threshold_attack():

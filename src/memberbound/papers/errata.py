@@ -22,8 +22,7 @@ from memberbound.iid.worst_case import (
 )
 from memberbound.papers.results import Counterexample, ExactLaw
 from memberbound.release.noise import izzo_constant
-from memberbound.subset.enumeration import subset_laws
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential import ExponentialMechanism, subset_laws
 from memberbound.subset.finite import finite_worlds, largest_stick
 
 __all__ = [

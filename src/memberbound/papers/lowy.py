@@ -42,8 +42,12 @@ from memberbound.papers.reproduction import (
 from memberbound.report.drawing import BLUE, ORANGE
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import clipped, worst_case_sensitivity
-from memberbound.subset.enumeration import exact_bounds
-from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    clip_sensitivity,
+    exact_bounds,
+    l2_losses,
+)
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
 from memberbound.subset.profile import NeighbourProfile
 

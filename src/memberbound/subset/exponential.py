@@ -2,26 +2,42 @@
 
 The loss of a data set is the mean of its records' losses, so candidate w is released with
 probability proportional to a product over the records: P(w given D) ∝ exp(Σ_{x∈D} score(x, w)) with
-score = -ε·loss/(2Δk).  What this says about the records of a population is computed by
-:mod:`memberbound.subset.enumeration` (every subset) and by sampling where there are too many.
+score = -ε·loss/(2Δk).  What this says about the records of a population is computed here from every
+subset (L24-P9, two-sided; X10), and in :mod:`.sampled` where there are too many.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memberbound.errors import InputError, nonnegative, positive, whole_number
+from memberbound.curve import PolygonCurve, TradeoffCurve
+from memberbound.dp import guarantee_from_epsilon_delta
+from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.subset.distances import checked_table, clipped
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up
+from memberbound.numerics.threads import one_thread
+from memberbound.subset.distances import Progress, checked_table, clipped
+from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = ["ExponentialMechanism", "clip_sensitivity", "l2_losses"]
+__all__ = [
+    "MOST_SUBSETS",
+    "ExponentialMechanism",
+    "SubsetLaws",
+    "clip_sensitivity",
+    "exact_bounds",
+    "l2_losses",
+    "subset_laws",
+]
 
 #: Fewest records of a population: with fewer, some record's set holds it alone or all others.
 _FEWEST = 4
@@ -245,3 +261,319 @@ class ExponentialMechanism:
         total = self.centred_scores[members].sum(axis=1)
         total -= total.max(axis=1, keepdims=True)
         return np.asarray(total - np.log(np.exp(total).sum(axis=1, keepdims=True)))
+
+
+# ── Every subset of a population ──────────────────────────────────────────────────────────────────
+#
+# The population is cut into two halves.  A data set is a part A of the first and a part B of the
+# second, and its weights are products, u_A(w)·v_B(w).  So for all A of one size and all B of the
+# rest the normalising sums are one matrix product Z = (u·g)vᵀ, and with R = 1/Z the sums over all
+# B, Σ_B P(w given A∪B) ∝ u_A(w)·(Rv)_A(w), another; likewise over A.  What is left per record are
+# sums over the parts that hold it.  Every sum has non-negative terms, so relative errors stay
+# relative.
+#
+# Scores are centred first: by a constant per record, which cancels, and one per candidate, which
+# is the same for all data sets and is kept apart (``base``).  So a candidate that is hardly ever
+# chosen has as precise a ratio as any other, and exponents stay within ``reach`` = T.  Up to T =
+# 300 nothing over- or underflows; beyond it (ε of a hundred or more) the worst case in the
+# population is stated.
+
+#: Most subsets that are enumerated; C(28, 14) is 40 116 600.
+MOST_SUBSETS = 45_000_000
+
+#: Largest exponent T of the matrix products: R·v ≤ e^{2T}, and e^600 leaves room for every sum.
+_REACH = 300.0
+#: Parts of the first and the second half in one block, and entries of its largest array.
+_ROWS, _COLUMNS, _ENTRIES = 256, 4096, 1 << 21
+#: More threads than this would hold more memory than promised (about 1 GiB).
+_MOST_WORKERS = 8
+
+#: Subsets of one size, one row of record numbers each.
+_Parts = np.ndarray[tuple[int, int], np.dtype[np.intp]]
+
+
+# ---- centring -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Centred:
+    """Scores with the common parts taken out, and what rounding did to them.
+
+    Σ_{x∈D} score(x, w) = Σ_{x∈D} ``values``[x, w] + ``base``[w] + (the same for every w).
+    ``error``[w] bounds how far the sum over any D is off, ``base_error``[w] the base.
+    """
+
+    values: FloatArray
+    base: FloatArray
+    reach: float
+    error: FloatArray
+    base_error: FloatArray
+
+
+def _largest_sum(values: FloatArray, size: int) -> FloatArray:
+    """Per column, the sum of the ``size`` largest sizes, from above: no data set has more."""
+    largest = np.partition(np.abs(values), len(values) - size, axis=0)[len(values) - size :]
+    return np.asarray(largest.sum(axis=0) * (1 + sum_slack(size)))
+
+
+def _centred(mechanism: ExponentialMechanism) -> _Centred:
+    size, losses = mechanism.size, mechanism.losses
+    # Any constants do, as long as they are taken out exactly: then large common parts of a record
+    # or a candidate cost no digits.
+    middle = losses.max(axis=1) / 2 + losses.min(axis=1) / 2
+    rows, rows_tail = _difference(losses, middle[:, None])
+    typical = np.median(rows, axis=0)
+    both, both_tail = _difference(rows, typical[None, :])
+    again = both.max(axis=1) / 2 + both.min(axis=1) / 2
+    left, left_tail = _difference(both, again[:, None])
+    values = -mechanism.rate * (left + (rows_tail + both_tail + left_tail))
+    base = -mechanism.rate * size * (typical - typical.min())
+    # Six roundings of the result: two of the rate, the last sum, the product, and two to spare.
+    # The tails are a rounding of the parts, so adding them costs a rounding of a rounding.
+    tails = np.abs(rows) + np.abs(both) + np.abs(left)
+    off = 6 * UNIT * np.abs(values) + 8 * UNIT**2 * mechanism.rate * tails
+    reach = _largest_sum(values, size)
+    # Adding up k of the values in any order, each half on its own.
+    error = _largest_sum(off, size) + (size + 2) * UNIT * reach
+    return _Centred(values, base, float(reach.max()), error, 6 * UNIT * np.abs(base))
+
+
+def _difference(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a difference as the rounded one and what rounding took, exactly (Knuth's two-sum)."""
+    total = first - second
+    part = total - first
+    return total, (first - (total - part)) - (second + part)
+
+
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some parts of the first half and some of the second, as rows of record numbers."""
+
+    first: _Parts
+    second: _Parts
+
+    def tables(self, records: int) -> tuple[FloatArray, FloatArray]:
+        """Who is in which part, as zeros and ones."""
+        half = records // 2
+        return _membership(self.first, half), _membership(self.second, records - half)
+
+
+def _parts(records: int, size: int) -> _Parts:
+    count = math.comb(records, size)
+    flat = chain.from_iterable(combinations(range(records), size))
+    return np.fromiter(flat, dtype=np.intp, count=count * size).reshape(count, size)
+
+
+def _blocks(game: SubsetGame, candidates: int) -> Iterator[_Block]:
+    half = game.population // 2
+    rest = game.population - half
+    wide = max(candidates, rest)
+    columns = min(_COLUMNS, max(1, _ENTRIES // wide))
+    rows = min(_ROWS, columns)
+    for size in range(max(0, game.size - rest), min(half, game.size) + 1):
+        first, second = _parts(half, size), _parts(rest, game.size - size)
+        for i in range(0, len(first), rows):
+            for j in range(0, len(second), columns):
+                yield _Block(first[i : i + rows], second[j : j + columns])
+
+
+def _membership(parts: _Parts, records: int) -> FloatArray:
+    table = np.zeros((len(parts), records))
+    np.put_along_axis(table, parts, 1.0, axis=1)
+    return table
+
+
+def _products(block: _Block, scores: _Centred) -> tuple[FloatArray, FloatArray]:
+    """Σ of P(w given D)/g_w over the block's data sets with, and without, every record."""
+    half, (in_a, in_b) = len(scores.values) // 2, block.tables(len(scores.values))
+    u, v = np.exp(in_a @ scores.values[:half]), np.exp(in_b @ scores.values[half:])
+    inverse = (u * np.exp(scores.base)) @ v.T
+    np.reciprocal(inverse, out=inverse)
+    by_a, by_b = u * (inverse @ v), v * (inverse.T @ u)
+    # Sums without a record are taken as such: subtracting from the total would cancel.
+    return (
+        np.concatenate([in_a.T @ by_a, in_b.T @ by_b]),
+        np.concatenate([(1 - in_a).T @ by_a, (1 - in_b).T @ by_b]),
+    )
+
+
+# ---- the laws -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetLaws:
+    """Laws of the release given that a record is in, and given that it is not, in logarithms.
+
+    ``log_in`` and ``log_out`` are (N, m), each within ``error``[w] of the truth; ``ratio`` =
+    ln(in/out) is within ``ratio_error`` (N, m) and does not pass through them, and no larger than
+    ``limit`` in size (L24-L8 inside the population).
+    """
+
+    game: SubsetGame
+    log_in: FloatArray
+    log_out: FloatArray
+    error: FloatArray
+    ratio: FloatArray
+    ratio_error: FloatArray
+    limit: float
+
+    def pmp_epsilon(self) -> FloatArray:
+        """Per record, max over outcomes of |ln(in/out)|, from above (L24-P9, both sides)."""
+        reach = (np.abs(self.ratio) + self.ratio_error).max(axis=1)
+        return np.asarray(np.minimum(reach * (1 + 4 * UNIT), self.limit))
+
+    def curve(self, record: int) -> PolygonCurve:
+        """Return the ROC of the best attacker on one record, from above."""
+        ratio, error = self.ratio[record], self.ratio_error[record]
+        heavier = np.maximum(self.log_in[record], self.log_out[record]) + self.error
+        # Raising both the heavier mass and |ln ratio| raises both hockey-sticks.
+        heavy = np.clip(np.exp(heavier) * (1 + 8 * UNIT), SMALLEST, 1.0)
+        size = np.minimum((np.abs(ratio) + error) * (1 + 4 * UNIT), self.limit)
+        # Where rounding leaves the sign in doubt the outcome counts in both directions.
+        doubt = np.abs(ratio) <= error
+        return PolygonCurve(
+            np.concatenate([np.copysign(size, ratio), -np.copysign(size, ratio)[doubt]]),
+            np.concatenate([heavy, heavy[doubt]]),
+        )
+
+
+def subset_laws(
+    mechanism: ExponentialMechanism, *, progress: Progress | None = None
+) -> SubsetLaws | None:
+    """Enumerate every subset and return both laws of every record with their error bounds.
+
+    Guarantee: the true logarithms lie within the stated errors.
+    Theorem: L24-P9, X10.
+    Assumes: D is a uniform subset of k of the N records; the losses are the doubles given.
+    Numerics: errors are counted, not estimated: the exponents' (``_Centred.error``), those of the
+        normalising sums, and those of sums of non-negative terms in any order.  Typically 1e-14 to
+        1e-12.
+    Edge cases: more than ``MOST_SUBSETS`` subsets are refused; None where exponents are too large.
+
+    Examples:
+        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
+        >>> round(math.exp(subset_laws(mechanism).ratio[0, 0]), 12)  # 1/3 against 1/2
+        0.666666666667
+    """
+    game, scores = mechanism.game, _centred(mechanism)
+    _check_count(game)
+    if scores.reach > _REACH:
+        return None
+    blocks = list(_blocks(game, mechanism.candidates))
+    shape = mechanism.losses.shape
+    inside, outside = np.zeros(shape), np.zeros(shape)
+    # One thread of the BLAS per block: its own threads on top of ours would fight for the cores.
+    with one_thread("blas"), ThreadPoolExecutor(_threads()) as pool:
+        done = pool.map(lambda block: _products(block, scores), blocks)
+        # In the order of the blocks, so that the result does not depend on the threads.
+        for count, (with_record, without) in enumerate(done, start=1):
+            inside += with_record
+            outside += without
+            if progress is not None:
+                progress(count, len(blocks))
+    largest = max(len(b.first) + len(b.second) for b in blocks)
+    relative = np.log(inside), np.log(outside)
+    return _with_errors(mechanism, scores, relative, largest + len(blocks))
+
+
+def _with_errors(
+    mechanism: ExponentialMechanism,
+    scores: _Centred,
+    relative: tuple[FloatArray, FloatArray],
+    terms: int,
+) -> SubsetLaws:
+    """Attach the errors.  ``relative`` holds ln Σ P(w given D)/g_w with and without a record."""
+    game, candidates = mechanism.game, mechanism.candidates
+    # A candidate whose base is 2T + 100 below the best has a share of at most e^-100 in Z, however
+    # the set is chosen; what its base is off does not show.
+    visible = np.minimum(scores.base_error, 6 * UNIT * (2 * scores.reach + 100))
+    # At most three exponentials within two units in the last place, products and the quotient.
+    steps = 16 * UNIT
+    of_z = float((scores.error + visible).max()) + steps + sum_slack(candidates)
+    error = 1.01 * (scores.error + of_z + steps + sum_slack(terms))
+    total, size = game.population, game.size
+    inside, outside = relative
+    odds = math.log((total - size) / size)
+    length = np.abs(inside) + np.abs(outside) + abs(odds)
+    counts = [math.log(math.comb(total - 1, size - 1)), math.log(math.comb(total - 1, size))]
+    log_in, log_out = inside + scores.base - counts[0], outside + scores.base - counts[1]
+    added = 8 * UNIT * (np.abs(scores.base) + length.max(axis=0) + sum(counts) + 1)
+    return SubsetLaws(
+        game,
+        log_in,
+        log_out,
+        error + scores.base_error + added,
+        inside - outside + odds,
+        2 * error + 6 * UNIT * length,
+        mechanism.epsilon_population,
+    )
+
+
+def _check_count(game: SubsetGame) -> None:
+    if math.comb(game.population, game.size) > MOST_SUBSETS:
+        raise InputError(
+            f"the number of subsets must be at most {MOST_SUBSETS:,} for exact enumeration, got "
+            f"C({game.population}, {game.size}). Use sampling."
+        )
+
+
+def _threads() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # missing on some systems
+    return min(_MOST_WORKERS, len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+def exact_bounds(
+    mechanism: ExponentialMechanism,
+    *,
+    delta: float = 0.0,
+    progress: Progress | None = None,
+) -> RecordBounds:
+    """Return ε̃ and the attack success for every record, from all subsets of the population.
+
+    Guarantee: for every record x, both hockey-sticks between P_in,x and P_out,x at e^ε̃ are at most
+    ``delta``, and no attack on x is right more often than ``success`` at the prior k/N.
+    Theorem: L24-P9 with both signs of the logarithm (erratum), L24-D2, I24-P2; X10.
+    Assumes: D is a uniform subset of k records; the losses are the doubles given.
+    Numerics: never below the truth, above it by the counted rounding (about 1e-12); ε̃ is at most
+        ``mechanism.epsilon_population`` (L24-L8).
+    Edge cases: at ε = 0, or if all records have the same losses, ε̃ is 0 exactly.  More than
+        ``MOST_SUBSETS`` subsets are refused.  Exponents beyond the range of doubles (ε of a hundred
+        or more) give the worst case inside the population, ``mechanism.epsilon_population``.
+
+    Examples:
+        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
+        >>> bounds = exact_bounds(mechanism)
+        >>> round(math.exp(bounds.pmp_epsilon_upper), 12), bounds.worst_record
+        (1.5, 0)
+    """
+    allowed, game = fraction("delta", delta), mechanism.game
+    laws = subset_laws(mechanism, progress=progress)
+    curves: list[TradeoffCurve]
+    if laws is None:
+        limit = mechanism.epsilon_population
+        curves = [guarantee_from_epsilon_delta([(limit, 0.0)]).curve] * game.population
+        at_zero = np.full(game.population, limit)
+    else:
+        curves = [laws.curve(record) for record in range(game.population)]
+        at_zero = laws.pmp_epsilon()
+    at_delta = [curve.epsilon(allowed) for curve in curves] if allowed else at_zero
+    # k/N may be off by a rounding, and the success moves no faster than the prior.
+    halves = 2 * game.size == game.population
+    success = [c.accuracy(game.prior) for c in curves]
+    return RecordBounds(
+        game,
+        allowed,
+        np.asarray(at_delta),
+        np.array(success if halves else [up(s) for s in success]),
+        "exact enumeration",
+        ("L24-D7", "L24-L8", "L24-P9", "I24-P2", "X10"),
+        (
+            f"The data set is a uniform subset of {game.size} of the {game.population} records.",
+            "The release is one draw of the exponential mechanism with exactly these losses.",
+        ),
+    )

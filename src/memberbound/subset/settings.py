@@ -25,8 +25,7 @@ from memberbound.numerics.rounding import FloatArray, down, shared_confidence, t
 from memberbound.quantities import Side, significant
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import Query, checked_table, noise_on_query, noise_on_sum
-from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential import MOST_SUBSETS, ExponentialMechanism, exact_bounds
 from memberbound.subset.gaussian import (
     dp_from_noise,
     gaussian_bounds,
