@@ -13,12 +13,6 @@ from scipy.special import log_ndtr, ndtr
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset.distances import (
-    clipped,
-    noise_on_query,
-    noise_on_sum,
-    worst_case_sensitivity,
-)
 from memberbound.subset.gaussian import (
     dp_from_noise,
     gaussian_bounds,
@@ -26,7 +20,13 @@ from memberbound.subset.gaussian import (
     noise_for_success,
     noise_from_dp,
 )
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import (
+    NeighbourProfile,
+    clipped,
+    noise_on_query,
+    noise_on_sum,
+    worst_case_sensitivity,
+)
 from oracle.mixture_cells import cells
 
 F = Fraction

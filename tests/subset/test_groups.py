@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from memberbound.subset import distances
-from memberbound.subset.distances import GroupedDistances
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset import profile as distances
+from memberbound.subset.profile import GroupedDistances, NeighbourProfile
 
 TABLES = {
     "normal": np.random.default_rng(0).normal(size=(300, 4)),

@@ -12,9 +12,8 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
-from memberbound.subset import distances
-from memberbound.subset.distances import BinnedDistances, Distances, ExactDistances
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset import profile as distances
+from memberbound.subset.profile import BinnedDistances, Distances, ExactDistances, NeighbourProfile
 from oracle.real import bracket, digits, gaussian_hockey_stick
 
 F = Fraction

@@ -10,8 +10,8 @@ import mpmath as mp
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.subset.distances import worst_case_sensitivity
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
+from memberbound.subset.profile import worst_case_sensitivity
 from oracle.real import digits
 
 EPSILONS = (0.0, 1e-9, 1e-3, 0.5, 1.0, 10.0, 123.0, 700.0)

@@ -16,8 +16,7 @@ from commands import answered
 from memberbound.errors import InputError
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.subset.crowd import leak_of_means
-from memberbound.subset.distances import clipped
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import NeighbourProfile, clipped
 from memberbound.subset.settings import GaussianSetting
 from memberbound.tables.in_memory import read_population
 from memberbound.verbs.population import population

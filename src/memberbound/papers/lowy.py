@@ -41,7 +41,6 @@ from memberbound.papers.reproduction import (
 )
 from memberbound.report.drawing import BLUE, ORANGE
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import clipped, worst_case_sensitivity
 from memberbound.subset.exponential import (
     ExponentialMechanism,
     clip_sensitivity,
@@ -49,7 +48,7 @@ from memberbound.subset.exponential import (
     l2_losses,
 )
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import NeighbourProfile, clipped, worst_case_sensitivity
 
 __all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "figure_5", "figure_6"]
 

@@ -32,8 +32,12 @@ from memberbound.numerics.means import mean_upper
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
 from memberbound.quantities import Certificate
-from memberbound.subset.distances import checked_vectors, largest_entry, noise_on_sum
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import (
+    NeighbourProfile,
+    checked_vectors,
+    largest_entry,
+    noise_on_sum,
+)
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = ["Crowd", "CrowdTable", "NormalError", "leak_of_means", "table_leaks"]

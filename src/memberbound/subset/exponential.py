@@ -26,7 +26,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up
 from memberbound.numerics.threads import one_thread
-from memberbound.subset.distances import Progress, checked_table, clipped
+from memberbound.subset.profile import Progress, checked_table, clipped
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [

@@ -20,7 +20,7 @@ from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, down, up
-from memberbound.subset.distances import Progress
+from memberbound.subset.profile import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [

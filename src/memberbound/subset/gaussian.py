@@ -2,14 +2,14 @@
 
 Three sensitivities, three answers to "what does this σ mean?":
 
-* ``epsilon``: any records in the clipped ball, :func:`.distances.worst_case_sensitivity`;
+* ``epsilon``: any records in the clipped ball, :func:`.profile.worst_case_sensitivity`;
 * ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
 * ``pmp_epsilon_upper``: a *random* subset of this population, :func:`gaussian_bounds`.
 
 :func:`dp_from_noise` turns the first two into an ε; the third never exceeds the second.  A mean of
 k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing hides nothing
 (L24-L14).  So one profile of the records as they are serves both, and no record is rounded by a
-division: :func:`.distances.noise_on_sum` says which σ to ask it about.
+division: :func:`.profile.noise_on_sum` says which σ to ask it about.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def gaussian_bounds(
     """Bound what noise N(0, σ²I) on the sum over a random subset lets an attacker learn.
 
     ``sigma`` is in the unit of the profile: that of the vectors it was made from.  For a mean see
-    :func:`.distances.noise_on_sum`.
+    :func:`.profile.noise_on_sum`.
 
     Guarantee: for every record x both hockey-sticks between P_in,x and P_out,x at e^ε are at most
     δ, ε = ``pmp_epsilon[x]``, and no attack on x is right more often than ``success[x]``.

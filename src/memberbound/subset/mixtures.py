@@ -19,7 +19,7 @@ from scipy import special
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.distances import Progress, checked_table
+from memberbound.subset.profile import Progress, checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = ["DensityPair", "FourierSums", "bernstein", "fourier_sums", "mixture_bounds"]

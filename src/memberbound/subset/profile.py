@@ -15,29 +15,637 @@ prior and false-positive rate is read from them.
 from __future__ import annotations
 
 import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from memberbound.curve import GaussianCurve
 from memberbound.curve.base import price_exponent
-from memberbound.errors import InputError, fraction, nonnegative, positive
-from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.distances import (
-    EXACT_RECORDS,
-    MOST_PAIRED_RECORDS,
-    BinnedDistances,
-    Distances,
-    ExactDistances,
-    GroupedDistances,
-    Progress,
-    Rows,
-    checked_vectors,
+from memberbound.errors import (
+    InputError,
+    finite_number,
+    fraction,
+    nonnegative,
+    one_of,
+    positive,
+    whole_number,
 )
+from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up, up_array
 
-__all__ = ["NeighbourProfile"]
+__all__ = [
+    "MOST_PAIRED_RECORDS",
+    "BinnedDistances",
+    "ClippedRecords",
+    "Distances",
+    "ExactDistances",
+    "GroupedDistances",
+    "NeighbourProfile",
+    "Progress",
+    "Query",
+    "Rows",
+    "checked_table",
+    "checked_vectors",
+    "clipped",
+    "largest_entry",
+    "noise_on_query",
+    "noise_on_sum",
+    "worst_case_sensitivity",
+]
+
+# ── From records to bounded contributions: clipping, and how far a sum or mean can then move ──────
+
+#: What is released: the sum of the chosen records, or their mean.
+Query = Literal["mean", "sum"]
+_QUERIES: tuple[Query, ...] = ("mean", "sum")
+
+
+def worst_case_sensitivity(query: Query, radius: float, size: int) -> float:
+    """Return how far the query moves when one of ``size`` records is replaced, from above.
+
+    Records lie in the ball of this radius C: 2C for the sum, 2C/k for the mean of k records.
+
+    Examples:
+        >>> worst_case_sensitivity("sum", 5.0, 100)
+        10.0
+    """
+    one_of("query", query, _QUERIES)
+    records = whole_number("size", size)
+    reach = finite_number("twice the radius", 2 * positive("radius", radius))
+    # A quotient that underflows is still positive.
+    return reach if query == "sum" or records == 1 else up(max(reach / records, SMALLEST), 1)
+
+
+def noise_on_sum(query: Query, sigma: float, size: int) -> float:
+    """Return the σ on the sum that is worth ``sigma`` on the query: kσ for a mean, from below."""
+    one_of("query", query, _QUERIES)
+    records, scale = whole_number("size", size), positive("sigma", sigma)
+    return scale if query == "sum" or records == 1 else down(records * scale, 1)
+
+
+def noise_on_query(query: Query, sigma: float, size: int) -> float:
+    """Return a σ on the query worth at least ``sigma`` on the sum: :func:`noise_on_sum` undone."""
+    one_of("query", query, _QUERIES)
+    records, scale = whole_number("size", size), nonnegative("sigma", sigma)
+    if query == "sum" or records == 1 or scale == 0.0:
+        return scale
+    return up(max(scale / records, SMALLEST), 8)
+
+
+class ClippedRecords(NamedTuple):
+    """Records in a ball: ``moved`` of them lay outside and were pulled onto its surface."""
+
+    vectors: FloatArray
+    moved: int
+
+
+def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
+    """Scale every row whose ℓ₂-norm exceeds the radius C onto the ball of that radius.
+
+    Guarantee: the exact norm of every returned row is at most C.  Rows inside are not touched.
+    Numerics: float64; what is scaled is rounded towards the origin, by some 2(d + 20) units in the
+    last place.  Rows within rounding of the surface are compared in integers.
+    Edge cases: one-dimensional input is one number per record, and comes back like that.
+
+    Examples:
+        >>> clipped([[3.0, 4.0], [0.0, 2.0]], 2.5).vectors.round(12).tolist()
+        [[1.5, 2.0], [0.0, 2.0]]
+    """
+    reach = positive("radius", radius)
+    shape, rows = np.shape(vectors), checked_table("vectors", vectors).copy()
+    # Powers of two keep squares from overflowing and change no digit.
+    exponent = np.frexp(np.abs(rows).max(axis=1))[1]
+    with np.errstate(under="ignore"):
+        unit = np.ldexp(rows, -exponent[:, None])
+    slack = sum_slack(rows.shape[1] + 4)
+    norm = np.sqrt(np.square(unit).sum(axis=1))
+    with np.errstate(over="ignore", under="ignore"):
+        share = np.ldexp(reach, -exponent)  # C in the row's own unit
+    outside = norm * (1 - slack) > share
+    for row in np.flatnonzero(~outside & (norm * (1 + slack) >= share)):
+        outside[row] = not _in_ball(rows[row], reach)
+    if outside.any():
+        # C between ½ and 1 as well: C/norm itself may lie beyond all doubles.
+        mantissa, power = np.frexp(reach)
+        factor = mantissa / norm[outside] * (1 - 2 * slack)
+        with np.errstate(under="ignore"):
+            rows[outside] = np.nextafter(np.ldexp(unit[outside] * factor[:, None], power), 0.0)
+    return ClippedRecords(rows.reshape(shape), int(outside.sum()))
+
+
+def _in_ball(row: FloatArray, radius: float) -> bool:
+    """Whether the norm is at most the radius, in integers: doubles are whole multiples of 2^-e."""
+    pairs = [float(value).as_integer_ratio() for value in (*row, radius)]
+    common = max(bottom for _, bottom in pairs)
+    *entries, reach = (top * (common // bottom) for top, bottom in pairs)
+    return sum(entry * entry for entry in entries) <= reach * reach
+
+
+# ── Distances from every record to every other one, from above: all of them, or as histograms ─────
+#
+# Up to a few hundred records the distances themselves are kept.  Beyond, one blocked pass of matrix
+# products counts, for every record, how many others lie below each of a few thousand edges that all
+# records share; a distance counts as the upper edge of its bin.  Beyond some ten thousand records
+# all pairs take too long: groups of records stand in for them, by their mean squared distances.
+# Each way every average of an increasing function over the other records comes out at or above the
+# truth.
+
+Progress = Callable[[int, int], None]
+#: Indices of records.
+Rows = NDArray[np.intp]
+#: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.
+Functions = Callable[[FloatArray], FloatArray]
+
+#: Up to this many records all distances are kept unless told otherwise.
+EXACT_RECORDS = 256
+#: Beyond this many records, groups of them are measured instead of pairs.
+MOST_PAIRED_RECORDS = 20_000
+#: The matrix of all distances would pass half a gigabyte beyond this.
+MOST_EXACT_RECORDS = 8000
+#: Squared distances this many doublings below the largest are raised to one lowest edge.
+_OCTAVES = 96
+_MOST_BINS = 4096
+#: The histograms of a large population get fewer bins, to stay within this many bytes.
+_MEMORY = 1 << 28
+#: Numbers in one block of squared distances.
+_BLOCK = 1 << 19
+#: Numbers to which functions are applied at once.
+_SMALL_BLOCK = 1 << 14
+#: Rows of averages that are rounded at a time.
+_ROUNDED = 1 << 16
+#: Rows sampled before the bins are shared out.
+_SAMPLED_ROWS = 32
+#: An octave that holds this share of a sampled row gets fine bins.
+_POPULATED = 0.005
+#: Groups of a population, and how many of its records they are learnt from.
+_GROUPS, _LEARNT_FROM = 64, 4096
+#: Records far from the centre whose distances to all others are measured.
+_OUTER = 128
+#: Edges of mean squared distances to groups: 0, and octaves in so many parts each.
+_EDGES, _PARTS = 4096, 100
+_LARGEST = 1e300
+#: Absolute slack on squared distances of numbers of at most one: products may underflow.
+_UNDERFLOW = 1e-290
+_MANTISSA = 52
+
+
+def checked_table(name: str, values: ArrayLike) -> FloatArray:
+    """Return finite doubles, one row per record; a plain list of numbers is one column."""
+    try:
+        table = np.asarray(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a table of numbers, one row per record.") from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or table.size == 0:
+        raise InputError(f"{name} must be a table with one row per record, got {table.shape!r}.")
+    if not np.isfinite(table).all():
+        row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
+        raise InputError(
+            f"{name} must be finite numbers, got {table[row].tolist()!r} in row {row}. "
+            "Drop or fill such rows."
+        )
+    return table
+
+
+def checked_vectors(vectors: ArrayLike) -> FloatArray:
+    """Return an (N, d) array of finite doubles with N ≥ 2, within the range of the distances."""
+    table = checked_table("vectors", vectors)
+    if np.ndim(vectors) != 2 or len(table) < 2:
+        raise InputError(
+            f"vectors must be a table of at least two records (rows), got shape "
+            f"{np.shape(vectors)!r}. For one number per record pass a column, x[:, None]."
+        )
+    if largest_entry(table) > _LARGEST:
+        raise InputError(f"vectors must be at most {_LARGEST!r} in absolute value. Rescale them.")
+    return table
+
+
+def largest_entry(table: FloatArray) -> float:
+    """Return the largest absolute value, without another table of them."""
+    return max(float(table.max()), -float(table.min()))
+
+
+@dataclass(frozen=True, eq=False)
+class Distances(ABC):
+    """Per record, the law of its distance to a uniform other record, from above.
+
+    ``largest`` is each record's distance to the farthest other one, from above; ``terms`` numbers
+    are added up in one average; ``at_once`` functions are best averaged in one go.
+    """
+
+    largest: FloatArray
+    terms: int
+    at_once: ClassVar[int]
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.largest)
+
+    @abstractmethod
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average G increasing functions of the distance over the *other* records.
+
+        Guarantee: an array (rows, G) at or above the true averages if ``functions`` returns
+        values at or above the true ones.  Numerics: relative excess of 4·sum_slack(``terms``).
+        """
+
+    def _averaged(self, sums: FloatArray) -> FloatArray:
+        """Sums over the others as averages over N - 1, raised by the rounding of the sums.
+
+        In their place, and rounded part by part: of many records one such array is large.
+        """
+        sums *= 1 + 2 * sum_slack(self.terms)
+        sums /= self.records - 1
+        for first in range(0, len(sums), _ROUNDED):
+            sums[first : first + _ROUNDED] = up_array(sums[first : first + _ROUNDED])
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class ExactDistances(Distances):
+    """All N² distances, each off by a few roundings upward; twins are at distance 0 exactly."""
+
+    matrix: FloatArray
+    #: Few: every function is evaluated at every distance.
+    at_once: ClassVar[int] = 3
+
+    @classmethod
+    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
+        """Measure every pair by the difference of its vectors."""
+        records = vectors.shape[0]
+        if records > MOST_EXACT_RECORDS:
+            raise InputError(
+                f"exact distances need at most {MOST_EXACT_RECORDS} records, got {records}. "
+                "Leave exact out: the binned profile is tight to a fraction of a percent."
+            )
+        scaled, exponent = _scaled(vectors)
+        matrix = np.empty((records, records))
+        for row in range(records):
+            matrix[row] = _row(vectors, scaled, row)
+            _report(progress, row + 1, records)
+        matrix = up_array(np.ldexp(matrix, exponent), 1)
+        return cls(matrix.max(axis=1), records, matrix)
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        chosen = np.arange(self.records) if rows is None else rows
+        step = max(1, _SMALL_BLOCK // self.records)
+        sums = []
+        for first in range(0, chosen.size, step):
+            block = self.matrix[chosen[first : first + step]]
+            sums.append(functions(block.ravel()).reshape(*block.shape, -1).sum(axis=1))
+        return self._averaged(np.concatenate(sums))
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedDistances(Distances):
+    """Histograms over shared upper edges; ``counts[x]`` adds up to the N - 1 other records."""
+
+    edges: FloatArray
+    counts: NDArray[np.unsignedinteger]
+    #: Many: functions are evaluated at the edges only, and counts are read once.
+    at_once: ClassVar[int] = 48
+
+    @classmethod
+    def of(
+        cls, vectors: FloatArray, bins: int | None = None, progress: Progress | None = None
+    ) -> BinnedDistances:
+        """Bin all distances upward in one blocked pass.
+
+        Numerics: squared distances come from |a|² + |b|² - 2a·b of centred vectors.  For numbers
+        of at most one, any summation order and u = 2⁻⁵³, that is off by at most
+        (2d + 8)·u·(|a|² + |b|²), and centring by at most 4u·(|a|² + |b|²); the columns that carry
+        |a|² and |b|² are raised by 8(d + 8)·u, so that no computed value is below the true one.
+        """
+        records, dimension = vectors.shape
+        kind = np.uint16 if records <= 1 << 16 else np.uint32
+        budget = _MEMORY // (records * kind().itemsize)
+        total = whole_number("bins", bins or max(min(_MOST_BINS, budget), 256), at_least=64)
+        if (vectors == vectors[0]).all():
+            others = np.full((records, 1), records - 1, dtype=kind)
+            return cls(np.zeros(records), 1, np.zeros(1), others)
+        centred, exponent = _centred(vectors)
+        norms = np.einsum("ij,ij->i", centred, centred)
+        raised = norms * (1 + 8 * (dimension + 8) * UNIT) + _UNDERFLOW
+        ones = np.ones((records, 1))
+        left = np.hstack([-2.0 * centred, raised[:, None], ones])
+        right = np.ascontiguousarray(np.hstack([centred, ones, raised[:, None]]).T)
+
+        outer = np.argpartition(-norms, min(_SAMPLED_ROWS, records) - 1)[:_SAMPLED_ROWS]
+        sampled = np.unique(np.append(outer, np.linspace(0, records - 1, _SAMPLED_ROWS, dtype=int)))
+        grid = _Grid.shared_out(left[sampled] @ right, 4.01 * raised.max(), total)
+
+        counts = np.empty((records, grid.edges.size), dtype=kind)
+        farthest = np.empty(records)
+        step = max(1, min(records, _BLOCK // records))
+        block, bin_of = np.empty((step, records)), np.empty((step, records), dtype=np.intp)
+        for first in range(0, records, step):
+            size = min(step, records - first)
+            squared = np.matmul(left[first : first + size], right, out=block[:size])
+            squared[np.arange(size), np.arange(first, first + size)] = 0.0  # itself: lowest bin
+            squared.max(axis=1, out=farthest[first : first + size])
+            histogram = grid.count(squared, bin_of[:size])
+            histogram[:, 0] -= 1
+            counts[first : first + size] = histogram
+            _report(progress, first + size, records)
+        used = counts.any(axis=0)
+        reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
+        edges = up_array(np.ldexp(up_array(np.sqrt(grid.edges[used]), 2), exponent), 1)
+        # No distance is beyond the largest one, so the last edge need not be either.
+        edges = np.minimum(edges, reach.max())
+        return cls(reach, edges.size, edges, np.ascontiguousarray(counts[:, used]))
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        values = functions(self.edges)
+        total = self.records if rows is None else rows.size
+        sums = np.empty((total, values.shape[1]))
+        step = max(1, 4 * _BLOCK // self.edges.size)
+        for first in range(0, total, step):
+            part = slice(first, min(first + step, total))
+            block = self.counts[part if rows is None else rows[part]]
+            np.matmul(block.astype(np.float64), values, out=sums[part])
+        return self._averaged(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDistances(Distances):
+    """Mean squared distances to groups of records: linear in N, for every record.
+
+    ``bins[x, j]`` is the edge at or above the root of the mean of ‖v_x - v_y‖² over the others y of
+    group j, ``sizes`` the groups' sizes and ``group`` each record's own.
+
+    Guarantee: averages are at or above the true ones for increasing functions, whatever the groups
+    are: a concave function of the squared distance has at most the mean's value on average.
+    Theorem: proofs/coupling.md claim 11.
+    """
+
+    edges: FloatArray
+    bins: NDArray[np.uint16]
+    sizes: FloatArray
+    group: NDArray[np.intp]
+    #: Some: functions are evaluated at the edges only, and looked up for every group.
+    at_once: ClassVar[int] = 12
+
+    @classmethod
+    def of(
+        cls, vectors: FloatArray, groups: int | None = None, progress: Progress | None = None
+    ) -> GroupedDistances:
+        """Group the records and measure every record against every group.
+
+        Numerics: Σ_y ‖a - v_y‖² = n·(‖a - m‖² + s) holds for the exact mean m of a group of n and
+        its mean square s; a computed mean is off by at most e = ``sum_slack``(n)·mean ‖v_y‖, which
+        adds at most 2e·‖a - m‖ + e².  Rounding is as in :class:`BinnedDistances`.
+        """
+        records, dimension = vectors.shape
+        if (vectors == vectors[0]).all():
+            nowhere = np.zeros((records, 1), dtype=np.uint16)
+            alone = np.zeros(records, dtype=np.intp)
+            return cls(
+                np.zeros(records), 1, np.zeros(1), nowhere, np.array([float(records)]), alone
+            )
+        wanted = min(groups or _GROUPS, records)
+        centred, exponent = _centred(vectors)
+        norms = np.einsum("ij,ij->i", centred, centred)
+        group = _grouped(centred, wanted)
+        sizes = np.bincount(group, minlength=wanted).astype(np.float64)
+        nonempty = np.flatnonzero(sizes)
+        group = np.searchsorted(nonempty, group)
+        sizes = sizes[nonempty]
+        table = csr_array(
+            (np.ones(records), (group, np.arange(records))), shape=(nonempty.size, records)
+        )
+        means = (table @ centred) / sizes[:, None]
+        lengths = up_array(table @ np.sqrt(norms) / sizes, records)
+        slip = sum_slack(records) * lengths
+        inner = np.zeros(nonempty.size)
+        step = max(1, _BLOCK // max(dimension, nonempty.size))
+        for first in range(0, records, step):
+            part = slice(first, first + step)
+            gap = centred[part] - means[group[part]]
+            inner += np.bincount(
+                group[part], np.einsum("ij,ij->i", gap, gap), minlength=nonempty.size
+            )
+        spread = inner / sizes * (1 + 2 * sum_slack(records + dimension)) + _UNDERFLOW
+        of_means = np.einsum("ij,ij->i", means, means)
+        slack = 8 * (dimension + 8) * UNIT
+        largest = float(norms.max() + 2 * of_means.max() + spread.max()) * 8.0 + _UNDERFLOW
+        squared_edges = np.append(0.0, largest * np.exp2(-np.arange(_EDGES - 1)[::-1] / _PARTS))
+        bins = np.empty((records, nonempty.size), dtype=np.uint16)
+        for first in range(0, records, step):
+            part = slice(first, min(first + step, records))
+            own = group[part]
+            rows = np.arange(own.size)
+            both = norms[part, None] + of_means
+            away = np.maximum(both - 2 * centred[part] @ means.T, 0.0) + slack * both
+            # Centring moves every vector by a unit in the last place of its entries.
+            away += 2 * slip * np.sqrt(away) + slip**2 + spread + slack * np.square(lengths)
+            size = sizes[own]
+            away[rows, own] *= size / np.maximum(size - 1, 1.0)
+            away[rows[size == 1], own[size == 1]] = 0.0  # nobody else is there
+            bins[part] = _edge_above(away * (1 + 64 * UNIT), squared_edges)
+            _report(progress, part.stop, records)
+        reach = up_array(np.ldexp(_reach(centred), exponent), 1)
+        edges = up_array(np.ldexp(up_array(np.sqrt(squared_edges), 2), exponent), 1)
+        # No mean is beyond the largest distance, so no edge need be either.
+        return cls(reach, sizes.size, np.minimum(edges, reach.max()), bins, sizes, group)
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        unit = float(self.edges[-1]) or 1.0
+        values = _concave(np.square(self.edges / unit), functions(self.edges))
+        total = self.records if rows is None else rows.size
+        sums = np.empty((total, values.shape[1]))
+        step = max(1, _BLOCK // self.sizes.size)
+        for first in range(0, total, step):
+            part = slice(first, min(first + step, total))
+            chosen = part if rows is None else rows[part]
+            block = self.bins[chosen]
+            own = np.take_along_axis(block, self.group[chosen][:, None], axis=1)[:, 0]
+            for place in range(values.shape[1]):
+                column = values[:, place]
+                # Less its own place in its group, at most half of the sum (a record alone in its
+                # group has the lowest edge there): rounding at most doubles.
+                sums[part, place] = column[block] @ self.sizes - column[own]
+        sums *= 1 + 4 * sum_slack(self.terms)
+        return self._averaged(sums)
+
+
+def _reach(centred: FloatArray) -> FloatArray:
+    """At least the distance to the farthest other record: of outliers measured, else by a centre.
+
+    Whoever is not among the farthest from the centre is no farther from it than the next one.
+    """
+    records, dimension = centred.shape
+    squares = np.einsum("ij,ij->i", centred, centred)
+    slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`
+    norms = up_array(np.sqrt(squares * (1 + slack) + _UNDERFLOW), 2)
+    order = np.argsort(-norms)[: _OUTER + 1]
+    outer = order[:-1] if records > _OUTER + 1 else order
+    reach = up_array(norms + norms[order[-1]])
+    far = np.zeros(outer.size)
+    step = max(1, _BLOCK // outer.size)
+    for first in range(0, records, step):
+        part = slice(first, first + step)
+        both = squares[part, None] + squares[outer]
+        away = np.maximum(both - 2 * centred[part] @ centred[outer].T, 0.0) + slack * both
+        away = up_array(np.sqrt(away + _UNDERFLOW), 2)
+        reach[part] = np.maximum(reach[part], away.max(axis=1))
+        far = np.maximum(far, away.max(axis=0))
+    reach[outer] = far
+    return reach
+
+
+def _grouped(vectors: FloatArray, groups: int) -> NDArray[np.intp]:
+    """Return a group for every vector: the nearest of centres found on a part of them."""
+    from scipy.cluster.vq import kmeans2
+
+    step = max(1, len(vectors) // _LEARNT_FROM)
+    part = vectors[::step]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty group is no group
+        centres = kmeans2(part, min(groups, len(part)), iter=8, minit="++", seed=0)[0]
+    half = np.einsum("ij,ij->i", centres, centres) / 2
+    nearest = np.empty(len(vectors), dtype=np.intp)
+    rows = max(1, _BLOCK // len(centres))
+    for first in range(0, len(vectors), rows):
+        block = slice(first, first + rows)
+        nearest[block] = (vectors[block] @ centres.T - half).argmax(axis=1)
+    return nearest
+
+
+def _edge_above(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """Return the first edge at or above every value; ``edges`` are 0 and then geometric."""
+    with np.errstate(divide="ignore"):
+        place = np.ceil(np.log2(values / edges[1]) * _PARTS)
+    edge = np.clip(place, 0, edges.size - 2).astype(np.intp) + 1
+    edge -= (values <= edges[edge - 1]) & (edge > 1)  # the logarithm may be off by one
+    edge += edges[edge] < values
+    return np.where(values == 0.0, 0, edge)
+
+
+def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
+    """Return, at each edge, a concave function of the square above steps between the edges.
+
+    A function between two edges is at most its value at the upper one, so the value of edge i must
+    be reached at edge i - 1 already; the least concave function that does is the upper hull.
+    """
+    edges = np.append(0.0, squares[:-1])
+    xs = edges.tolist()  # Python's own numbers: the same, but quicker one by one
+    raised = np.empty_like(values)
+    for column in range(values.shape[1]):
+        heights = np.maximum.accumulate(values[:, column])
+        ys = heights.tolist()
+        hull: list[int] = []
+        for place in range(len(xs)):
+            if hull and xs[place] == xs[hull[-1]]:
+                hull.pop()  # the higher of two at one place
+            while len(hull) > 1:
+                a, b = hull[-2], hull[-1]
+                turn = (ys[b] - ys[a]) * (xs[place] - xs[a]) - (ys[place] - ys[a]) * (xs[b] - xs[a])
+                if turn > 0:
+                    break
+                hull.pop()
+            hull.append(place)
+        raised[:, column] = np.interp(squares, edges[hull], heights[hull])
+    # Above the rounding of slopes and interpolation.
+    return np.maximum(raised * (1 + 1e-9), values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Bins of squared distances: a table from the leading bits of a double to its bin.
+
+    The sign, the exponent and the first bits of the mantissa of a positive double, read as a whole
+    number, grow with it; shifting the rest out cuts every octave into 2^j parts of equal width.
+    """
+
+    edges: FloatArray
+    table: NDArray[np.intp]
+    lowest: int
+    shift: int
+
+    @classmethod
+    def shared_out(cls, sample: FloatArray, largest: float, bins: int) -> _Grid:
+        """Give fine bins to the octaves where a row of the sample has its distances.
+
+        A record far from all others has its row in octaves that hold next to nothing of the whole,
+        and is the one to be protected: so an octave counts by its largest share of any one row.
+        """
+        top = math.frexp(largest)[1]  # all squared distances are below 2^top
+        octave = np.clip(top - np.frexp(sample)[1], 0, _OCTAVES - 1)
+        share = np.stack([np.bincount(row, minlength=_OCTAVES) for row in octave]).max(axis=0)
+        populated = share > _POPULATED * sample.shape[1]
+        coarse = _power_of_two(bins / (4 * _OCTAVES))
+        rest = bins - _OCTAVES * coarse
+        fine = max(coarse, _power_of_two(rest / max(1, int(populated.sum()))))
+        bits = int(math.log2(fine))
+        # Octaves from the lowest to the highest, each cut into `fine` parts of one bin or shared.
+        width = np.where(populated[::-1], 1, fine // coarse)
+        starts = np.concatenate([np.arange(fine) % w == 0 for w in width])
+        starts[0] = True
+        table = np.cumsum(starts) - 1
+        part = np.arange(_OCTAVES * fine)
+        upper = np.ldexp(1.0 + (part % fine + 1) / fine, top - _OCTAVES + part // fine)
+        last = np.append(np.flatnonzero(starts)[1:] - 1, part[-1])
+        lowest = int(np.ldexp(1.0, top - _OCTAVES).view(np.int64)) >> (_MANTISSA - bits)
+        return cls(upper[last], table.astype(np.intp), lowest, _MANTISSA - bits)
+
+    def count(self, squared: FloatArray, bin_of: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Histogram of every row; overwrites both arrays."""
+        code = squared.view(np.int64)
+        np.right_shift(code, self.shift, out=code)
+        np.subtract(code, self.lowest, out=code)
+        np.take(self.table, code, out=bin_of, mode="clip")  # below the lowest edge: raised to it
+        bin_of += (np.arange(bin_of.shape[0]) * self.edges.size)[:, None]
+        length = bin_of.shape[0] * self.edges.size
+        return np.bincount(bin_of.ravel(), minlength=length).reshape(-1, self.edges.size)
+
+
+def _power_of_two(number: float) -> int:
+    """The largest power of two at most ``number``, and at least 1."""
+    return int(1 << max(0, math.floor(math.log2(max(number, 1.0)))))
+
+
+def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
+    """Vectors times a power of two, all entries at most one, and the exponent to undo it."""
+    exponent = math.frexp(largest_entry(vectors))[1]
+    with np.errstate(under="ignore"):
+        return np.ldexp(vectors, -exponent), exponent
+
+
+def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
+    """Scaled vectors about their median, and the exponent; one table, however large."""
+    scaled, exponent = _scaled(vectors)
+    for column in scaled.T:
+        column -= np.median(column)  # noqa: PLW2901  # in place: the column is a view
+    return scaled, exponent
+
+
+def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
+    """Distances of one record to all, in scaled units, from above; 0 for equal vectors only."""
+    gap = scaled - scaled[record]
+    with np.errstate(under="ignore"):
+        squared = np.einsum("ij,ij->i", gap, gap) * (1 + 2 * (gap.shape[1] + 4) * UNIT)
+    # Differences may underflow when scaled or squared, so equality is asked of the vectors.
+    differ = (vectors != vectors[record]).any(axis=1)
+    return up_array(np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0)), 2)
+
+
+def _report(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)
+
+
+# ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
 
 #: Beyond this μ the two releases never overlap, whatever ε a double can hold.
 _APART = 1e200

@@ -13,8 +13,8 @@ from memberbound.errors import fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, moment_lower, moment_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
-from memberbound.subset.distances import Progress
 from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.profile import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [

@@ -24,7 +24,6 @@ from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, two_product, up
 from memberbound.quantities import Side, significant
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import Query, checked_table, noise_on_query, noise_on_sum
 from memberbound.subset.exponential import MOST_SUBSETS, ExponentialMechanism, exact_bounds
 from memberbound.subset.gaussian import (
     dp_from_noise,
@@ -36,7 +35,13 @@ from memberbound.subset.gaussian import (
     worst_success,
 )
 from memberbound.subset.mixtures import mixture_bounds
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import (
+    NeighbourProfile,
+    Query,
+    checked_table,
+    noise_on_query,
+    noise_on_sum,
+)
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
 

@@ -59,15 +59,15 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.subset.crowd import CrowdTable, leak_of_means
-from memberbound.subset.distances import (
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
+    NeighbourProfile,
     Query,
     clipped,
     largest_entry,
     worst_case_sensitivity,
 )
-from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.settings import (
     Comparison,

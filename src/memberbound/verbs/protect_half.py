@@ -47,7 +47,7 @@ from memberbound.release.half.statistics import (
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import checked_eta
 from memberbound.release.saving import save
-from memberbound.subset.distances import clipped
+from memberbound.subset.profile import clipped
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection

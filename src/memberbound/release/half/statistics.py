@@ -22,9 +22,8 @@ from memberbound.release.half.least_noise import Rows, promised_eta
 from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.subset.crowd import CrowdTable
-from memberbound.subset.distances import checked_table, noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import NeighbourProfile, checked_table, noise_on_query
 from memberbound.subset.record_bounds import eta_from_success
 
 if TYPE_CHECKING:
