@@ -27,7 +27,7 @@ from memberbound.attacks.intervals import auc_lower, auc_upper
 from memberbound.attacks.model_audit import attack_scores, audit_evidence
 from memberbound.attacks.model_scores import Target, classifier_of_known_records
 from memberbound.attacks.scores import Scores, audit_scores
-from memberbound.attacks.shadows import References, train_references
+from memberbound.attacks.shadows import References, Training
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners.trained import Answers, TrainedModel
@@ -165,7 +165,7 @@ def test_in_a_short_time_fewer_models_are_trained(monkeypatch) -> None:
     evidence = Evidence.of(
         TrainedModel.of(DecisionTreeClassifier().fit(x[:100], y[:100])), x, y, member
     )
-    refs = train_references(evidence, "same", seconds=6.5, models=32, n_jobs=1)
+    refs = Training(seconds=6.5, workers=1).references(evidence)
     assert refs.run.models == (0, 1, 2, 3)  # seven are ready in time
 
 
@@ -183,7 +183,7 @@ def test_a_named_learner_trains_on_known_records_only(task: str, monkeypatch) ->
     member = np.arange(200) < 100
     model = LogisticRegression() if task == "classification" else KNeighborsRegressor(3)
     evidence = Evidence.of(TrainedModel.of(model.fit(x, y)), x, y, member)
-    refs = train_references(evidence, "tree", models=4, n_jobs=1)
+    refs = Training("tree", 4, workers=1).references(evidence)
     known = refs.known
     assert (known[member].sum(), known[~member].sum()) == (50, 50)
     trained = refs.run.membership
@@ -198,7 +198,7 @@ def test_a_named_learner_trains_on_known_records_only(task: str, monkeypatch) ->
     x2 = x.copy()
     x2[changed] += 3.0
     other = Evidence.of(evidence.model, x2, y, member)
-    again = train_references(other, "tree", models=4, n_jobs=1)
+    again = Training("tree", 4, workers=1).references(other)
     before = attack_scores(evidence, references=refs)[0]
     after = attack_scores(other, references=again)[0]
     assert {"lira", "rmia", "combined"} <= set(before)
@@ -446,7 +446,7 @@ def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.
         logit = usual + own * rng.normal(size=inside.shape) + gains
         target = usual + own * rng.normal(size=len(member)) + leak * own * member
         chance = 1 / (1 + np.exp(-target))
-        answers = Answers(probabilities=np.column_stack([1 - chance, chance]), classes=np.arange(2))
+        answers = Answers("probabilities", np.column_stack([1 - chance, chance]), np.arange(2))
         evidence = Evidence(answers, np.ones(len(member), int), member, ("0", "1"))
         refs = References(told, run_of(inside, logit))
         scores = attack_scores(evidence, attacks=names, references=refs)[0]

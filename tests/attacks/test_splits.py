@@ -13,10 +13,10 @@ from memberbound.attacks.model_audit import audit_evidence
 from memberbound.attacks.records import recognised_members
 from memberbound.attacks.scores import permutation_p_value
 from memberbound.attacks.shadows import (
+    Training,
     draw_half,
     known_for_references,
     known_half,
-    train_references,
 )
 from memberbound.learners.trained import Answers, TrainedModel
 
@@ -30,7 +30,7 @@ def table(rng: np.random.Generator) -> Evidence:
     x = np.concatenate([np.sort(rng.normal(size=SIZE)), np.sort(rng.normal(size=SIZE))])
     chance = 1 / (1 + np.exp(-x))
     model = TrainedModel.of(lambda r: np.zeros((len(r), 2)), classes=[0, 1])
-    answers = Answers(probabilities=np.column_stack([1 - chance, chance]), classes=np.arange(2))
+    answers = Answers("probabilities", np.column_stack([1 - chance, chance]), np.arange(2))
     truth = np.zeros(2 * SIZE, dtype=int)
     return Evidence(answers, truth, MEMBER, ("0", "1"), x[:, None], model)
 
@@ -71,7 +71,7 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
 
     monkeypatch.setattr(shadows, "train_shadows", trained)
     monkeypatch.setattr(shadows, "FEWEST_RECORDS", SIZE)
-    train_references(case, _Anything())
+    Training(_Anything()).references(case)
     return halves[0]
 
 
@@ -152,7 +152,7 @@ def rejected(seed: int, runs: int, level: float) -> float:
     for draw in range(runs):
         rng = np.random.default_rng([draw, 5])
         x = np.concatenate([np.sort(rng.normal(size=60)), np.sort(rng.normal(size=60))[::-1]])
-        answers = Answers(probabilities=np.column_stack([1 - x, x]), classes=np.arange(2))
+        answers = Answers("probabilities", np.column_stack([1 - x, x]), np.arange(2))
         truth, member = np.zeros(120, dtype=int), np.arange(120) < 60
         case = Evidence(answers, truth, member, ("0", "1"), x[:, None])
         count += one_law_test(case, seed=seed).p_value <= level
@@ -185,7 +185,7 @@ def test_learning_attacks_accuse_nobody_in_sorted_files(order: str) -> None:
         keys = {"score": (chance,), "class": (chance, truth), "member": (chance, truth, member)}
         rows = np.lexsort(keys[order])
         chance, truth, member = chance[rows], truth[rows], member[rows]
-        answers = Answers(probabilities=np.column_stack([1 - chance, chance]), classes=np.arange(2))
+        answers = Answers("probabilities", np.column_stack([1 - chance, chance]), np.arange(2))
         case = Evidence(answers, truth, member, ("0", "1"))
         found = audit_evidence(case, attacks=["combined"], fpr=(), confidence=0.5)
         accused += found.attacks["combined"].auc.lower > 0.5

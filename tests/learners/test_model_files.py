@@ -81,7 +81,7 @@ def test_a_trusted_pickle_answers_and_says_so(tmp_path, people):
     model = make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
     joblib.dump(model, tmp_path / "model.joblib")
     found = load_model(tmp_path / "model.joblib", trust=True)
-    assert np.array_equal(found.answers(people).probabilities, model.predict_proba(people))
+    assert np.array_equal(found.answers(people).table, model.predict_proba(people))
     assert found.notes == ("model.joblib can hold code, which was run because --trust was given.",)
 
 
@@ -125,7 +125,7 @@ def test_exported_programs_and_torchscript_are_code(tmp_path):
         found = load_model(tmp_path / name, trust=True)
         said = found.answers(rows)
         assert said.access == "logits"
-        np.testing.assert_allclose(said.logits, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(said.table, expected, rtol=1e-5, atol=1e-6)
         assert "can hold code" in found.notes[0]
 
 
@@ -192,7 +192,7 @@ def test_known_types_need_no_trust(skops, model, tmp_path, iris):
     skops.dump(model, tmp_path / "model.skops")
     assert skops.get_untrusted_types(file=tmp_path / "model.skops")  # skops itself would refuse
     found = load_model(tmp_path / "model.skops")
-    assert np.array_equal(found.answers(x).probabilities, model.predict_proba(x))
+    assert np.array_equal(found.answers(x).table, model.predict_proba(x))
     assert found.notes == ()
 
 
@@ -259,14 +259,14 @@ def test_lightgbm_text_answers_as_the_model_did(lightgbm, tmp_path, iris):
         model.booster_.save_model(tmp_path / name)
     found = load_model(tmp_path / "three.txt")
     further = x.assign(more="text")[["more", "d", "c", "b b", "a"]]  # any order, further columns
-    np.testing.assert_allclose(found.answers(further).probabilities, three.predict_proba(x))
+    np.testing.assert_allclose(found.answers(further).table, three.predict_proba(x))
     with pytest.raises(InputError, match="'b_b' is missing"):
         found.answers(x[["a", "c", "d"]])
     found = load_model(tmp_path / "two.lgb")
     assert (found.columns, found.inputs) == (None, 4)
-    np.testing.assert_allclose(found.answers(x).probabilities, two.predict_proba(x.to_numpy()))
+    np.testing.assert_allclose(found.answers(x).table, two.predict_proba(x.to_numpy()))
     found = load_model(tmp_path / "value.txt")
-    np.testing.assert_allclose(found.answers(x).values, value.predict(x))
+    np.testing.assert_allclose(found.answers(x).table, value.predict(x))
 
 
 def test_lightgbm_knows_its_categories(lightgbm, tmp_path, people):
@@ -281,9 +281,7 @@ def test_lightgbm_knows_its_categories(lightgbm, tmp_path, people):
     path = tmp_path / "model.txt"
     path.write_text(text, encoding="utf-8")
     # The table comes from a file, where a town is text.
-    np.testing.assert_allclose(
-        load_model(path).answers(people).probabilities, model.predict_proba(x)
-    )
+    np.testing.assert_allclose(load_model(path).answers(people).table, model.predict_proba(x))
     for old, new in (("cat_boundaries=0 1", "cat_boundaries=0 9"), ("cat_threshold=", "cat=")):
         assert old in text
         path.write_text(same_size(text, old, new), encoding="utf-8")
@@ -347,9 +345,9 @@ def test_time_stamps_survive_in_lightgbms_own_format(lightgbm, tmp_path):
     path = tmp_path / "model.txt"
     model.booster_.save_model(path)
     said = load_model(path).answers(x)
-    np.testing.assert_allclose(said.probabilities, model.predict_proba(x))
+    np.testing.assert_allclose(said.table, model.predict_proba(x))
     rounded = x.astype(np.float32).astype(np.float64)
-    assert np.abs(model.predict_proba(rounded) - said.probabilities).max() > 0.3
+    assert np.abs(model.predict_proba(rounded) - said.table).max() > 0.3
 
 
 # ── XGBoost ───────────────────────────────────────────────────────────────────────────────────────
@@ -376,9 +374,9 @@ def test_xgboost_json_answers_as_the_model_did(xgboost, tmp_path, iris):
         model.save_model(path)
         said = load_model(path).answers(x)
         assert said.access == "logits"
-        np.testing.assert_allclose(softmax(said.logits), model.predict_proba(x), atol=1e-6)
+        np.testing.assert_allclose(softmax(said.table), model.predict_proba(x), atol=1e-6)
     value.save_model(path)
-    np.testing.assert_allclose(load_model(path).answers(x).values, value.predict(x))
+    np.testing.assert_allclose(load_model(path).answers(x).table, value.predict(x))
 
 
 def test_a_cut_or_tampered_xgboost_file_is_refused(xgboost, tmp_path, iris):
@@ -434,9 +432,7 @@ def test_onnx_answers_as_the_model_did(to_onnx, zipmap, tmp_path, iris):
     found = load_model(path)
     said = found.answers(x)
     assert said.classes.tolist() == model.classes_.tolist()
-    np.testing.assert_allclose(
-        said.probabilities, model.predict_proba(x.to_numpy(np.float32)), atol=1e-6
-    )
+    np.testing.assert_allclose(said.table, model.predict_proba(x.to_numpy(np.float32)), atol=1e-6)
     assert "32-bit" in found.notes[0]
 
 
@@ -451,7 +447,7 @@ def test_onnx_pipelines_take_columns_by_name(to_onnx, tmp_path, people):
     found = load_model(path)
     assert set(found.columns) == {"age", "town"}
     said = found.answers(people.iloc[:, ::-1])
-    np.testing.assert_allclose(said.probabilities, model.predict_proba(people), atol=1e-6)
+    np.testing.assert_allclose(said.table, model.predict_proba(people), atol=1e-6)
 
 
 def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path):
@@ -475,7 +471,7 @@ def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path):
     onnx.save(model, path)
     rows = np.random.default_rng(1).normal(size=(5, 4))
     said = load_model(path).answers(rows)
-    np.testing.assert_allclose(said.logits, rows.astype(np.float32) @ weights, atol=1e-5)
+    np.testing.assert_allclose(said.table, rows.astype(np.float32) @ weights, atol=1e-5)
     assert said.classes.tolist() == [0, 1, 2]
 
 
@@ -542,7 +538,7 @@ def test_a_state_dict_needs_its_factory_and_no_trust(ending, tmp_path, iris):
     said = found.answers(x)
     module.eval()  # drop-out is off when a model is asked
     expected = module(torch.as_tensor(x.to_numpy(np.float32))).detach().numpy()
-    np.testing.assert_allclose(said.logits, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(said.table, expected, rtol=1e-5, atol=1e-6)
     assert found.notes == ()
     with pytest.raises(InputError, match="must fit the module that factory makes"):
         load_model(path, factory=lambda: torch.nn.Linear(2, 2))
@@ -566,7 +562,7 @@ def test_one_output_is_read_with_the_modules_classes(tmp_path, iris):
     said = load_model(tmp_path / "model.pt", factory=Binary).answers(iris[0])
     assert said.classes.tolist() == ["no", "yes"]
     margin = module(torch.as_tensor(iris[0].to_numpy(np.float32))).detach().numpy()[:, 0]
-    np.testing.assert_allclose(said.logits[:, 1] - said.logits[:, 0], margin, atol=1e-6)
+    np.testing.assert_allclose(said.table[:, 1] - said.table[:, 0], margin, atol=1e-6)
 
 
 def test_a_factory_belongs_to_torch(tmp_path):

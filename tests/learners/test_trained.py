@@ -33,7 +33,7 @@ def test_a_pipeline_is_asked_with_raw_rows(people, pipeline):
     said = TrainedModel.of(pipeline).answers(people.iloc[:, ::-1])  # any order, further columns
     assert said.access == "probabilities"
     assert said.classes.tolist() == ["no", "yes"]
-    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+    assert np.array_equal(said.table, pipeline.predict_proba(people[["age", "town"]]))
 
 
 def test_kinds_of_answers(people):
@@ -42,7 +42,7 @@ def test_kinds_of_answers(people):
     assert TrainedModel.of(LinearRegression().fit(x, x[:, 0])).answers(x).access == "values"
     assert Answers.of([[0.2, 0.8], [0.5, 0.5]]).access == "probabilities"
     assert Answers.of([[2.0, -1.0], [0.5, 0.5]]).access == "logits"
-    assert Answers.of([0.2, 0.8], np.array([0, 1])).probabilities.tolist() == [
+    assert Answers.of([0.2, 0.8], np.array([0, 1])).table.tolist() == [
         [0.8, 0.2],
         [1 - 0.8, 0.8],
     ]
@@ -71,7 +71,7 @@ def test_files_that_run_code_need_trust(tmp_path, people, pipeline):
     with pytest.raises(InputError, match="--trust"):
         load_model(path)
     said = load_model(path, trust=True).answers(people)
-    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+    assert np.array_equal(said.table, pipeline.predict_proba(people[["age", "town"]]))
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="file that loads here"):
         load_model(path, trust=True)
@@ -86,7 +86,7 @@ def test_skops_needs_no_trust(tmp_path, people, pipeline):
     path = tmp_path / "model.skops"
     skops_io().dump(pipeline, path)
     said = load_model(path).answers(people)
-    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+    assert np.array_equal(said.table, pipeline.predict_proba(people[["age", "town"]]))
 
 
 def test_csv_files_are_read_as_training_scripts_read_them(tmp_path, people):

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memberbound.attacks.scores import content_generator
+from memberbound.attacks.scores import content_generator, membership
 from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, signals_from
 from memberbound.errors import InputError
 from memberbound.learners.examples import Labels, Learner, Task, network_factory
 from memberbound.learners.model_files import load_model
-from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
+from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 from memberbound.release.saving import answering, certificate_path, load
@@ -78,8 +78,10 @@ class Evidence:
 
     def predicted_classes(self) -> list[str]:
         """Return the class that the model predicts for each record."""
+        if not self.classes:
+            return [""] * len(self.member)
         table = class_probabilities(self.answers)
-        codes = np.asarray(self.answers.labels if table is None else table.argmax(axis=1))
+        codes = np.asarray(self.answers.table if table is None else table.argmax(axis=1))
         return [self.classes[int(code)] if code >= 0 else "" for code in codes]
 
     def generator(self, seed: int, purpose: str) -> np.random.Generator:
@@ -145,7 +147,7 @@ class Evidence:
                     "the model's answers must be finite numbers, got NaN or infinity for "
                     f"{bad.size} of {len(table)} records (the first in row {int(bad[0]) + 1})."
                 )
-        if answers.probabilities is not None and (answers.probabilities < 0).any():
+        if answers.access == "probabilities" and bool((table < 0).any()):  # type: ignore[operator]
             raise InputError("probabilities must be at least 0, got a negative one.")
         if len(table) and bool((table == table[:1]).all()):
             raise InputError(
@@ -161,15 +163,16 @@ class Evidence:
         cls, answers: Answers, target: Labels, member: BoolArray, name: str
     ) -> Evidence:
         true = [_class_name(v) for v in target.tolist()]
-        predicted = [] if answers.labels is None else [_class_name(v) for v in answers.labels]
+        labels = answers.table.tolist() if answers.access == "labels" else []
+        predicted = [_class_name(value) for value in labels]
         if answers.classes is None:
             classes = sorted({*true, *predicted})
         else:
             classes = [_class_name(v) for v in np.asarray(answers.classes).tolist()]
         code_of = {key: code for code, key in enumerate(classes)}
-        if answers.labels is not None:
+        if answers.access == "labels":
             codes = np.array([code_of.get(v, -1) for v in predicted], dtype=np.int64)
-            answers = Answers(labels=codes, classes=np.arange(len(classes)))
+            answers = Answers("labels", codes, np.arange(len(classes)))
         notes: tuple[str, ...] = ()
         names = sorted(set(true))
         numbered = classes == [str(code) for code in range(len(classes))]
@@ -258,10 +261,9 @@ def given_model(model: object, *, trust: bool = False, factory: object = None) -
         encoded, _ = released.encoded(rows)
         probabilities = released.probabilities(encoded)
         if probabilities is not None:
-            return Answers(probabilities=probabilities, classes=np.array(released.class_names))
+            return Answers("probabilities", probabilities, np.array(released.class_names))
         predicted = released.answered(encoded)
-        numeric = predicted.dtype.kind == "f"
-        return Answers(values=predicted) if numeric else Answers(labels=predicted)
+        return Answers("values" if predicted.dtype.kind == "f" else "labels", predicted)
 
     return TrainedModel(respond, model=released, name="the released model")
 
@@ -433,13 +435,8 @@ def read_scores(source: object, by: str | None = None) -> ScoreTable:
     """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
     table = read_population(source, ("score", "member"), numeric=True, target=by)
     groups = None if by is None else list(table.frame[by].tolist())
-    member = table.numbers("member")
-    strange = member[(member != 0) & (member != 1)]
-    if strange.size:
-        raise InputError(
-            f"member must be 1 (member) or 0 (not a member), got {float(strange[0])!r}."
-        )
-    return ScoreTable(table.numbers("score"), member == 1, groups)
+    member = membership(table.numbers("member").tolist())
+    return ScoreTable(table.numbers("score"), member, groups)
 
 
 def read_predictions(source: object, by: str | None = None) -> Records:
@@ -455,11 +452,7 @@ def read_predictions(source: object, by: str | None = None) -> Records:
                 f"{name} must have the columns label and member beside the predictions, "
                 f"{needed!r} is missing."
             )
-    flags = frame["member"].map({1: True, 0: False, "1": True, "0": False})
-    if flags.isna().any():
-        strange = frame["member"][flags.isna()].iloc[0]
-        raise InputError(f"member must be 1 (member) or 0 (not a member), got {strange!r}.")
-    member = flags.to_numpy(dtype=np.bool_)
+    member = membership(frame["member"].tolist())
     numbers = np.empty(len(member), dtype=np.int64)
     for side in (member, ~member):
         numbers[side] = np.flatnonzero(side)
@@ -471,12 +464,13 @@ def read_predictions(source: object, by: str | None = None) -> Records:
 def _answers_in(frame: DataFrame, name: str) -> Answers:
     import pandas as pd
 
-    for kind, prefix in (("probabilities", "probability_"), ("logits", "logit_")):
+    kinds: dict[Access, str] = {"probabilities": "probability_", "logits": "logit_"}
+    for kind, prefix in kinds.items():
         columns = [c for c in frame.columns if c.startswith(prefix)]
         if columns:
             table = frame[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
             classes = np.array([c.removeprefix(prefix) for c in columns], dtype=object)
-            return Answers(**{kind: table}, classes=classes)
+            return Answers(kind, table, classes)
     if "prediction" not in frame.columns:
         raise InputError(
             f"{name} must have columns probability_<class>, logit_<class> or prediction, got "
@@ -486,8 +480,8 @@ def _answers_in(frame: DataFrame, name: str) -> Answers:
     if pd.api.types.is_float_dtype(predicted):
         values = predicted.to_numpy(dtype=np.float64)
         if not np.all(values == np.round(values)):
-            return Answers(values=values)
-    return Answers(labels=predicted.to_numpy())
+            return Answers("values", values)
+    return Answers("labels", predicted.to_numpy())
 
 
 # ── Predictions beside a model: does it answer here as it does where it is used? ──────────────────
@@ -519,39 +513,29 @@ def check_predictions(records: Records, predictions: Records) -> Records:
                 "predictions must be in the order of the tables, members before or after the "
                 f"others; the label of record {place + 1} is another one."
             )
-    note = _agreement(ours, theirs)
+    one, other = (_numbers_said(each, ours.classes) for each in (ours, theirs))
+    if one is not None and other is not None:
+        gap = float(np.abs(one - other).max()) / max(1.0, float(np.abs(other).max()))
+        same, shown = gap <= 1e-4, f"largest difference ≈ {significant(gap, 'estimate', 2)}"
+    else:
+        labels = zip(ours.predicted_classes(), theirs.predicted_classes(), strict=True)
+        wrong = sum(one != other for one, other in labels)
+        same, shown = not wrong, f"{wrong} other labels of {len(ours.member)}"
+    if not same:
+        raise InputError(
+            f"the model must answer as the given predictions say, got {shown}. Is it the same "
+            "model, asked with the same columns? A format of 32-bit numbers rounds long ones: use "
+            "the library's own."
+        )
+    note = f"The model answers as the given predictions say ({shown})"
     return replace(records, evidence=replace(ours, notes=(*ours.notes, note)))
 
 
-def _agreement(ours: Evidence, theirs: Evidence) -> str:
-    """Return the note about answers that agree, or refuse them."""
-    if ours.classes and set(ours.classes) == set(theirs.classes):
-        one, other = class_probabilities(ours.answers), class_probabilities(theirs.answers)
-        if one is not None and other is not None:
-            return _compared(one, other[:, [theirs.classes.index(name) for name in ours.classes]])
-    if ours.answers.values is not None and theirs.answers.values is not None:
-        return _compared(ours.answers.values[:, None], theirs.answers.values[:, None])
-    wrong = len(ours.member)
-    if ours.classes and theirs.classes:
-        pairs = zip(ours.predicted_classes(), theirs.predicted_classes(), strict=True)
-        wrong = sum(one != other for one, other in pairs)
-    if wrong:
-        raise InputError(
-            f"the model must answer as the given predictions say, got another label for {wrong} of "
-            f"{len(ours.member)} records. Is it the same model, asked with the same columns?"
-        )
-    return "The model answers these records as the given predictions say (labels)"
-
-
-def _compared(ours: FloatArray, theirs: FloatArray) -> str:
-    scale = max(1.0, float(np.abs(theirs).max()))
-    gap = float(np.abs(ours - theirs).max()) / scale
-    flips = int((ours.argmax(axis=1) != theirs.argmax(axis=1)).sum()) if ours.shape[1] > 1 else 0
-    shown = significant(gap, "estimate", 2)
-    if gap > 1e-4:
-        raise InputError(
-            "the model must answer as the given predictions say, got answers that differ by up to "
-            f"{shown} and {flips} other labels of {len(ours)}. Is it the same model, asked with "
-            "the same columns? A format of 32-bit numbers rounds long ones: use the library's own."
-        )
-    return f"The model answers as the given predictions say (largest difference ≈ {shown})"
+def _numbers_said(evidence: Evidence, classes: tuple[str, ...]) -> FloatArray | None:
+    """Return what can be compared as numbers: probabilities of these classes, or values."""
+    if evidence.answers.access == "values":
+        return np.asarray(evidence.answers.table, dtype=np.float64)[:, None]
+    table = class_probabilities(evidence.answers)
+    if table is None or set(evidence.classes) != set(classes):
+        return None
+    return np.asarray(table[:, [evidence.classes.index(name) for name in classes]])

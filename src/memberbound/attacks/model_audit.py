@@ -40,17 +40,14 @@ from memberbound.attacks.scores import (
     without_ends,
 )
 from memberbound.attacks.shadows import (
-    MODELS,
-    Progress,
     References,
-    can_be_rebuilt,
+    Training,
     known_half,
-    train_references,
 )
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError, fraction
-from memberbound.learners.examples import Labels, Learner
+from memberbound.learners.examples import Labels
 from memberbound.learners.trained import TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import (
@@ -71,7 +68,6 @@ __all__ = [
     "SCORES",
     "ModelAudit",
     "PrivacyScore",
-    "Training",
     "attack_scores",
     "audit_evidence",
     "audit_records",
@@ -85,10 +81,6 @@ FEWEST = 20
 #: The attack of a table of scores.
 SCORES = "scores"
 #: Why an audit is weaker than a real attacker's.
-NEEDS_LEARNER = (
-    "Stronger attacks need --learner: this model cannot be trained again from what is given, so no "
-    "reference models were trained"
-)
 WITHOUT_REFERENCES = (
     "Reference attacks, the strongest ones, were left out: nothing was trained to compare with"
 )
@@ -278,50 +270,6 @@ def group_lines(groups: Groups) -> list[str]:
 # ── What happens to the records ───────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Training:
-    """How reference models are trained; without a learner as the given model was, if it can be."""
-
-    learner: str | Learner | None = None
-    models: int = MODELS
-    seconds: float = 60.0
-    workers: int | None = None
-    progress: Progress | None = None
-
-    def references(self, evidence: Evidence, seed: int) -> tuple[References | None, str]:
-        """Return reference models, or None and why there are none; a named learner is insisted on.
-
-        Edge cases: without a learner, a model that cannot be trained again (or not in this time) is
-        audited without reference models, and the note says what would bring them.
-        """
-        learner = self.learner
-        if learner is None:
-            if not can_be_rebuilt(evidence):
-                return None, NEEDS_LEARNER
-            learner = "same"
-        try:
-            trained = train_references(
-                evidence,
-                learner,
-                models=self.models,
-                seconds=self.seconds,
-                seed=seed,
-                n_jobs=self.workers,
-                progress=self.progress,
-            )
-        except InputError as problem:
-            if self.learner is not None:
-                raise
-            return None, f"Reference attacks, the strongest ones, did not run: {problem}"
-        if trained.models + len(trained.run.failures) < self.models:
-            return trained, (
-                f"{trained.models} of {self.models} reference models were trained in "
-                f"{significant(self.seconds, 'given')} seconds; more seconds make the attacks "
-                "stronger"
-            )
-        return trained, ""
-
-
 def audit_records(
     records: Records | ScoreTable,
     *,
@@ -356,7 +304,7 @@ def audit_records(
         duplicates = find_duplicates(evidence, records.identifiers)
     references, note = None, WITHOUT_REFERENCES
     if training is not None and _compares(attacks):
-        references, note = training.references(evidence, seed)
+        references, note = training.references_or_reason(evidence, seed)
     audit = audit_evidence(
         evidence, attacks=attacks, references=references, confidence=confidence, fpr=fpr, seed=seed
     )

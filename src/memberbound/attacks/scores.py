@@ -45,6 +45,7 @@ __all__ = [
     "content_generator",
     "interval_fields",
     "interval_text",
+    "membership",
     "permutation_p_value",
     "without_ends",
 ]
@@ -75,6 +76,26 @@ def content_generator(
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def membership(values: Iterable[object]) -> BoolArray:
+    """Return who is a member: 1 or 0, also as text, as truth values and as yes or no.
+
+    Examples:
+        >>> membership([1, "0", True, 0.0, "Yes"]).tolist()
+        [True, False, True, False, True]
+    """
+    listed = list(values)
+    flags: dict[object, bool] = {}
+    for value in dict.fromkeys(listed):
+        flag = _FLAGS.get(str(value).strip().lower().removesuffix(".0"))
+        if flag is None:
+            raise InputError(f"member must be 1 (member) or 0 (not a member), got {value!r}.")
+        flags[value] = flag
+    return np.array([flags[value] for value in listed], dtype=np.bool_)
+
+
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
 #
 # Higher scores speak for membership.  Only their order counts; their values merely seed the split.
@@ -99,20 +120,7 @@ class Scores(NamedTuple):
                 f"member must have one label per score ({values.size}), got shape {labels.shape}."
             )
         if labels.dtype != np.bool_:
-            try:
-                labels = labels.astype(np.float64)
-            except (TypeError, ValueError):
-                raise InputError(
-                    "member must be labels 0 (not a member) or 1 (member), got text. "
-                    "Convert them to 0 and 1."
-                ) from None
-            strange = labels[(labels != 0) & (labels != 1)]
-            if strange.size:
-                raise InputError(
-                    "member must be labels 0 (not a member) or 1 (member), got "
-                    f"{float(strange[0])!r}."
-                )
-            labels = labels == 1
+            labels = membership(labels.tolist())
         return cls.from_samples(values[labels], values[~labels])
 
     @classmethod

@@ -25,6 +25,7 @@ from memberbound.learners.examples import Labels, Learner
 from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import significant
 from memberbound.tables.in_memory import read_population
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ __all__ = [
     "RowsOf",
     "ShadowFit",
     "ShadowRun",
+    "Training",
     "attacked_records",
     "can_be_rebuilt",
     "draw_half",
     "known_for_references",
     "known_half",
-    "train_references",
     "train_shadows",
 ]
 
@@ -375,7 +376,16 @@ def _unfitted(learner: Learner, seed: int) -> Learner:
 
 def _with_parameters(estimator: Any, names: tuple[str, ...], value: int) -> Learner:
     """Set the parameters of these names, those of parts of the estimator included."""
-    own = [name for name in estimator.get_params(deep=True) if name.split("__")[-1] in names]
+    parameters = estimator.get_params(deep=True)
+
+    def applies(name: str) -> bool:
+        part, _, own = name.rpartition("__")
+        # scikit-learn's n_jobs=None is one thread already, and some warn where it is set.
+        single = own in _THREADS and parameters[name] is None
+        module = type(parameters.get(part, estimator)).__module__
+        return own in names and not (single and module.startswith("sklearn."))
+
+    own = [name for name in parameters if applies(name)]
     return cast(Learner, estimator.set_params(**dict.fromkeys(own, value)) if own else estimator)
 
 
@@ -440,67 +450,94 @@ def _drawn_part(
     return known
 
 
-def train_references(
-    evidence: Evidence,
-    learner: str | Learner,
-    *,
-    models: int = MODELS,
-    seconds: float | None = None,
-    seed: int = 0,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-) -> References:
-    """Train models as the given one may have been trained, without the records that are measured.
+@dataclass(frozen=True)
+class Training:
+    """How reference models are trained: by a learner, so many, within a time.
 
-    Each is trained on all known members; known non-members, drawn anew for each, stand in for the
-    members that are not known.  So the models differ from each other as the given one would from
-    them if a measured record were no member, and known non-members are in some of them and not in
-    others, from which attacks learn what a record gains by being in.
-
-    ``learner`` is ``"same"`` (the given model's own kind) or an unfitted estimator, both trained on
-    the rows as the model gets them; or a short name or ``package.module:factory``, trained on
-    encoded columns.
-
-    Theorem: proofs/given-models.md claims 1 and 4.
-    Edge cases: fewer than 80 members or non-members are refused, and so is a time in which fewer
-    than four models are trained.
+    The learner is None or ``"same"`` (the given model's own kind) or an unfitted estimator, both
+    trained on the rows as the model gets them; or a short name or ``package.module:factory``,
+    trained on encoded columns.
     """
-    if evidence.rows is None:
-        raise InputError("learner must be left out for a table of predictions: there are no rows.")
-    member = evidence.member
-    few = min(int(member.sum()), int((~member).sum()))
-    if few < FEWEST_RECORDS:
-        raise InputError(
-            f"members and non-members must be at least {FEWEST_RECORDS} each for reference models, "
-            f"got {few}."
+
+    learner: str | Learner | None = None
+    models: int = MODELS
+    seconds: float | None = None
+    workers: int | None = None
+    progress: Progress | None = None
+
+    def references_or_reason(self, evidence: Evidence, seed: int) -> tuple[References | None, str]:
+        """Return reference models and a note; a learner that is named is insisted on.
+
+        Without one, a model that cannot be trained again (or not in this time) has no reference
+        models, and the note says what would bring them.
+        """
+        if self.learner is None and not can_be_rebuilt(evidence):
+            return None, (
+                "Stronger attacks need --learner: this model cannot be trained again from what is "
+                "given, so no reference models were trained"
+            )
+        try:
+            trained = self.references(evidence, seed)
+        except InputError as problem:
+            if self.learner is not None:
+                raise
+            return None, f"Reference attacks, the strongest ones, did not run: {problem}"
+        if self.seconds is None or trained.models + len(trained.run.failures) >= self.models:
+            return trained, ""
+        return trained, (
+            f"{trained.models} of {self.models} reference models were trained in "
+            f"{significant(self.seconds, 'given')} seconds; more seconds make the attacks stronger"
         )
-    known = known_for_references(evidence, seed)
-    # The training sets are drawn from the content too: the order of the rows must not matter.
-    start = int(evidence.generator(seed, "reference models").integers(2**63))
-    if learner == "same":
-        features, estimator = _by_row_number(evidence, _unfitted_copy(evidence))
-    elif not isinstance(learner, str):
-        features, estimator = _by_row_number(evidence, learner)
-    else:
-        features = _encoded(evidence, known)
-        estimator = learner_from_name(learner, evidence.task)
-    names = tuple(f"x{i}" for i in range(features.shape[1]))
-    truth = np.asarray(evidence.truth)
-    examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
-    # At most a half of the known non-members: attacks learn from those in and those out.
-    drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
-    rows = KnownRows(known & member, known & ~member, drawn)
-    run = train_shadows(
-        examples,
-        estimator,
-        models=models,
-        seed=start,
-        n_jobs=n_jobs,
-        known=rows,
-        seconds=seconds,
-        progress=progress,
-    )
-    return References(known, run)
+
+    def references(self, evidence: Evidence, seed: int = 0) -> References:
+        """Train models as the given one may have been, without the records that are measured.
+
+        Each is trained on all known members; known non-members, drawn anew for each, stand in for
+        the members that are not known.  So the models differ from each other as the given one would
+        from them if a measured record were no member, and known non-members are in some of them and
+        not in others, from which attacks learn what a record gains by being in.
+
+        Theorem: proofs/given-models.md claims 1 and 4.
+        Edge cases: fewer than 80 members or non-members are refused, and so is a time in which
+        fewer than four models are trained.
+        """
+        if evidence.rows is None:
+            raise InputError(
+                "learner must be left out for a table of predictions: there are no rows."
+            )
+        member = evidence.member
+        few = min(int(member.sum()), int((~member).sum()))
+        if few < FEWEST_RECORDS:
+            raise InputError(
+                f"members and non-members must be at least {FEWEST_RECORDS} each for reference "
+                f"models, got {few}."
+            )
+        known = known_for_references(evidence, seed)
+        # The training sets are drawn from the content too: the order of the rows must not matter.
+        start = int(evidence.generator(seed, "reference models").integers(2**63))
+        if isinstance(self.learner, str) and self.learner != "same":
+            features = _encoded(evidence, known)
+            estimator = learner_from_name(self.learner, evidence.task)
+        else:
+            own = self.learner is None or isinstance(self.learner, str)
+            learner = _unfitted_copy(evidence) if own else cast(Learner, self.learner)
+            features, estimator = _by_row_number(evidence, learner)
+        names = tuple(f"x{i}" for i in range(features.shape[1]))
+        truth = np.asarray(evidence.truth)
+        examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
+        # At most a half of the known non-members: attacks learn from those in and those out.
+        drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
+        run = train_shadows(
+            examples,
+            estimator,
+            models=self.models,
+            seed=start,
+            n_jobs=self.workers,
+            known=KnownRows(known & member, known & ~member, drawn),
+            seconds=self.seconds,
+            progress=self.progress,
+        )
+        return References(known, run)
 
 
 class RowsOf(BaseEstimator):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from memberbound.errors import InputError
 from memberbound.learners import Examples
@@ -187,10 +188,9 @@ def _true_class(
 
 def class_probabilities(answers: Answers) -> FloatArray | None:
     """Return the probabilities of all classes, (N, K); None where the model does not give them."""
-    if answers.logits is None:
-        return answers.probabilities
-    weights = np.exp(answers.logits - answers.logits.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    if answers.access == "logits":
+        return np.asarray(special.softmax(answers.table, axis=1))
+    return answers.table if answers.access == "probabilities" else None  # type: ignore[return-value]
 
 
 def signals_from(answers: Answers, truth: Labels) -> Signals:
@@ -199,18 +199,17 @@ def signals_from(answers: Answers, truth: Labels) -> Signals:
     ``truth`` holds the number of each row's class in ``answers.classes``, or the targets of a
     regression.
     """
-    if answers.values is not None:
-        residual = answers.values - np.asarray(truth, dtype=np.float64)
+    table = answers.table
+    if answers.access == "values":
+        residual = np.asarray(table, dtype=np.float64) - np.asarray(truth, dtype=np.float64)
         near = np.abs(residual) <= np.abs(residual).mean()
         return Signals(residual[None, :], near[None, :], "residuals")
     place = np.asarray(truth, dtype=np.intp)
-    if answers.labels is not None:
-        right = np.asarray(answers.labels == np.asarray(answers.classes)[place])
+    if answers.access == "labels":
+        right = np.asarray(table == np.asarray(answers.classes)[place])
         return Signals(np.where(right, 1.0, -1.0)[None, :], right[None, :], "labels")
-    kind: Kind = "decision values" if answers.probabilities is None else "probabilities"
-    table = answers.logits if answers.probabilities is None else answers.probabilities
-    assert table is not None
-    logit, correct = _true_class(table, place, kind)
+    kind: Kind = "decision values" if answers.access == "logits" else "probabilities"
+    logit, correct = _true_class(np.asarray(table, dtype=np.float64), place, kind)
     return Signals(logit[None, :], correct[None, :], kind)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound.attacks.comparability import LawTest, law_test
 from memberbound.attacks.model_scores import balancing_weights
+from memberbound.attacks.scores import membership
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import check_input
@@ -403,9 +404,6 @@ def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
         yield _checked_block(rest, table.name)
 
 
-_TRUE, _FALSE = ("1", "true", "1.0", "yes"), ("0", "false", "0.0", "no")
-
-
 def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Block:
     records = np.asarray(values["record"], dtype=object)
     if any(record is None for record in records):
@@ -439,11 +437,8 @@ def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Blo
             f"position must differ within a record, got {position[place]} twice in record "
             f"{records[place]!r}."
         )
-    kinds = np.asarray(values["member"], dtype=object)
-    member = np.isin(kinds, _TRUE)
-    strange = ~member & ~np.isin(kinds, _FALSE)
-    if strange.any():
-        raise InputError(f"member must be 0 or 1, got {kinds[int(np.argmax(strange))]!r}.")
+    kinds, codes = np.unique(np.asarray(values["member"], dtype=str), return_inverse=True)
+    member = membership(kinds.tolist())[codes]
     lengths = np.diff(np.append(starts, len(records)))
     shares = np.add.reduceat(member.astype(np.int64), starts)
     mixed = (shares != 0) & (shares != lengths)

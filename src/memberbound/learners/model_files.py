@@ -305,10 +305,8 @@ def _lightgbm(file: _File) -> TrainedModel:
         inputs = rows if isinstance(rows, np.ndarray) else _as_lightgbm_read(rows, names)
         outputs = np.asarray(booster.predict(inputs, validate_features=False))
         if objective == "binary":
-            return Answers(
-                probabilities=as_floats(np.column_stack([1 - outputs, outputs])),
-                classes=np.arange(2),
-            )
+            table = as_floats(np.column_stack([1 - outputs, outputs]))
+            return Answers("probabilities", table, np.arange(2))
         return Answers.of(outputs, np.arange(columns) if columns > 1 else None)
 
     # Named columns are found by ``respond``, which knows how LightGBM spells them.
@@ -447,16 +445,14 @@ def _xgboost(file: _File) -> TrainedModel:
     names = booster.feature_names
 
     def respond(rows: DataFrame | Labels) -> Answers:
-        table = xgboost.DMatrix(rows, enable_categorical=True)
-        margins = np.asarray(booster.predict(table, output_margin=True, validate_features=False))
+        matrix = xgboost.DMatrix(rows, enable_categorical=True)
+        margins = np.asarray(booster.predict(matrix, output_margin=True, validate_features=False))
         if name in ("binary:logistic", "binary:logitraw"):
-            return Answers(
-                logits=as_floats(np.column_stack([-margins / 2, margins / 2])),
-                classes=np.arange(2),
-            )
+            table = as_floats(np.column_stack([-margins / 2, margins / 2]))
+            return Answers("logits", table, np.arange(2))
         if name.startswith("multi:"):
-            return Answers(logits=as_floats(margins), classes=np.arange(margins.shape[1]))
-        return Answers(values=as_floats(np.asarray(booster.predict(table)).reshape(-1)))
+            return Answers("logits", as_floats(margins), np.arange(margins.shape[1]))
+        return Answers("values", as_floats(np.asarray(booster.predict(matrix)).reshape(-1)))
 
     columns = None if not names else tuple(map(str, names))
     return TrainedModel(respond, columns, features, booster, "the XGBoost model")
@@ -545,8 +541,7 @@ def _batches(
 def _joined(parts: list[Answers], rows: int) -> Answers:
     """Return the answers to batches as one, without what filled up the last of them."""
     table = np.concatenate([part.table for part in parts])[:rows]
-    kind = parts[0].access
-    return Answers(**{kind: table}, classes=parts[0].classes)
+    return Answers(parts[0].access, table, parts[0].classes)
 
 
 def _onnx_classes(packed: bytes, file: _File) -> Labels | None:
@@ -568,7 +563,7 @@ def _onnx_answers(outputs: Sequence[Any], values: Sequence[Any], classes: Labels
         if out.type.startswith("seq(map("):  # a dictionary per row, from class to probability
             names = list(value[0]) if value else []
             table = np.array([[row[name] for name in names] for row in value], dtype=np.float64)
-            return Answers(probabilities=table, classes=np.array(names))
+            return Answers("probabilities", table, np.array(names))
         is_table = out.type in ("tensor(float)", "tensor(double)") and np.ndim(value) == 2
         if is_table and value.shape[1] > 1:
             fits = classes is not None and len(classes) == value.shape[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -79,54 +79,27 @@ Access = Literal["probabilities", "logits", "labels", "values"]
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model says about n rows: one of four kinds; ``classes`` names the columns.
+    """What a model says about n rows, in a ``table`` with a row each.
 
-    ``probabilities`` and ``logits`` are (n, K) in the order of ``classes``, ``labels`` are n
-    classes, ``values`` the n numbers of a regression.
+    Probabilities and logits are (n, K) in the order of ``classes``, labels are n classes, values
+    the n numbers of a regression.
     """
 
-    probabilities: FloatArray | None = None
-    logits: FloatArray | None = None
-    labels: Labels | None = None
-    values: FloatArray | None = None
+    access: Access
+    table: Labels
     classes: Labels | None = None
 
     def __post_init__(self) -> None:
-        kinds = [
-            a for a in (self.probabilities, self.logits, self.labels, self.values) if a is not None
-        ]
-        if len(kinds) != 1:
-            raise InputError(f"answers must be of exactly one kind, got {len(kinds)}.")
-        table = self.probabilities if self.probabilities is not None else self.logits
-        if table is not None:
+        if self.access in ("probabilities", "logits"):
             width = None if self.classes is None else len(self.classes)
-            if table.ndim != 2 or table.shape[1] != width:
+            if self.table.ndim != 2 or self.table.shape[1] != width:
                 raise InputError(
-                    f"answers must have a column per class ({width}), got shape {table.shape}."
+                    f"answers must have a column per class ({width}), got shape {self.table.shape}."
                 )
-
-    @property
-    def access(self) -> Access:
-        """What was handed out."""
-        for kind in ("probabilities", "logits", "labels"):
-            if getattr(self, kind) is not None:
-                return kind
-        return "values"
-
-    @property
-    def table(self) -> Labels:
-        """The answers themselves, a row per record."""
-        return next(a for kind in _KINDS if (a := getattr(self, kind)) is not None)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.table)
 
     def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Answers:
         """Return the answers to some of the rows."""
-        parts = {kind: None if (a := getattr(self, kind)) is None else a[rows] for kind in _KINDS}
-        return Answers(**parts, classes=self.classes)
+        return replace(self, table=self.table[rows])
 
     @classmethod
     def of(cls, outputs: object, classes: Labels | None = None) -> Answers:
@@ -144,21 +117,20 @@ class Answers:
             names = np.arange(array.shape[1]) if classes is None else np.asarray(classes)
             close = np.abs(numbers.sum(axis=1) - 1) <= 1e-3 if numbers.size else np.zeros(0)
             if numbers.size and bool((numbers >= 0).all()) and bool(close.all()):
-                return cls(probabilities=numbers, classes=names)
-            return cls(logits=numbers, classes=names)
+                return cls("probabilities", numbers, names)
+            return cls("logits", numbers, names)
         if array.ndim != 1:
             raise InputError(f"answers must be one row per record, got shape {array.shape}.")
         if array.dtype.kind == "f":
             if classes is None:
-                return cls(values=as_floats(array))
+                return cls("values", as_floats(array))
             inside = bool(((array >= 0) & (array <= 1)).all())
             if len(classes) == 2 and inside and not np.isin(array, np.asarray(classes)).all():
                 table = np.column_stack([1 - array, array])
-                return cls(probabilities=as_floats(table), classes=np.asarray(classes))
-        return cls(labels=array, classes=None if classes is None else np.asarray(classes))
+                return cls("probabilities", as_floats(table), np.asarray(classes))
+        return cls("labels", array, None if classes is None else np.asarray(classes))
 
 
-_KINDS = ("probabilities", "logits", "labels", "values")
 #: Rows that a network answers at once.
 _BATCH = 1024
 
@@ -242,9 +214,10 @@ class TrainedModel:
                 f"{self.name} must be able to answer these rows as they are, got {reason}. Give it "
                 "the columns and values that it was trained on."
             ) from None
-        if answers.rows != len(taken):
+        if len(answers.table) != len(taken):
             raise InputError(
-                f"{self.name} must give one answer per row ({len(taken)}), got {answers.rows}."
+                f"{self.name} must give one answer per row ({len(taken)}), got "
+                f"{len(answers.table)}."
             )
         return answers
 
@@ -291,7 +264,7 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
     predict_proba = getattr(model, "predict_proba", None)
     if callable(predict_proba) and classes is not None:
         return lambda rows: Answers(
-            probabilities=as_floats(np.asarray(predict_proba(rows))), classes=classes
+            "probabilities", as_floats(np.asarray(predict_proba(rows))), classes
         )
     if callable(predict_proba):
         return lambda rows: Answers.of(predict_proba(rows), classes)
@@ -301,8 +274,8 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
         return lambda rows: _decided(np.asarray(scores(rows)), predict, rows, classes)
     if callable(predict):
         if classes is None and not _classifies(model):
-            return lambda rows: Answers(values=as_floats(np.asarray(predict(rows)).reshape(-1)))
-        return lambda rows: Answers(labels=np.asarray(predict(rows)).reshape(-1), classes=classes)
+            return lambda rows: Answers.of(as_floats(np.asarray(predict(rows)).reshape(-1)))
+        return lambda rows: Answers("labels", np.asarray(predict(rows)).reshape(-1), classes)
     if callable(model):
         return lambda rows: Answers.of(model(rows), classes)
     raise InputError(
@@ -334,7 +307,7 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
     outputs = torch.cat(parts).double().numpy()
     if classes is not None and len(classes) == 2 and outputs.size == len(table):
         half = outputs.reshape(-1) / 2
-        return Answers(logits=np.column_stack([-half, half]), classes=classes)
+        return Answers("logits", np.column_stack([-half, half]), classes)
     return Answers.of(outputs, classes)
 
 
@@ -344,10 +317,10 @@ def _decided(
     """Return decision values as logits where there is one per class, else the labels."""
     if scores.ndim == 1 and len(classes) == 2:
         half = as_floats(scores) / 2
-        return Answers(logits=as_floats(np.column_stack([-half, half])), classes=classes)
+        return Answers("logits", as_floats(np.column_stack([-half, half])), classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
-        return Answers(logits=as_floats(scores), classes=classes)
-    return Answers(labels=np.asarray(predict(rows)).reshape(-1), classes=classes)
+        return Answers("logits", as_floats(scores), classes)
+    return Answers("labels", np.asarray(predict(rows)).reshape(-1), classes)
 
 
 def _classifies(model: object) -> bool:

@@ -19,10 +19,10 @@ from memberbound.attacks.evidence import (
     read_table,
 )
 from memberbound.attacks.intervals import non_members_needed
-from memberbound.attacks.model_audit import ModelAudit, Training, audit_records
+from memberbound.attacks.model_audit import ModelAudit, audit_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.scores import Scores
-from memberbound.attacks.shadows import FEWEST_IN_TIME, MODELS
+from memberbound.attacks.shadows import FEWEST_IN_TIME, MODELS, Training
 from memberbound.declarations import (
     Column,
     Encoding,

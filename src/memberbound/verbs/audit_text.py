@@ -14,7 +14,7 @@ from memberbound.attacks.comparability import LawTest
 from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
 from memberbound.attacks.one_run import OneRun, audit_one_run, check_claim
 from memberbound.attacks.records import audit_groups, recognised_members
-from memberbound.attacks.scores import Scores
+from memberbound.attacks.scores import Scores, membership
 from memberbound.attacks.texts import (
     NEEDS,
     Documents,
@@ -327,13 +327,7 @@ def _read_for_tokens(sources: Mapping[str, object], text: str) -> _Named | None:
 def _coins(column: Sequence[object] | None) -> tuple[bool, ...]:
     if column is None:
         raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
-    coins = {"1": True, "true": True, "0": False, "false": False}
-    for place, value in enumerate(column):
-        if str(value).lower() not in coins:
-            raise InputError(
-                f"member must be 1 or 0, got {value!r} in row {place + 1} of canaries."
-            )
-    return tuple(coins[str(value).lower()] for value in column)
+    return tuple(membership(column).tolist())
 
 
 def _floors(
