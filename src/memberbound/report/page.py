@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -172,7 +172,7 @@ def render(
             charts=_charts(report),
             prose=prose,
             given=report.answer("given"),
-            access_floors=access_floors,
+            **_given_rows(report.answer("given")),
             explained=report.answer("explain"),
             population=report.answer("population"),
             sentences={step.id: step.sentence for step in report.steps},
@@ -296,6 +296,24 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         mark = row.least if row.beaten else None
         shown.append((f"Trained as usual, {RECORDS[row.record]}", mark, words))
     return shown
+
+
+def _given_rows(answer: Result | None) -> dict[str, Sequence[tuple[str | Mark, ...]]]:
+    """Return the tables about a given model: floors by access, and facts for output checking."""
+    if answer is None:
+        return {}
+    access = [
+        (
+            prose.ACCESS.get(level, level),
+            attack,
+            marked(estimate, "estimate"),
+            "no floor: not comparable" if floor is None else marked(floor, "audit", blind=0.5),
+        )
+        for level, attack, estimate, floor in access_floors(answer)
+    ]
+    keys = ("name", "value", "rule", "passes", "reason")
+    facts = [tuple(text_of(fact[key]) for key in keys) for fact in answer["facts"]]
+    return {"access": access, "facts": facts}
 
 
 @dataclass(frozen=True)
