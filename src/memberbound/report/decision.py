@@ -19,9 +19,15 @@ from memberbound.errors import InputError
 from memberbound.files import check_input, read_document
 from memberbound.quantities import allowed, confident, of_hundred, percent, points
 from memberbound.report.model import Remedy, Report, typed_as
-from memberbound.report.model_card import bullets, escaped, table
 from memberbound.report.page import decision_page
-from memberbound.report.publication import Promise, Publication, ReleasedFile
+from memberbound.report.publication import (
+    Promise,
+    Publication,
+    ReleasedFile,
+    bullets,
+    escaped,
+    table,
+)
 
 __all__ = ["SIZES", "About", "Case", "dpia_annex", "render_decision"]
 

@@ -18,8 +18,15 @@ from memberbound.errors import InputError
 from memberbound.quantities import NO_LEAK, SIGNS, confident, percent, significant
 from memberbound.report.decision import KINDS, About, Case, costs, measure, promised
 from memberbound.report.model import access_floors
-from memberbound.report.model_card import Fields, clean, escaped, table
-from memberbound.report.publication import Promise, Publication, ReleasedFile
+from memberbound.report.publication import (
+    Fields,
+    Promise,
+    Publication,
+    ReleasedFile,
+    clean,
+    escaped,
+    table,
+)
 
 __all__ = ["checklist", "cyclonedx", "registry_entry", "sacro_record"]
 

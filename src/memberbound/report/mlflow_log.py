@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import prose
 from memberbound.report.model import Report, plain
-from memberbound.report.model_card import clean, model_card
 from memberbound.report.page import render
-from memberbound.report.publication import Publication
+from memberbound.report.publication import Publication, clean, model_card
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
