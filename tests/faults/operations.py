@@ -134,7 +134,7 @@ SCENARIOS = {
     "theorems": ("theorems A25-T14", ""),
     "reproduce": ("reproduce L24-F1 --trials 1 --out out/figures", ""),
     "study": (
-        "study few.csv --target y --learner tree --eta 0.45 --record average --shadows 8 "
+        "study few.csv --target y --learner tree --eta 0.45 --shadows 8 "
         "--workers 1 --out out/study",
         "--resume",
     ),

@@ -109,7 +109,6 @@ def partial() -> dict[str, Any]:
     report = sample()
     broken = {
         "audit": ("failed", "RuntimeError: the learner did not converge"),
-        "protect-average": ("impossible", "learner must have a numeric release, got a forest."),
         "protect-every": ("impossible", "learner must have a numeric release, got a forest."),
         "population": ("failed", "MemoryError: "),
     }

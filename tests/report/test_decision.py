@@ -207,9 +207,9 @@ def test_whom_it_protects_and_whose_limit_it_is(released, tmp_path):
     assert "Nobody has chosen it" not in render_decision(of_study(chosen))
     average = copy.deepcopy(chosen)
     for remedy in average["remedies"]:
-        remedy["recommended"] = False
-        if remedy["id"] == "noise-average":
-            remedy.update(recommended=True, enough=True)
+        remedy["recommended"] = remedy["id"] == "noise-every"
+        if remedy["recommended"]:
+            remedy["protects"] = "average record"
     text = render_decision(of_study(average))
     assert "a person picked by chance" in text
     assert "an unusual one may be much easier to find" in text

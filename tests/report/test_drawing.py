@@ -131,7 +131,7 @@ CHART_COLOURS = (
         "measured",
         "danger",
     ),
-    *("given", "model", "noise-average", "noise-every", "worst-case", "in-population", "practical"),
+    *("given", "model", "noise-every", "worst-case", "in-population", "practical"),
 )
 
 

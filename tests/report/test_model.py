@@ -95,7 +95,6 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("verdict", "sentence", ""), "report.verdict.sentence"),
     (_put("question", "eta", 0.5), "report.question.eta must be less than 0.5"),
     (_put("question", "eta", "0.05"), "report.question.eta must be a valid number"),
-    (_put("question", "record", "all"), "report.question.record"),
     (_put("question", "confidence", 1), "report.question.confidence"),
     (_put("question", "columns", "a"), "report.question.columns"),
     (_put("data", "rows", 0), "report.data.rows must be greater"),

@@ -26,7 +26,6 @@ def little_calibration():
         changed.setattr(audit_learner, "_TARGETS", 4)
         changed.setattr(rehearsal, "_TRIALS", {0: (2, 1)})
         changed.setattr(steps, "_SWEPT", 2)
-        changed.setattr(steps, "_SWEPT_QUICKLY", 2)
         yield
 
 

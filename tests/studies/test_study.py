@@ -116,12 +116,11 @@ def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
 def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:
     answers = {s["id"]: s["result"] for s in done.report.to_dict()["steps"]}
     rows = {(r["subject"], r["record"]): r for r in done.report.to_dict()["sandwich"]}
-    for record in ("average", "every"):
-        row = rows[f"noise-{record}", "average"]
-        eta = answers[f"protect-{record}"]["certificate"]["upper"]
+    eta = answers["protect-every"]["certificate"]["upper"]
+    for record in ("average", "worst"):
+        row = rows["noise-every", record]
         assert row["ceiling"]["upper"] >= row["blind"] + eta
         assert row["ceiling"]["upper"] <= (row["blind"] + eta) * (1 + 1e-12)
-    assert rows["noise-average", "worst"]["ceiling"] is None, "an average says nothing of the worst"
     assert rows["model", "average"]["ceiling"] is None
     assert rows["table", "average"]["ceiling"]["upper"] == answers["certify"]["accuracy_upper"]
     for row in rows.values():
@@ -143,7 +142,7 @@ def test_only_enough_remedies_are_recommended(done) -> None:
 def test_certified_roc_is_above_the_line_that_the_advantage_allows(done) -> None:
     eta = next(s for s in done.report.steps if s.id == "protect-every").result["eta"]
     lines = [c for c in done.report.roc if c.kind == "certificate"]
-    assert len(lines) == 2
+    assert len(lines) == 1
     for curve in lines:
         for fpr, tpr in zip(curve.fpr, curve.tpr, strict=True):
             assert tpr >= min(1.0, fpr + 2 * eta * 0.999)
@@ -238,17 +237,17 @@ def hurried():
     with pytest.MonkeyPatch.context() as changed:
         for name, size in (("_PLAYED", 60), ("_ATTACKED_QUICKLY", 40), ("_EXPLAINED", 60)):
             changed.setattr(steps_module, name, size)
-        looked = ("certify", "audit", "protect-average", "population", "rows")
+        looked = ("certify", "audit", "protect-every", "population", "rows")
         plain = steps_module.STEPS
         changed.setattr(studying, "STEPS", tuple(s for s in plain if s.id in looked))
-        return study(people(), **FEW, record="average", quick=True)
+        return study(people(), **FEW, quick=True)
 
 
 def test_a_quick_study_names_the_sample_that_it_is_about(hurried) -> None:
     assert hurried.complete
     found = {s.id: s for s in hurried.report.steps}
     about = "a uniform sample of 60 of the 80 rows"
-    for id in ("audit", "protect-average", "population"):
+    for id in ("audit", "protect-every", "population"):
         assert about in found[id].sentence
         assert any(about in said for said in found[id].result["assumptions"])
     assert any(about in said for said in hurried.report.assumptions)
@@ -273,29 +272,9 @@ def test_a_large_table_takes_fewer_models_unless_told(only_steps) -> None:
         checked_question({"target": "y", "quick": "very"})
 
 
-def test_many_values_give_the_average_record_what_protects_every_record(
-    monkeypatch, only_steps
-) -> None:
-    monkeypatch.setattr(steps_module, "_REFITTED", 600)
-    only_steps("protect-average", "protect-every")
-    bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
-    found = study(people(400), **FEW, bounds=bounds)
-    every, average = found.report.steps
-    assert average.result == every.result
-    assert average.result["game"] == "neighbour"
-    assert average.sentence.startswith(every.sentence)
-    assert "what protects every record" in average.sentence
-    (remedy,) = found.report.remedies
-    assert remedy.id == "noise-every", "one release is one remedy"
-    assert remedy.command.startswith("memberbound protect ")
-    assert "--record" not in remedy.command
-    for_the_average = study(people(400), **FEW, bounds=bounds, record="average").report
-    assert for_the_average.recommended.id == "noise-every"
-
-
 def test_halves_that_are_too_small_for_an_audit_decide_nothing(only_steps) -> None:
     """All rows can be trained on, halves cannot: the release is rehearsed, and not attacked."""
-    only_steps("audit", "protect-every", "protect-average", "coarser")
+    only_steps("audit", "protect-every", "coarser")
     found = study(people(700), **FEW, quick=True).report
     step = found.steps[1]
     assert (step.state, step.audit) == ("done", None)
@@ -339,7 +318,7 @@ def test_only_too_few_rows_lead_to_the_papers_game(only_steps, bounds, state) ->
 
 def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
     steps = [label.rsplit(" (", 1)[1] for label, _, _ in told]
-    assert list(dict.fromkeys(steps)) == [f"step {i} of 10)" for i in range(1, 11)]
+    assert list(dict.fromkeys(steps)) == [f"step {i} of 9)" for i in range(1, 10)]
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert {total for _, _, total in told} == {1000 * sum(s.weight for s in steps_module.STEPS)}
 
@@ -368,7 +347,7 @@ def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monk
 
 
 def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, only_steps) -> None:
-    only_steps("certify", "audit", "protect-average", "protect-every", "explain", "rows")
+    only_steps("certify", "audit", "protect-every", "explain", "rows")
     table = tmp_path / "people.csv"
     people().to_csv(table, index=False)
     ran = command(
@@ -393,7 +372,7 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, only_steps) -> N
 
 def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure(only_steps) -> None:
     # What the table's own numbers need does not depend on the learner.
-    only_steps("certify", "audit", "protect-average", "protect-every", "explain", "rows", "coarser")
+    only_steps("certify", "audit", "protect-every", "explain", "rows", "coarser")
     found = study(people(), **FEW | {"learner": "tree"})
     assert found.complete
     remedy = {r["id"]: r for r in found.report.to_dict()["remedies"]}
@@ -486,9 +465,6 @@ def test_more_rows_promise_nothing_to_records_with_new_values(only_steps) -> Non
     assert np.abs(shifted).sum() / 2 > 0.9
     assert (rows.enough, rows.recommended, rows.protects) == (False, False, "average record")
     assert "values already occur in the table" in rows.sentence
-    for_the_average = study(present, **asked, record="average").report
-    (rows,) = [r for r in for_the_average.remedies if r.id == "rows"]
-    assert (rows.enough, rows.protects) == (True, "average record")
 
 
 @pytest.mark.parametrize(("learner", "named"), [(None, False), ("logistic", True)])
@@ -515,9 +491,7 @@ def test_what_was_chosen_by_looking_is_not_called_covered(only_steps, learner, n
         ({"eta": 0.5}, "eta"),
         ({"shadows": 2}, "shadows"),
         ({"shadows": 9.5}, "shadows"),
-        ({"record": "worst"}, "record"),
         ({"epsilon": 0}, "epsilon"),
-        ({"delta": 1}, "delta"),
         ({"confidence": 1}, "confidence"),
         ({"learner": "oracle"}, "learner"),
         ({"columns": ["nothing"]}, "no column 'nothing'"),
@@ -595,7 +569,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
 
     for owner, name in ((Engine, "__init__"), (tables, "_fill"), (tables, "inferred_roles")):
         count(owner, name)
-    only_steps("certify", "protect-average", "protect-every", "explain", "rows", "coarser")
+    only_steps("certify", "protect-every", "explain", "rows", "coarser")
     people(400).to_csv(tmp_path / "people.csv", index=False)
     bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
     study(tmp_path / "people.csv", **FEW, bounds=bounds, quick=True)

@@ -89,7 +89,6 @@ class SubjectLook:
 _SUBJECTS = {
     "given": SubjectLook("given", "^", LONG_DASH, "..", 4.0),
     "model": SubjectLook("model", "o", DOTTED, "", 2.5),
-    "noise-average": SubjectLook("noise-average", "s", DASHED, "//", 7.0),
     "noise-every": SubjectLook("noise-every", "D", DASH_DOT, "xx", 2.5),
 }
 
@@ -501,7 +500,7 @@ ATTACKERS = {
 
 
 def sweep_chart(report: Report) -> Chart | None:
-    """Return the certified success of the three attackers over ε; nothing without a sweep."""
+    """Return the certified success of three attackers over ε; nothing without a sweep."""
     answer = report.answer("population")
     if answer is None or not answer["sweep"]:
         return None
@@ -509,14 +508,15 @@ def sweep_chart(report: Report) -> Chart | None:
     keys = {
         "worst_case": "success_worst_case_upper",
         "population": "success_population_upper",
-        "practical": "success_upper",
     }
+    success = {name: answer[key] for name, key in keys.items()}
+    success["coupled"] = (answer.get("coupling") or answer)["success_upper"]
     whose = "example" if report.defaulted("epsilon") else "your"
     blind = answer["success_blind"]
     return success_chart(
         [point["epsilon"] for point in sweep],
-        {name: [point[f"{name}_upper"] for point in sweep] for name in keys},
-        {name: answer[key] for name, key in keys.items()},
+        {name: [point[f"{name}_upper"] for point in sweep] for name in success},
+        success,
         id="sweep",
         asked=(epsilon, f"{whose} ε = {significant(epsilon, 'given')}"),
         level=(blind + eta, f"allowed {allowed_over(blind, eta)}"),

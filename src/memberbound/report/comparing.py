@@ -158,10 +158,7 @@ class Comparison(Answer):
         then, now = (prose.LEVELS[report.verdict.level] for report in (self.before, self.after))
         level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"
         promise = " → ".join(str(_promised(report)) for report in (self.before, self.after))
-        whom = prose.whom(self.after.question.record)
-        sentence = f"{level}; the best promise for {whom}: {promise}."
-        if self.before.question.record != self.after.question.record:
-            sentence += " The studies protect different records: these promises do not compare."
+        sentence = f"{level}; the best promise for {prose.WHOM}: {promise}."
         if not self.same_data:
             sentence += " The tables are different."
         if self.settings:

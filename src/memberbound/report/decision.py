@@ -135,7 +135,7 @@ class Case:
             return None
         return Promise(
             best.game or "subset",
-            best.protects or self.report.question.protects,
+            best.protects or "every record",
             self.report.blind_in(best.game),
             best.accuracy_upper,
             best.confidence or 1.0,
@@ -203,7 +203,7 @@ class Case:
         report, release = self.report, self.release
         if report is None or release is None or release.file is None:
             return None if report is None else report.recommended
-        names: tuple[str, ...] = ("noise-every", "noise-average")
+        names: tuple[str, ...] = ("noise-every",)
         if release.file.kind in ("vector", "synthetic table"):
             names = ("synthetic",) if release.file.kind == "synthetic table" else ()
         elif release.game == "neighbour" and release.learner != report.question.learner:

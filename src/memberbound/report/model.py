@@ -112,7 +112,6 @@ Right = Annotated[float, Rule(ge=0.5, le=1)]
 Confidence = Annotated[float, Rule(gt=0, le=1)]
 #: Gain over blind guessing.
 Eta = Annotated[float, Rule(gt=0, lt=0.5)]
-Delta = Annotated[float, Rule(ge=0, lt=1)]
 Epsilon = Annotated[float, Rule(ge=0, le=1e9)]
 Positive = Annotated[float, Rule(gt=0, le=1e9)]
 Seconds = Annotated[float, Rule(ge=0, le=1e9)]
@@ -125,15 +124,12 @@ Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 Result = Annotated[Mapping[str, Any], _VerbsOwn()]
 Role = Literal["number", "category", "date", "identifier", "text"]
 #: Subjects that are models, and all of them.
-Learned = Literal["given", "model", "noise-average", "noise-every"]
-Subject = Literal[
-    "given", "model", "noise-average", "noise-every", "noise-other", "table", "coarser-table",
-]  # fmt: skip
+Learned = Literal["given", "model", "noise-every"]
+Subject = Literal["given", "model", "noise-every", "noise-other", "table", "coarser-table"]
 #: What a subject is called, in the order of the report.
 LABELS: dict[Subject, str] = {
     "given": "The given model",
     "model": "Model trained as usual",
-    "noise-average": "Model with noise that protects the average record",
     "noise-every": "Model with noise that protects every record",
     "noise-other": "Another learner with noise that protects every record",
     "table": "Any model trained on the table",
@@ -141,13 +137,11 @@ LABELS: dict[Subject, str] = {
 }
 Protected = Literal["average record", "every record"]
 StepId = Literal[
-    "given", "certify", "audit", "protect-every", "protect-other", "protect-average", "explain",
-    "population", "rows", "coarser", "synthetic",
+    "given", "certify", "audit", "protect-every", "protect-other", "explain", "population",
+    "rows", "coarser", "synthetic",
 ]  # fmt: skip
 State = Literal["done", "impossible", "failed", "stopped"]
-RemedyId = Literal[
-    "nothing", "rows", "coarser", "synthetic", "noise-average", "noise-every", "noise-other",
-]  # fmt: skip
+RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-every", "noise-other"]
 
 
 def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> None:
@@ -175,9 +169,7 @@ class Question:
     target: Name
     learner: Name = "logistic"
     eta: Eta = 0.05
-    record: Literal["every", "average"] = "every"
     epsilon: Positive = 8.0
-    delta: Delta = 1e-5
     confidence: Annotated[float, Rule(gt=0, lt=1)] = 0.95
     shadows: Annotated[int, Rule(ge=8, le=10**9)] = 64
     columns: tuple[str, ...] | None = None
@@ -190,11 +182,6 @@ class Question:
     nonmembers: str | None = None
     quick: bool = False
     seed: Annotated[int, Rule(ge=0)] = 0
-
-    @property
-    def protects(self) -> Protected:
-        """Whom the study is to protect, in the words of the contract."""
-        return "every record" if self.record == "every" else "average record"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -537,7 +524,7 @@ class Report:
     command: Literal["study"]
     version: Name
     game: Literal["subset"]
-    protects: Protected
+    protects: Literal["every record"]
     theorems: tuple[Theorem, ...]
     assumptions: tuple[Name, ...]
     schema: Literal["memberbound-report/3"]
@@ -598,7 +585,7 @@ class Report:
     def subset_game(self) -> SubsetGame:
         """The game of the audits: a random half of the rows."""
         rows = max(2, self.data.rows)
-        return SubsetGame(rows, rows // 2, self.question.record)
+        return SubsetGame(rows, rows // 2, "every")
 
     @property
     def complete(self) -> bool:

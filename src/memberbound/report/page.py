@@ -239,10 +239,9 @@ def _people(report: Report) -> list[People]:
         blind = of_hundred(row.blind, "lower")
         people.append(People(row.label, right, blind, "audit", words))
     best = report.recommended
-    every = report.question.record == "every"
     if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
         right = of_hundred(best.accuracy_upper, "upper")
-        whom = "any record, the most exposed one included," if every else "the average record"
+        whom = "any record, the most exposed one included,"
         words = f"Of 100 guesses about {whom} at most {right} are right"
         title = "As it is" if best.id == "nothing" else f"With {best.label.lower()}"
         blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
@@ -259,7 +258,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     shown: list[tuple[str, Mark | None, str]] = []
     best = report.recommended
     blind = report.blind_in(report.game if best is None else best.game)
-    words = f"for {prose.whom(question.record)}: {prose.promise(blind, question.eta)}; "
+    words = f"for {prose.WHOM}: {prose.promise(blind, question.eta)}; "
     words += prose.who_chose(report)
     shown.append(("Limit of this study", prose.allowed_over(blind, question.eta), words))
     if best is None:
@@ -271,7 +270,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         upper = marked(best.accuracy_upper, "certificate")
         sure = "" if best.confidence is None else at_confidence(best.confidence)
         sure = sure or ", certain if the assumptions hold"
-        words = f"for {prose.whom(question.record)}: {best.label.lower()}{sure}"
+        words = f"for {prose.WHOM}: {best.label.lower()}{sure}"
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
@@ -279,9 +278,6 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
             words = f"{price.name} {after}; {report.usual} {before}"
             name = "What it gains" if price.after > price.before else "What it costs"
             shown.append((name, price.change, words))
-        elif best.extra_rows is not None:
-            needed = Mark("given", f"{best.extra_rows} rows")
-            shown.append(("What it costs", needed, "more of the same kind"))
     given = report.row_of("given", "average")
     if given is not None:
         words = "an attack is right" if given.beaten else NO_LEAK
@@ -380,14 +376,13 @@ def _recipe(report: Report) -> str:
 def _gains(report: Report) -> dict[str, float]:
     """Return the least η for which each remedy would be enough, as it was made here.
 
-    Of those that protect whom the study asked for, and rounded up: a slider that stops there is on
+    Of those that protect every record, and rounded up: a slider that stops there is on
     the safe side.
     """
-    wanted = "every record" if report.question.record == "every" else "average record"
     gains: dict[str, float] = {}
     for remedy in report.remedies:
         most = remedy.accuracy_upper
-        if most is None or vacuous(most) or remedy.protects not in (wanted, "every record"):
+        if most is None or vacuous(most) or remedy.protects != "every record":
             continue
         gain = sum_up(most, -report.blind_in(remedy.game))
         # What was enough for the study's own limit is, whatever the last bit of a sum says.

@@ -14,13 +14,13 @@ __all__ = [
     "OWNER_ONLY",
     "RELEASE_LIMITS",
     "STATES",
+    "WHOM",
     "allowed_over",
     "assumed",
     "assumed_of_release",
     "blind_guess",
     "promise",
     "who_chose",
-    "whom",
 ]
 
 #: Word for the verdict's level.
@@ -253,9 +253,8 @@ def assumed(report: Report) -> list[str]:
     return list(assumptions)
 
 
-def whom(record: str) -> str:
-    """Return the record that was asked for, in words."""
-    return "every single record" if record == "every" else "the average record"
+#: Whom a study is to protect.
+WHOM = "every single record"
 
 
 def who_chose(report: Report) -> str:

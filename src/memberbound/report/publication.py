@@ -141,13 +141,12 @@ class Publication:
         asked, data = report.question, report.data
         # Which columns look like identifiers depends on the rows; how many there are does not.
         columns = {*data.columns, *data.left_out} - {data.target}
-        promises = []
-        if asked.record == "every":
-            whole = min(1.0, sum_up(0.5, asked.eta))
-            promises.append(Promise("neighbour", "every record", 0.5, whole, 1.0))
         blind = report.subset_game.blind
-        half = min(1.0, sum_up(blind, asked.eta))
-        promises.append(Promise("subset", asked.protects, blind, half, asked.confidence))
+        whole, half = (min(1.0, sum_up(each, asked.eta)) for each in (0.5, blind))
+        promises = [
+            Promise("neighbour", "every record", 0.5, whole, 1.0),
+            Promise("subset", "every record", blind, half, asked.confidence),
+        ]
         assumed = dict.fromkeys(
             text for promise in promises for text in prose.assumed_of_release(promise.game)
         )

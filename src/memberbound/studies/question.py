@@ -23,7 +23,6 @@ from memberbound.errors import (
     InputError,
     finite_number,
     fraction,
-    one_of,
     positive,
     whole_number,
 )
@@ -71,7 +70,7 @@ def checked_question(options: Mapping[str, Any]) -> Question:
         value = values.get(name, "left out")
         if not isinstance(value, str) or not value:
             raise InputError(f"{name} must be a name, got {value!r}.")
-    for name in {"eta", "epsilon", "delta", "confidence"} & values.keys():
+    for name in {"eta", "epsilon", "confidence"} & values.keys():
         values[name] = finite_number(name, values[name])  # YAML reads 1e-5 as a text
     for name, least in (("shadows", 8), ("seed", 0)):
         if name in values:
@@ -88,9 +87,7 @@ def checked_question(options: Mapping[str, Any]) -> Question:
         values[name] = str(values[name])
     question = Question(**values)
     checked_eta(question.eta)
-    one_of("record", question.record, ("every", "average"))
     positive("epsilon", question.epsilon)
-    fraction("delta", question.delta, open_right=True)
     fraction("confidence", question.confidence, open_left=True, open_right=True)
     if not isinstance(question.quick, bool):
         raise InputError(f"quick must be true or false, got {question.quick!r}.")

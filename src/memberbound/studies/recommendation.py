@@ -1,12 +1,11 @@
 """The cheapest remedy that is enough, and the verdict in one sentence.
 
-A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains more
-than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N
-of records).  More rows are enough for the average record only: what is proved of single ones holds
-for values that already occur.  Recommended is nothing, if nothing is needed; else the change that
-is enough with the smallest loss of score, and of those that score alike the one that promises most.
-A change after which the model is no better than one fixed answer is never recommended, and neither
-are rows that somebody has to collect first.
+A remedy is *enough* if it is certified, about every record, that nobody gains more than η over
+blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N of records).
+More rows never are: what is proved of single records holds for values that already occur.
+Recommended is nothing, if nothing is needed; else the change that is enough with the smallest loss
+of score, and of those that score alike the one that promises most.  A change after which the model
+is no better than one fixed answer is never recommended.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
     "rows": ("rows", "More rows"),
     "coarser": ("coarser", "Coarser columns"),
     "synthetic": ("synthetic", "A table of new rows"),
-    "protect-average": ("noise-average", "Noise that protects the average record"),
     "protect-every": ("noise-every", "Noise that protects every record"),
     "protect-other": ("noise-other", "Another learner with noise"),
 }
@@ -84,8 +82,6 @@ def remedies(
         if step not in findings:
             continue
         finding = findings[step]
-        if step == "protect-average" and finding.result["game"] == "neighbour":
-            continue  # the release that protects every record, once more
         if step == "certify":
             remedy = _nothing(blank, finding, question)
             score = score_as_it_is(findings)
@@ -115,7 +111,7 @@ def score_as_it_is(findings: Findings) -> Score | None:
 
 
 def _cheapest(listed: list[Remedy]) -> Remedy | None:
-    enough = [remedy for remedy in listed if remedy.enough and remedy.id != "rows"]
+    enough = [remedy for remedy in listed if remedy.enough]
     for remedy in enough:
         # What is proved of the table is proved, however well the model predicts.
         if remedy.id == "nothing":
@@ -151,12 +147,10 @@ def _priced(remedy: Remedy, before: Score | None, after: Score | None) -> Remedy
 def table_promise(bounds: Result, question: Question) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
     most, worst_leak = float(bounds["accuracy_upper"]), bounds["record_leak"]["max"]
-    enough = bool(bounds["delta_upper"] <= 2 * question.eta)
-    if question.record == "every":
-        enough = enough and worst_leak <= 2 * question.eta
-        if enough:
-            # What is promised to every record is the worst record's bound, not the average one's.
-            most = max(most, accuracy_from_leak(worst_leak, IidGame()))
+    enough = bool(max(bounds["delta_upper"], worst_leak) <= 2 * question.eta)
+    if enough:
+        # What is promised to every record is the worst record's bound, not the average one's.
+        most = max(most, accuracy_from_leak(worst_leak, IidGame()))
     return enough, most
 
 
@@ -164,7 +158,7 @@ def _nothing(blank: Remedy, finding: Finding, question: Question) -> Remedy:
     enough, most = table_promise(finding.result, question)
     return replace(
         blank,
-        protects=question.protects if enough else "average record",
+        protects="every record" if enough else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
@@ -183,24 +177,21 @@ def _rows(blank: Remedy, result: Result, question: Question) -> Remedy:
     if needed is None:
         return replace(blank, game="iid", sentence=str(result["reason"]))
     extra = max(0, needed - result["rows"])
-    whom, more = "the average record", f"{extra} more than there are."
-    if question.record == "every":
-        # Among the rows still to come may be values that the table does not hold.
-        whom += " and for records whose values already occur in the table"
-        more += (
-            " There is no guarantee for records with other values, which the new rows may bring: "
-            "this is not enough for every record."
-        )
     return replace(
         blank,
         protects="average record",
         game="iid",
-        enough=question.record == "average",
         # Rows that are still to come: the plan promises 1 - 2η, not less.
         accuracy_upper=sum_up(0.5, question.eta),
         confidence=result["confidence"],
         extra_rows=extra,
-        sentence=f"{needed} rows of the same kind would be enough for {whom}, {more}",
+        # Among the rows still to come may be values that the table does not hold.
+        sentence=(
+            f"{needed} rows of the same kind would be enough for the average record and for "
+            f"records whose values already occur in the table, {extra} more than there are. There "
+            "is no guarantee for records with other values, which the new rows may bring: this is "
+            "not enough for every record."
+        ),
     )
 
 
@@ -217,12 +208,11 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
         )
     elif finding.score.models == 0:
         sentence += " No feature is left to learn from."
-    every = question.record == "every"
     if finding.average_only:
         sentence += " It protects the average record only: nothing coarser protects every one."
     options = {
         "--security": significant(equivalent_security(question.eta), "given"),
-        "--record-leak": 2 * question.eta if every and not finding.average_only else None,
+        "--record-leak": None if finding.average_only else 2 * question.eta,
         "--target": question.target,
         "--confidence": question.confidence,
         "--seed": question.seed,
@@ -234,7 +224,7 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
     whole = question.columns is None
     return replace(
         blank,
-        protects="every record" if enough and every else "average record",
+        protects="every record" if enough else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
@@ -286,14 +276,13 @@ def _noise(
     columns: tuple[str, ...] | None,
 ) -> Remedy:
     certificate = finding.result["certificate"]
-    record: Literal["average", "every"] = "average" if blank.id == "noise-average" else "every"
     learner = finding.learner or question.learner
     halves = finding.result["game"] == "subset"
     options = {
         "--target": question.target,
         "--learner": learner,
         "--eta": question.eta,
-        "--record": record if halves else None,
+        "--record": "every" if halves else None,
         "--bounds": None if halves else question.bounds,
         "--confidence": question.confidence if halves else None,
         "--columns": columns,
@@ -302,14 +291,13 @@ def _noise(
         "--out": "model.skops",
     }
     blind = finding.rows[0].blind if halves else 0.5
-    promised = certificate["upper"] <= question.eta
     return replace(
         blank,
         label=f"{blank.label}: {learner}" if blank.id == "noise-other" else blank.label,
         learner=learner,
-        protects="every record" if record == "every" else "average record",
+        protects="every record",
         game=finding.result["game"],
-        enough=promised and (record == "every" or question.record == "average"),
+        enough=certificate["upper"] <= question.eta,
         accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
         confidence=certificate["confidence"],
         sentence=finding.sentence,
@@ -334,7 +322,7 @@ def verdict(
     level: Literal["safe", "exposed", "unproved", "partial"] = "unproved"
     if chosen is not None and safe:
         level = "safe"
-        now = f"As it is, {_nobody(chosen, question)}, whatever is trained on this table."
+        now = f"As it is, {_nobody(chosen)}, whatever is trained on this table."
     elif proved is not None:
         level, now = "exposed", proved
     elif given is not None and not given["comparable"]:
@@ -342,11 +330,10 @@ def verdict(
     else:
         audited = findings.get("audit")
         blind = 0.5 if audited is None else audited.rows[0].blind
-        about = "any record" if question.record == "every" else "the average record"
         now = (
-            f"There is no guarantee for the model as it is: no attack was shown to be right about "
-            f"{about} more than {allowed(blind, question.eta)} of the time, but a better one may "
-            "exist."
+            "There is no guarantee for the model as it is: no attack was shown to be right about "
+            f"any record more than {allowed(blind, question.eta)} of the time, but a better one "
+            "may exist."
         )
     if given is not None and not given["comparable"]:
         now += f" {given['one_law']['sentence']}"
@@ -374,21 +361,19 @@ def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | N
                 f"As it is, {model} leaks its training records: an attack is right about the "
                 f"average record at least {least} of the time {sure}."
             )
-        if question.record == "every":
-            return (
-                f"As it is, the model leaks some of its training records: an attack is right "
-                f"about one of them at least {least} of the time {sure}."
-            )
+        return (
+            "As it is, the model leaks some of its training records: an attack is right about one "
+            f"of them at least {least} of the time {sure}."
+        )
     return None
 
 
-def _nobody(chosen: Remedy, question: Question) -> str:
+def _nobody(chosen: Remedy) -> str:
     """Return who is right how often at most, with what they know: a bound is one of its game."""
-    every = question.record == "every"
-    whom = "any record's" if every else "the average record's"
+    whom = "any record's"
     if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
-        whom = "any of its records'" if every else whom
+        whom = "any of its records'"
     elif chosen.game == "neighbour":
         who = "nobody, not even somebody who knows all other records,"
     else:
@@ -402,7 +387,6 @@ def _nobody(chosen: Remedy, question: Question) -> str:
 _WHAT: dict[RemedyId, str] = {
     "coarser": "the model trained on coarser columns",
     "synthetic": "the model trained on a table of new rows",
-    "noise-average": "a {learner} model of all rows with noise",
     "noise-every": "a {learner} model of all rows with noise",
     "noise-other": "a {learner} model of all rows with noise",
 }
@@ -410,15 +394,14 @@ _WHAT: dict[RemedyId, str] = {
 
 def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
     if chosen is None:
-        every = question.record == "every"
-        weaker = "protect the average record only" if every else "find more rows"
         ways = "Allow"
         if too_few and question.bounds is None:
             ways = "Give public bounds for the columns (memberbound bounds), allow"
         return (
             "None of the remedies tried is certified to keep everybody within "
             f"{points(question.eta)} of blind guessing and leaves a useful model. {ways} a larger "
-            f"eta, or {weaker}."
+            "eta, or protect the average record only (memberbound harden, memberbound "
+            "protect-half)."
         )
     if chosen.id == "nothing":
         return "Nothing needs to be changed."
@@ -434,4 +417,4 @@ def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
             f", {chosen.score_name} about {decimals(after, 'estimate', 3)} against {yours} "
             f"{decimals(before, 'estimate', 3)}{usual}"
         )
-    return f"Replace it: {what}{cost}. Then {_nobody(chosen, question)}."
+    return f"Replace it: {what}{cost}. Then {_nobody(chosen)}."

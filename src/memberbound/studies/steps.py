@@ -7,8 +7,8 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -65,6 +65,7 @@ from memberbound.studies.rehearsal import (
     score_on_halves,
     training_of,
 )
+from memberbound.subset.settings import GaussianSetting
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
@@ -105,17 +106,16 @@ _APART = 2**32
 #: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
 _PLAYED, _EXPLAINED = 10_000, 2_000
-#: Noise for the average record is calibrated by refits where rows times encoded features are no
-#: more than this; beyond, what protects every record costs little and protects the average one too.
+#: A quick study refits for a secret half where rows times encoded features are no more than this.
 _REFITTED = 20_000
-#: Pairs of a calibration in a hurry.
-_PAIRS = 64
-#: Attackers of the curve over ε, and its points.
-_ATTACKERS = ("worst_case", "population", "practical")
-_SWEPT, _SWEPT_QUICKLY = 17, 7
-_SAME_RELEASE = (
-    "The average record gets what protects every record; noise for the average one alone, by "
-    "refits, is left out on a table of this size."
+#: Attackers of the curve over ε, and its points.  The curve only informs: it is by coupling alone,
+#: since the crowd of other records takes as long at each point as at the ε that was asked about.
+_ATTACKERS = ("worst_case", "population", "coupled")
+_SWEPT = 17
+_DELTA = 1e-5
+_BY_COUPLING = (
+    "At other ε the report shows what coupling alone proves; memberbound population counts the "
+    "crowd of the other records there as well."
 )
 _TOO_FEW_ROWS = (
     "The rows are too few to train on all of them within this limit, so this releases a model of a "
@@ -145,7 +145,7 @@ class Finding:
     score: Score | None = None
     #: What was trained, where it need not be the study's own learner.
     learner: str | None = None
-    #: Whether every record was asked for and the average one is what coarser columns protect.
+    #: Whether coarser columns protect the average record only.
     average_only: bool = False
 
     @property
@@ -170,8 +170,6 @@ class Context:
     #: Folder for the fits of a step that is under way.
     fits: str | None = None
     model: StudyModel | None = None
-    #: The model of all rows that protects every record, made by the first step that needs it.
-    all_rows: list[ProtectedModel] = field(default_factory=list)
 
     @cached_property
     def sample(self) -> StudyData:
@@ -184,16 +182,6 @@ class Context:
         """The game of the audits: a random half of the sample."""
         rows = self.sample.examples.rows
         return SubsetGame(rows, rows // 2, "every")
-
-    @property
-    def small(self) -> bool:
-        """Whether the learner can be trained hundreds of times within a study."""
-        return self.data.examples.features.size <= _REFITTED
-
-    @property
-    def refitted(self) -> bool:
-        """Whether noise for the average record is calibrated by refits."""
-        return self.small and not self.question.quick
 
     @property
     def attacked(self) -> int:
@@ -269,7 +257,7 @@ def _attack_fields(
     name = f"{label}: best attack tried ({detail.best_curve})"
     curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
     if certificate is not None:
-        rows = _covered(rows, certificate, every=subject == "noise-every")
+        rows = _covered(rows, certificate)
         curves.append(_certified_curve(subject, certificate))
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
@@ -278,8 +266,8 @@ def _attack_fields(
     return {"rows": rows, "roc": tuple(curves), "exposure": shown}
 
 
-def _covered(rows: _Pair, certificate: Certificate, *, every: bool) -> _Pair:
-    """Return the rows of the average and the worst record below a certificate."""
+def _covered(rows: _Pair, certificate: Certificate) -> _Pair:
+    """Return the rows of the average and the worst record below a promise to every record."""
     average, worst = (
         replace(
             row,
@@ -292,8 +280,7 @@ def _covered(rows: _Pair, certificate: Certificate, *, every: bool) -> _Pair:
         )
         for row in rows
     )
-    # A promise about the average record says nothing about the worst one.
-    return average, worst if every else rows[1]
+    return average, worst
 
 
 def _unattacked(subject: Subject, game: SubsetGame) -> _Pair:
@@ -304,8 +291,7 @@ def _unattacked(subject: Subject, game: SubsetGame) -> _Pair:
 
 def _certified_curve(subject: Learned, certificate: Certificate) -> RocCurve:
     """Return the line that no attack can be above."""
-    whom = "every record" if subject == "noise-every" else "average record"
-    name = f"{LABELS[subject]}: no attack can be above ({whom})"
+    name = f"{LABELS[subject]}: no attack can be above (every record)"
     line = _advantage_line(read_ceiling(certificate).advantage)
     return RocCurve(subject, "certificate", name, *line)
 
@@ -499,41 +485,31 @@ def audit_model(context: Context, progress: Progress) -> Finding:
     return context.noting_sample(finding, context.sample.examples.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class ProtectedModel:
-    """A release with noise, for trial, and its audit in the subset game."""
+def _protected(
+    context: Context,
+    answer: Protection | HalfProtection,
+    certificate: Certificate,
+    audited: LearnerAudit | None,
+    **finding: Any,
+) -> Finding:
+    """Return a release with noise, for trial; ``audited`` is None where halves are too few rows.
 
-    answer: Protection | HalfProtection
-    #: The answer's certificate, about the halves that the audit draws.
-    certificate: Certificate
-    #: None where halves of the table cannot be trained on.
-    audited: LearnerAudit | None
-    score: Score | None
-    learner: str
-
-    def finding(self, context: Context, subject: Learned, note: str = "") -> Finding:
-        """Return what the model adds to the report as one of its subjects."""
-        certificate, game = self.certificate, self.certificate.game
-        confidence = context.question.confidence
-        if self.audited is not None:
-            fields = _attack_fields(subject, self.audited, confidence, certificate)
-            fields["audit"] = self.audited.to_dict()
-        else:
-            assert isinstance(game, SubsetGame)
-            every = subject == "noise-every"
-            rows = _covered(_unattacked(subject, game), certificate, every=every)
-            fields = {"rows": rows, "roc": (_certified_curve(subject, certificate),)}
-            note = f" {_NOT_ATTACKED}{note}"
-        finding = Finding(
-            self.answer.to_dict(),
-            self.answer.sentence,
-            score=self.score,
-            learner=self.learner,
-            **fields,
-        )
-        finding = replace(finding, sentence=finding.sentence + note)
-        about = "This step" if isinstance(self.answer, HalfProtection) else "The audit"
-        return context.noting_sample(finding, context.sample.examples.rows, about)
+    ``certificate`` is the answer's, about the halves that the audit draws.
+    """
+    game, note = certificate.game, ""
+    if audited is not None:
+        fields = _attack_fields("noise-every", audited, context.question.confidence, certificate)
+        fields["audit"] = audited.to_dict()
+    else:
+        assert isinstance(game, SubsetGame)
+        rows = _covered(_unattacked("noise-every", game), certificate)
+        fields = {"rows": rows, "roc": (_certified_curve("noise-every", certificate),)}
+        note = f" {_NOT_ATTACKED}"
+    about = "The audit"
+    if isinstance(answer, HalfProtection):
+        note, about = f"{note} {_TOO_FEW_ROWS}", "This step"
+    result = Finding(answer.to_dict(), answer.sentence + note, **finding, **fields)
+    return context.noting_sample(result, context.sample.examples.rows, about)
 
 
 def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
@@ -588,7 +564,21 @@ def _private_rows(context: Context, data: StudyData, learner: str) -> PrivateRow
     )
 
 
-def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
+def protect_every_record(context: Context, progress: Progress) -> Finding:
+    """Protect the study's learner with noise on all rows.
+
+    The papers' game takes the place of that where all rows are too few, of a large table not in a
+    quick study.  Any other refusal is the step's answer.
+    """
+    try:
+        return _protect_all_rows(context, progress)
+    except TooFewRowsError:
+        if context.question.quick and context.data.examples.features.size > _REFITTED:
+            raise
+    return _protect_half(context, progress)
+
+
+def _protect_all_rows(context: Context, progress: Progress) -> Finding:
     """Train on all rows for every record, and audit the same training on halves.
 
     The certificate speaks of every table, so it holds for the halves that the audit draws as well.
@@ -608,17 +598,12 @@ def _protect_all_rows(context: Context, progress: Progress) -> ProtectedModel:
         numbers = np.arange(context.sample.examples.rows, dtype=np.float64)[:, None]
         numbered = replace(context.sample.examples, features=numbers)
         audited, _ = _audit(context, numbered, private, _part(progress, 4, 10, 10), certificate)
-    return ProtectedModel(answer, certificate, audited, score, learner)
+    return _protected(context, answer, certificate, audited, score=score, learner=learner)
 
 
-def _protect_half(
-    context: Context, record: Literal["average", "every"], progress: Progress
-) -> ProtectedModel:
+def _protect_half(context: Context, progress: Progress) -> Finding:
     """Release a random half in the papers' game, and audit the releases of other halves."""
     question, sample = context.question, context.sample
-    # Many pairs and many settings only lessen the noise: not worth most of a study's time, and
-    # least of all where another record was asked for.
-    short = not context.refitted or record != question.record
     with kept_fits(context.fits):
         answer = protect_half(
             sample.table,
@@ -626,11 +611,10 @@ def _protect_half(
             **sample.features,
             learner=question.learner,
             eta=question.eta,
-            record=record,
+            record="every",
             confidence=question.confidence,
-            pairs=_PAIRS if record == "average" and short else None,
-            # Some hundred more fits for less noise, of which many records need little.
-            tune=not short,
+            # Some hundred more fits for less noise, where there is time for them.
+            tune=not question.quick and context.data.examples.features.size <= _REFITTED,
             workers=None if context.workers < 1 else context.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=question.seed,
@@ -642,33 +626,8 @@ def _protect_half(
     examples, certificate = sample.examples, answer.calibration.certificate
     learner = released_learner(answer.released.model, examples.features, examples.target)
     audited, run = _audit(context, examples, learner, _part(progress, 1, 2, 2), certificate)
-    return ProtectedModel(answer, certificate, audited, score_on_halves(run), question.learner)
-
-
-def protect_record(
-    context: Context, progress: Progress, *, record: Literal["average", "every"]
-) -> Finding:
-    """Protect the study's learner with noise on all rows.
-
-    The papers' game takes the place of that where all rows are too few; on a small table, the
-    average record gets noise of its own there.  Any other refusal is the step's answer.
-    """
-    subject: Learned = "noise-every" if record == "every" else "noise-average"
-    question, note = context.question, ""
-    if record == "every" or not context.refitted:
-        try:
-            if not context.all_rows:
-                context.all_rows.append(_protect_all_rows(context, progress))
-            model = context.all_rows[0]
-            if record == "every":
-                return model.finding(context, subject)
-            return Finding(model.answer.to_dict(), f"{model.answer.sentence} {_SAME_RELEASE}")
-        except TooFewRowsError:
-            # A quick study has no time for a thousand refits, nor for those that only inform.
-            if question.quick and (record != question.record or not context.small):
-                raise
-            note = f" {_TOO_FEW_ROWS}"
-    return _protect_half(context, record, progress).finding(context, subject, note)
+    score = score_on_halves(run)
+    return _protected(context, answer, certificate, audited, score=score, learner=question.learner)
 
 
 def protect_other_learner(context: Context, progress: Progress) -> Finding:
@@ -690,7 +649,7 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
         score = context.score(context.data.examples, train)
         if best is None or _estimate_of(score) > _estimate_of(best.score):
             blank = _unattacked("noise-other", context.subset_game)
-            rows = _covered(blank, answer.calibration.certificate, every=True)
+            rows = _covered(blank, answer.calibration.certificate)
             best = Finding(answer.to_dict(), answer.sentence, rows=rows, score=score, learner=name)
         progress(place + 1, len(names))
     if best is None:
@@ -705,13 +664,12 @@ def _estimate_of(score: Score | None) -> float:
 def explain_promise(context: Context, progress: Progress) -> Finding:
     """Translate the promise into DP terms and the user's ε into a promise."""
     question = context.question
-    strict = explain(target_eta=question.eta).epsilon
-    approximate = strict
-    if question.delta:
-        approximate = explain(target_eta=question.eta, delta=question.delta).epsilon
-    answer = explain(epsilon=question.epsilon, delta=question.delta or None)
+    answer = explain(epsilon=question.epsilon, delta=_DELTA)
+    same = {
+        "epsilon_as_strict": explain(target_eta=question.eta).epsilon,
+        "epsilon_as_strict_with_delta": explain(target_eta=question.eta, delta=_DELTA).epsilon,
+    }
     progress(1, 1)
-    same = {"epsilon_as_strict": strict, "epsilon_as_strict_with_delta": approximate}
     return Finding(answer.to_dict() | same, answer.sentence)
 
 
@@ -722,17 +680,19 @@ def translate_population(context: Context, progress: Progress) -> Finding:
     answer = population(
         sample.features,
         epsilon=question.epsilon,
-        delta=question.delta,
+        delta=_DELTA,
         seed=question.seed,
         progress=progress,
     )
-    points = _SWEPT_QUICKLY if question.quick else _SWEPT
-    epsilons = np.geomspace(question.epsilon / 30, question.epsilon * 10, points).tolist()
-    sweep = [
-        {"epsilon": epsilon} | {f"{who}_upper": getattr(point, who) for who in _ATTACKERS}
-        for epsilon, point in zip(epsilons, answer.sweep(epsilons), strict=True)
-    ]
-    finding = Finding(answer.to_dict() | {"sweep": sweep}, answer.sentence)
+    assert isinstance(answer.setting, GaussianSetting)
+    coupling = replace(answer.setting, line=None, crowd=None)
+    sweep = []
+    for epsilon in np.geomspace(question.epsilon / 30, question.epsilon * 10, _SWEPT).tolist():
+        point = coupling.comparison(epsilon)
+        successes = (point.worst_case, point.population, point.practical)
+        named = zip((f"{who}_upper" for who in _ATTACKERS), successes, strict=True)
+        sweep.append({"epsilon": epsilon, **dict(named)})
+    finding = Finding(answer.to_dict() | {"sweep": sweep}, f"{answer.sentence} {_BY_COUPLING}")
     return context.noting_sample(finding, sample.rows)
 
 
@@ -743,7 +703,7 @@ def plan_rows(context: Context, progress: Progress) -> Finding:
         context.data.table,
         **context.data.counted,
         security=equivalent_security(question.eta),
-        record_leak=2 * question.eta if question.record == "every" else None,
+        record_leak=2 * question.eta,
         confidence=question.confidence,
     )
     progress(1, 1)
@@ -768,10 +728,8 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
 
     average_only = False
     try:
-        answer = hardened(2 * question.eta if question.record == "every" else None)
+        answer = hardened(2 * question.eta)
     except InputError:
-        if question.record == "average":
-            raise
         # The average record is the weaker wish; the report says that it is not what was asked.
         average_only = True
         answer = hardened(None)
@@ -864,16 +822,14 @@ class Step:
     weight: int = 1
 
 
-_average, _every = (partial(protect_record, record=record) for record in ("average", "every"))
 #: The first step of a study about a model that exists.
 GIVEN = Step("given", "Attack the given model", False, attack_given, 5)
 #: In the order in which they are run.
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table),
     Step("audit", "Attack the model as it is", False, audit_model, 20),
-    Step("protect-every", "Protect every record", True, _every, 25),
+    Step("protect-every", "Protect every record", True, protect_every_record, 25),
     Step("protect-other", "Protect with another learner", True, protect_other_learner, 10),
-    Step("protect-average", "Protect the average record", True, _average, 35),
     Step("explain", "Translate into differential privacy", False, explain_promise),
     Step("population", "What ε means for these records", True, translate_population, 5),
     Step("rows", "More rows", True, plan_rows),

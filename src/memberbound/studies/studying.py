@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from memberbound._version import __version__
 from memberbound.answers import INTERNAL, Answer
@@ -83,8 +83,8 @@ class Study(Answer, Limited):
     VERB: ClassVar = "study"
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
     COMPARED: ClassVar = (
-        "attack success on the worst record of the model as it is (on the average "
-        "record with --record average or --model)"
+        "attack success on the worst record of the model as it is (on the average record of a "
+        "given model)"
     )
 
     report: Report = field(metadata=INTERNAL)
@@ -130,7 +130,7 @@ class Study(Answer, Limited):
         """Return what a limit is about: the model as it is, its average and its worst record.
 
         Nothing is proved about one learner without noise, so a ceiling is that of any learner on
-        the table.  The worst record counts where every record was to be protected.
+        the table.
         """
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
@@ -139,10 +139,9 @@ class Study(Answer, Limited):
             reason = "" if given is None or given["comparable"] else NOT_COMPARABLE
             return (replace(success, what=f"{success.what}{reason}"),)
         subject = "table" if on == "ceiling" else "model"
-        wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
         rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
         label = "any model trained on the table" if on == "ceiling" else "the model as it is"
-        return tuple(_success(label, record, rows.get(record)) for record in wanted)
+        return tuple(_success(label, record, rows.get(record)) for record in ("average", "worst"))
 
     def to_dict(self) -> dict[str, object]:
         """Return the report with the names of the files written."""
@@ -212,9 +211,7 @@ def study(
     target: Column | None = None,
     learner: LearnerName | None = None,
     eta: float | None = None,
-    record: Literal["every", "average"] | None = None,
     epsilon: float | None = None,
-    delta: float | None = None,
     confidence: float | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
     columns: Names | None = None,
@@ -264,9 +261,7 @@ def study(
         learner: a short name or ``package.module:factory`` (default: the model's own kind, else
             logistic or ridge by the target's values, a choice that no bound covers).
         eta: largest gain of any attack over blind guessing (default: 0.05, right 55 % of the time).
-        record: who must be protected: ``every`` record or the ``average`` one (default: every).
-        epsilon: an ε to explain for these records (default: 8).
-        delta: its δ (default: 1e-5).
+        epsilon: an ε to explain for these records, at δ = 1e-5 (default: 8).
         confidence: of each certificate and interval (default: 0.95).
         shadows: models trained for each audit (default: 64 up to 10 000 rows; fewer for larger
             tables and quick studies, at least 16).
@@ -307,9 +302,7 @@ def study(
         "target": target,
         "learner": learner,
         "eta": eta,
-        "record": record,
         "epsilon": epsilon,
-        "delta": delta,
         "confidence": confidence,
         "shadows": shadows,
         "columns": columns,
@@ -524,7 +517,7 @@ class _Run:
             command="study",
             version=__version__,
             game="subset",
-            protects=question.protects,
+            protects="every record",
             theorems=used,
             assumptions=(*assumed, *data.population.selection.assumption, *choices),
             schema=SCHEMA_ID,

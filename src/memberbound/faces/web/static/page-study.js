@@ -27,7 +27,6 @@ const DEFAULTS = {
   accept: "55",
   shadows: "64",
   confidence: "0.95",
-  record: "every",
   epsilon: "8",
   job: "",
   view: "",
@@ -49,14 +48,14 @@ export function open(root, given) {
   const form = new Form(
     "What to study",
     state,
-    ["data", "target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
+    ["data", "target", "learner", "accept", "epsilon", "shadows", "confidence"],
     (name) => {
       if (name === "target") table.choose();
       changed();
     },
   );
   const more = new MoreOptions("study", form, [
-    ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence", "columns", "roles"],
+    ...["target", "learner", "eta", "epsilon", "shadows", "confidence", "columns", "roles"],
   ]);
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Run the study");
   const missing = element("p", { class: "quiet", id: "study-needs" }, "Choose a table, or the sample, to begin.");
@@ -122,7 +121,6 @@ export function open(root, given) {
       ["epsilon", 8],
     ])
       if (form.number(name) !== usual) asked[name] = form.number(name);
-    if (form.text("record") !== "every") asked.record = form.text("record");
     form.clear();
     hide();
     Object.assign(asked, more.asked);
@@ -231,16 +229,8 @@ export function open(root, given) {
     }),
     element(
       "details",
-      { class: "more", open: ["record", "epsilon", "shadows", "confidence"].some((name) => given[name]) },
-      element("summary", {}, "More: whom to protect, ε, models trained"),
-      form.select("record", {
-        label: "Whom to protect",
-        help: "Every single record, also the most unusual one, or the average record only.",
-        options: [
-          ["every", "every record"],
-          ["average", "the average record"],
-        ],
-      }),
+      { class: "more", open: ["epsilon", "shadows", "confidence"].some((name) => given[name]) },
+      element("summary", {}, "More: ε, models trained"),
       form.numeric("epsilon", {
         label: "ε to translate",
         help: "The study also says what this ε would mean for these records.",
