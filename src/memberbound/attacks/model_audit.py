@@ -1,11 +1,12 @@
 """The audit of a given model: its members against fresh records (the model game).
 
-Two kinds of attack.  Some read one answer of the model and no other record: loss, confidence,
-entropy, modified entropy, and whether the label is right.  Others learn first: from the truth about
-a random part of the records, or from reference models trained on that part.  Such an attack is
-measured on the other records only, which its rule has never seen, so the intervals of
-proofs/audit-intervals.md hold as they stand (claims 1 to 4 want the rule fixed before the records
-are drawn; proofs/given-models.md claim 1).
+What happens to a record: the model is asked about it (``evidence``); a random part of the records
+is known to the attacker, who trains reference models on it (``shadows``); every attack of the list
+(``attacks``) gives the record a score from the model's answer and, if it learns, from the known
+part (``model_scores``); the scores of members and others give intervals (``scores``,
+``intervals``).  An attack that learns is measured on the other records only, which its rule has
+never seen, so the intervals hold as they stand (proofs/audit-intervals.md claims 1 to 4 want the
+rule fixed before the records are drawn; proofs/given-models.md claim 1).
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ __all__ = [
     "audit_score_table",
     "group_lines",
     "highest_floor",
+    "with_records",
 ]
 
 #: Fewer records of either kind are refused.
@@ -174,12 +176,6 @@ class ModelAudit:
     def leak_shown(self) -> bool:
         """Whether an attack provably beats blind guessing on sides that are comparable."""
         return self.comparable and self.best_advantage.lower > 0
-
-    @property
-    def for_records(self) -> str:
-        """The attack behind the lists of records and groups, fixed before looking."""
-        strongest_first = ("combined", "loss", "label-only")
-        return next((n for n in strongest_first if n in self.attacks), next(iter(self.attacks)))
 
     def attack_fields(self) -> dict[str, dict[str, Any]]:
         """Return the contract's fields per attack; estimates alone where nothing is comparable."""
@@ -298,7 +294,7 @@ def audit_records(
         scores = {SCORES: (records.score, everywhere)}
         audit = audit_score_table(scores, records.member, confidence=confidence, fpr=fpr, seed=seed)
         audit = replace(audit, warnings=audit.warnings + no_columns)
-        return _with_records(audit, np.arange(len(records.score)), records.groups, by, seed)
+        return with_records(audit, np.arange(len(records.score)), records.groups, by, seed=seed)
     evidence, duplicates, law = records.evidence, None, None
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
@@ -321,7 +317,7 @@ def audit_records(
         law=law,
         warnings=audit.warnings + (no_columns if duplicates is None else duplicates.notes),
     )
-    return _with_records(audit, records.numbers, records.groups, by, seed)
+    return with_records(audit, records.numbers, records.groups, by, seed=seed)
 
 
 def _compares(attacks: Iterable[str] | None) -> bool:
@@ -330,29 +326,31 @@ def _compares(attacks: Iterable[str] | None) -> bool:
     return attacks is None or any(name in listed and listed[name].learns for name in attacks)
 
 
-def _with_records(
-    audit: ModelAudit, numbers: Labels, groups: Sequence[object] | None, by: str | None, seed: int
+def with_records(
+    audit: ModelAudit,
+    names: Sequence[int | str] | Labels,
+    groups: Sequence[object] | None,
+    by: str | None,
+    *,
+    attacks: Sequence[str] = ("combined", "loss", "label-only"),
+    seed: int = 0,
 ) -> ModelAudit:
-    """Add what one attack, fixed beforehand, says of single records and of groups."""
-    attack = audit.for_records
+    """Add what one attack says of single records, and of groups by the column ``by``.
+
+    It is the first of ``attacks`` that ran, an order that is fixed before looking.
+    """
+    attack = next((n for n in attacks if n in audit.attacks), next(iter(audit.attacks)))
     scores, where = audit.scores[attack]
     scores, member = scores[where], audit.member[where]
-    rows = numbers[where & audit.member].tolist()
-    audit = replace(
-        audit, recognised=recognised_members(scores, member, rows, attack=attack, seed=seed)
-    )
+    rows = np.asarray(names)[where & audit.member].tolist()
+    recognised = recognised_members(scores, member, rows, attack=attack, seed=seed)
     if groups is None or by is None:
-        return audit
+        return replace(audit, recognised=recognised)
+    values = [value for value, used in zip(groups, where, strict=True) if used]
     measured = audit_groups(
-        scores,
-        member,
-        [value for value, used in zip(groups, where, strict=True) if used],
-        column=by,
-        attack=attack,
-        confidence=audit.confidence,
-        seed=seed,
+        scores, member, values, column=by, attack=attack, confidence=audit.confidence, seed=seed
     )
-    return replace(audit, groups=measured)
+    return replace(audit, recognised=recognised, groups=measured)
 
 
 def audit_evidence(

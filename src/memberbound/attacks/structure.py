@@ -121,9 +121,9 @@ def _parts(model: object) -> list[object]:
 def _stored(part: object) -> int:
     """Return how many training rows a part keeps as they are."""
     for name in ("_fit_X", "X_train_", "support_vectors_", "X_fit_"):
-        kept = getattr(part, name, None)
-        if kept is not None and hasattr(kept, "shape") and len(kept.shape) == 2:
-            return int(kept.shape[0])
+        rows = getattr(part, name, None)
+        if rows is not None and len(getattr(rows, "shape", ())) == 2:
+            return int(rows.shape[0])
     return 0
 
 

@@ -107,12 +107,17 @@ class LearnerAudit(AuditAnswer):
             f"\n\nrecords with a leak shown: {fields['exposed_records']} "
             f"({exposure.targets} attacked models)"
         )
-        for item in fields["most_exposed"]:  # type: ignore[attr-defined]
-            text += f"\n  {_record(item, exposure.blind)}"
-        text += (
-            f"\n  (floors hold for all {exposure.estimate.size} records at once, "
-            f"confidence {confident(exposure.confidence)})"
-        )
+        proved = [item for item in fields["most_exposed"] if item["proved"]]  # type: ignore[attr-defined]
+        for item in proved:
+            text += (
+                f"\n  record {item['record']}: right {marked(item['estimate'], 'estimate')} of the "
+                f"time, proved {marked(item['lower'], 'audit', blind=exposure.blind)}"
+            )
+        if proved:
+            text += (
+                f"\n  (floors hold for all {exposure.estimate.size} records at once, "
+                f"confidence {confident(exposure.confidence)})"
+            )
         if self.release is not None:
             text += f"\n\n{self.release.summary()}"
         if self.sandwich is not None:
@@ -123,13 +128,6 @@ class LearnerAudit(AuditAnswer):
             least = significant(self.sandwich.audited_advantage_lower, "lower", 4)
             text += f"audited ≥ {least}, ratio ≈ {significant(gap, 'estimate', 2)}"
         return text
-
-
-def _record(item: dict[str, Any], blind: float) -> str:
-    """Return what is known about one record; the floor holds for all records at once."""
-    floor = marked(item["lower"], "audit", blind=blind)
-    right = f"record {item['record']}: right {marked(item['estimate'], 'estimate')} of the time"
-    return f"{right}, proved {floor}" if floor.kind == "audit" else f"{right}; {floor}"
 
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────

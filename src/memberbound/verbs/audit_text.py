@@ -11,9 +11,14 @@ import numpy as np
 
 from memberbound.answers import Inline
 from memberbound.attacks.comparability import LawTest
-from memberbound.attacks.model_audit import ModelAudit, audit_score_table, group_lines
+from memberbound.attacks.model_audit import (
+    ModelAudit,
+    audit_score_table,
+    group_lines,
+    with_records,
+)
 from memberbound.attacks.one_run import OneRun, audit_one_run, check_claim
-from memberbound.attacks.records import audit_groups, recognised_members
+from memberbound.attacks.records import Recognised
 from memberbound.attacks.scores import Scores, membership
 from memberbound.attacks.texts import (
     NEEDS,
@@ -219,16 +224,18 @@ def audit_text(
     listed = None
     if records is not None:
         listed = check_output(Path(records), name="records", formats=(".csv",), force=force)
-    kept = None
+    token_file = None
     if keep_tokens is not None:
-        kept = check_output(
+        token_file = check_output(
             Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
         )
     sources = {"texts": texts, "members": members, "nonmembers": nonmembers, "canaries": canaries}
     documents: _Named | None
     if lm is not None:
         documents = _read_for_model(sources, text)
-        scores = _scored_by_model(lm, base, documents, kept=kept, force=force, progress=progress)
+        scores = _scored_by_model(
+            lm, base, documents, kept=token_file, force=force, progress=progress
+        )
     else:
         for name, value in {**sources, "base": base, "keep_tokens": keep_tokens}.items():
             if value is not None and name not in ("texts", "canaries"):
@@ -243,7 +250,7 @@ def audit_text(
         floors = _floors(
             scores,
             documents,
-            answer.attacks,
+            cast(Recognised, answer.detail.recognised).attack,
             delta=delta,
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
@@ -333,7 +340,7 @@ def _coins(column: Sequence[object] | None) -> tuple[bool, ...]:
 def _floors(
     scores: TokenScores,
     canaries: _Named,
-    attacks: Iterable[str],
+    attack: str,
     *,
     delta: float | None,
     confidence: float,
@@ -350,14 +357,8 @@ def _floors(
     absent = next(iter(coins.keys() - set(map(str, scores.records))), None)
     if absent is not None:
         raise InputError(f"tokens must hold every canary, got none of {absent!r}.")
-    pair = Scores.of(scores.scores[_for_records(attacks)], scores.member)
+    pair = Scores.of(scores.scores[attack], scores.member)
     return audit_one_run(pair, delta=delta, confidence=confidence, claimed_epsilon=claimed_epsilon)
-
-
-def _for_records(attacks: Iterable[str]) -> str:
-    """Return the attack behind documents, groups and floors, fixed before looking."""
-    names = list(attacks)
-    return next((name for name in _FOR_RECORDS if name in names), names[0])
 
 
 def _scored_by_model(
@@ -417,25 +418,16 @@ def _audited(
     everywhere = np.ones(len(member), dtype=np.bool_)
     table = {name: (scores.scores[name], everywhere) for name in names}
     audit = audit_score_table(table, member, confidence=confidence, fpr=fpr, seed=seed)
-    attack = _for_records(names)
-    own = scores.scores[attack]
-    inside = [record for record, is_member in zip(records, member, strict=True) if is_member]
     blind, groups, warnings = None, None, audit.warnings
     if documents is None:
         warnings = (*warnings, _NO_TEXTS)
     else:
         texts = [documents.by_record[record] for record in records]
         blind = blind_test(texts, member, confidence=confidence, seed=seed)
-    if documents is not None and by is not None:
-        values = [documents.columns[by][record] for record in records]
-        groups = audit_groups(
-            own, member, values, column=by, attack=attack, confidence=confidence, seed=seed
-        )
-    audit = replace(
-        audit,
-        law=blind,
-        recognised=recognised_members(own, member, inside, attack=attack, seed=seed),
-        groups=groups,
+        if by is not None:
+            groups = [documents.columns[by][record] for record in records]
+    audit = with_records(
+        replace(audit, law=blind), records, groups, by, attacks=_FOR_RECORDS, seed=seed
     )
     return TextAudit(
         game=ModelGame(),
