@@ -75,8 +75,8 @@ def identifier(name: str) -> str:
 
 #: What helps where a file is not UTF-8.
 ENCODING_REMEDY = (
-    "Name its encoding, such as latin-1, cp1252 or utf-16: --encoding latin-1, in Python "
-    "encoding='latin-1'."
+    "Name its encoding, such as latin-1, cp1252 or utf-16 (--encoding latin-1; in Python "
+    "encoding='latin-1'; on the web beside the file)."
 )
 
 

@@ -425,6 +425,16 @@ def test_a_page_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, tabl
         alert.wait_for()
         assert alert.inner_text().strip().endswith("."), name
         assert run.is_disabled()
+    # One in another encoding is read again when that is named.
+    western = tmp_path / "western.csv"
+    western.write_bytes("größe,ort\n1,Köln\n2,Bonn\n".encode("latin-1"))
+    page.set_input_files("input[type=file] >> nth=0", western)
+    page.locator(".filestatus [role=alert]", has_text="Name its encoding").wait_for()
+    page.locator(".upload select").first.select_option("latin-1")
+    page.locator(".taken", has_text="western.csv — 2 rows, 2 columns").wait_for()
+    assert page.locator("fieldset.columns").get_by_text("größe").first.is_visible()
+    page.locator(".upload select").first.select_option("utf-8")
+    page.locator(".filestatus [role=alert]", has_text="Name its encoding").wait_for()
     # The next file is taken, and may be dropped as well.
     page.evaluate(
         """(text) => {

@@ -57,6 +57,7 @@ export class FilePanel {
       { class: "small", onchange: () => this.sent && this.send(this.sent) },
       ENCODINGS.map((name) => element("option", { value: name }, name.toUpperCase())),
     );
+    this.encoded = element("label", { class: "quiet", hidden: true }, "Its encoding ", this.encoding);
     this.node = element(
       "div",
       { class: "upload" },
@@ -68,7 +69,7 @@ export class FilePanel {
             { type: "button", class: "link", onclick: () => this.send(example()) },
             "No file at hand? Try it with made-up people.",
           ),
-        element("label", { class: "quiet encoding" }, "Encoding of a CSV file: ", this.encoding),
+        this.encoded,
       ),
       this.status,
     );
@@ -82,6 +83,7 @@ export class FilePanel {
     this.control = control;
     this.file = null;
     this.sent = file;
+    this.#mayBeEncoded(file);
     this.chosen(null);
     const bar = element("progress", { max: 1, value: 0, "aria-label": "Upload" });
     const words = element("p", {}, "Sending ", element("strong", {}, file.name), " to the server on this machine …");
@@ -128,6 +130,7 @@ export class FilePanel {
   #take(file) {
     this.file = file;
     this.encoding.value = file.encoding ?? "utf-8";
+    this.#mayBeEncoded(file);
     const size = file.rows === null ? "" : `${count(file.rows)} rows, ${count(file.columns.length)} columns, `;
     fill(
       this.status,
@@ -145,6 +148,11 @@ export class FilePanel {
     );
     say(`${file.name} was read.`);
     this.chosen(file);
+  }
+
+  /** Only CSV files have encodings to choose. */
+  #mayBeEncoded({ name }) {
+    this.encoded.hidden = !/\.(csv|tsv|csv\.gz)$/i.test(name);
   }
 
   forget() {
