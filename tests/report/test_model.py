@@ -134,6 +134,7 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_drop("remedies", 0, "label"), "'label'"),
     (_drop("steps", 3, "result", "epsilon_as_strict"), "explain.epsilon_as_strict must be"),
     (_put("steps", 4, "result", "sweep", {}), "population.sweep must be of type list"),
+    (_put("steps", 3, "result", "epsilon", True), "explain.epsilon must be of type float"),
     (_put("steps", []), "report.steps must have at least 1"),
     (_put("steps", 0, "state", "failed"), "report.steps[0]"),
     (_put("steps", 0, "result", None), "report.steps[0].result must be an object"),
@@ -208,6 +209,19 @@ def test_read_says_what_is_wrong(tmp_path: Path, content: bytes, named: str) -> 
     with pytest.raises(InputError, match=named) as refused:
         model.read(path)
     assert str(tmp_path) not in str(refused.value)
+
+
+def test_whole_numbers_may_be_written_without_a_point() -> None:
+    """As a browser writes them."""
+
+    def rewritten(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: rewritten(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rewritten(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    assert model.checked(rewritten(reports.sample())) == model.checked(reports.sample())
 
 
 def test_read_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:

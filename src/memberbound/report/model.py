@@ -495,9 +495,11 @@ _RECORDS: dict[str, type] = {
 
 def _check_keys(name: str, answer: Result | None, shown: Mapping[str, type]) -> None:
     for key, kind in shown.items():
-        if answer is not None and not isinstance(answer.get(key), kind):
-            value = _shown(answer.get(key))
-            raise InputError(f"{name}.{key} must be of type {kind.__name__}, got {value}.")
+        value = None if answer is None else answer.get(key)
+        # A browser writes 8.0 as 8; to Python a truth value is a whole number.
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if answer is not None and (not fits or (isinstance(value, bool) and kind is not bool)):
+            raise InputError(f"{name}.{key} must be of type {kind.__name__}, got {_shown(value)}.")
 
 
 def access_floors(answer: Result) -> list[tuple[str, str, float, float | None]]:
