@@ -77,7 +77,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def check_output(
-    path: str | Path,
+    path: str | os.PathLike[str],
     *,
     name: str = "out",
     formats: tuple[str, ...] = FORMATS,

@@ -255,7 +255,7 @@ def entered(
 ) -> Iterator[Reservation | Unledgered]:
     """Enter a release into a ledger, its file, or None: what is done inside is the release.
 
-    ``out`` is where it will be written: never over the ledger.
+    ``out`` is where it is written inside: never over the ledger.
     """
     if ledger is None:
         yield Unledgered()
@@ -265,6 +265,7 @@ def entered(
         raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
     with book.release(command, what, eta) as reservation:
         yield reservation
+        reservation.out = None if out is None else str(out)
 
 
 def opened_ledger(ledger: object) -> Ledger:

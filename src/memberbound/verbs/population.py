@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -79,7 +77,7 @@ from memberbound.subset.settings import (
     Setting,
 )
 from memberbound.tables.in_memory import Population, read_population
-from memberbound.tables.table import opened_table
+from memberbound.tables.table import opened_table, path_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -455,9 +453,8 @@ def population(
     one_of("mechanism", mechanism, ("gaussian", "exponential"))
     out = None
     if records is not None:
-        source = Path(table) if isinstance(table, (str, os.PathLike)) else None
         out = check_output(
-            Path(records), name="records", formats=(".csv",), source=source, force=force
+            records, name="records", formats=(".csv",), source=path_of(table), force=force
         )
     gaussian = mechanism == "gaussian"
     amount = Amount(epsilon, sigma, target_pmp, target_success)

@@ -19,6 +19,7 @@ from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load
+from memberbound.tables.table import path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,8 +163,7 @@ def predict(
     """
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
     if out is not None:
-        own = Path(table) if isinstance(table, (str, os.PathLike)) else None
-        check_output(Path(out), source=own, force=force)
+        check_output(Path(out), source=path_of(table), force=force)
     factory = None if learner is None else network_factory(learner)
     if learner is not None and factory is None:
         raise InputError(f"learner must make a PyTorch module, got {learner!r}.")

@@ -8,7 +8,6 @@ neither stored nor covered by the certificate.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +25,8 @@ from memberbound.declarations import (
     Rates,
     Table,
 )
-from memberbound.errors import InputError, fractions, whole_number
-from memberbound.files import check_output, in_encoding
+from memberbound.errors import InputError
+from memberbound.files import in_encoding
 from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_settings import settings_of
 from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
@@ -38,7 +37,7 @@ from memberbound.release.onnx_file import check_onnx
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.protection import Protection, unit_and_seed_notes
+from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 __all__ = ["Protection", "protect"]
 
@@ -130,20 +129,15 @@ def protect(
     """
     # What is asked is checked before the table is opened.
     checked_eta(eta)
-    seed = insecure_seed
-    if seed is not None:
-        seed = whole_number("insecure_seed", seed, at_least=0)
-    guesses = fractions("baseline", baseline)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = default if learner is None else checked_form(learner)
     settings = settings_of(learner)
     if ledger is not None and form == "network":
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
-    if out is not None:
-        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        endings = NETWORK_ENDINGS if form == "network" else LINEAR_ENDINGS
-        check_output(Path(out), formats=endings, source=own, force=force)
+    endings = NETWORK_ENDINGS if form == "network" else LINEAR_ENDINGS
+    seed = insecure_seed
+    guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
     # Every value is read by itself: no row decides how another one is read.
     table = read_secret_columns(
@@ -177,7 +171,6 @@ def protect(
         )
         if out is not None:
             save(released, Path(out), force=force)
-            entry.out = str(out)
     advance(1, 2)
 
     # What follows is for the owner of the rows only.

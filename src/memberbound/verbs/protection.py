@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -19,6 +20,8 @@ from memberbound.answers import (
     Upper,
     computed,
 )
+from memberbound.errors import fractions, whole_number
+from memberbound.files import check_output
 from memberbound.games import GUESSES_STAND_ALONE, Game, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
@@ -34,12 +37,20 @@ from memberbound.quantities import (
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.model_quality import Score
+from memberbound.tables.table import path_of
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
 
-__all__ = ["HalfProtection", "Protection", "Summary", "unit_and_seed_notes"]
+__all__ = [
+    "AllRows",
+    "HalfProtection",
+    "Protection",
+    "Summary",
+    "checked_request",
+    "unit_and_seed_notes",
+]
 
 #: Values of a released vector that the table shows.
 _SHOWN = 20
@@ -169,7 +180,8 @@ class _Released(Answer):
             f"{percent(bound.value, 'upper').removesuffix(' %')} points."
         )
 
-    def _curve_rows(self) -> list[tuple[str, object]]:
+    def curve_rows(self) -> list[tuple[str, object]]:
+        """Return how the noise was found."""
         return [("fits for calibration", f"{self.fits}")]
 
     def summary_rows(self) -> list[tuple[str, object]]:
@@ -181,7 +193,7 @@ class _Released(Answer):
             ("η certified", eta),
             ("method", self.method),
             ("noise size", significant(self.noise_scale, "upper")),
-            *self._curve_rows(),
+            *self.curve_rows(),
         ]
         private = " (owner only)" if self.owner_only else ""
         for score in self.model_scores:
@@ -211,20 +223,18 @@ class _Released(Answer):
         return [f"note{private}: {warning}." for warning in self.warnings]
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Protection(_Released):
-    """A model of all rows, in the neighbour game.
+class AllRows(Answer):
+    """What the answer of a release of all rows reads off its budget; the rest is the subclass's."""
 
-    ``scores`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
-    are for the owner of the rows (``owner_only``).  Everything else may be published.
-    """
+    if TYPE_CHECKING:
+        #: Chances of guessing something about a record without the release.
+        baseline: tuple[float, ...]
 
-    VERB: ClassVar = "protect"
+        @property
+        def certificate(self) -> Certificate: ...  # noqa: D102
 
-    bounds: tuple[str, ...]
-    columns: tuple[str, ...]
-    #: Chances of guessing something about a record without the release.
-    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
+        @property
+        def spent(self) -> Budget: ...  # noqa: D102
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
@@ -237,69 +247,29 @@ class Protection(_Released):
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
         return (*self.certificate.assumptions, *beyond)
 
-    @property
-    def _budget(self) -> Budget:
-        budget: Budget = getattr(self.released, "budget")  # noqa: B009 (a union of releases)
-        return budget
-
     @computed
     def mu(self) -> Given | None:
         """The shift of the normal pair that the release stays below."""
-        return self._budget.normal_mu
-
-    @computed
-    def rows_trained(self) -> int:
-        """Number of records that the release was made from: rows, or persons with all rows."""
-        return int(getattr(self.released, "rows"))  # noqa: B009 (a union of releases)
-
-    @computed
-    def persons(self) -> int | None:
-        """Number of persons, where a column says whose rows they are."""
-        return None if self._budget.unit is None else self.rows_trained
+        return self.spent.normal_mu
 
     @computed
     def curve(self) -> CurveReadings:
         """What the attacker's curve says about a record that is replaced."""
-        return self._budget.readings()
+        return self.spent.readings()
 
     @computed
     def budget(self) -> dict[str, Given]:
         """Shares of μ² that every kind of noisy sum took."""
-        return self._budget.shares()
+        return self.spent.shares()
 
     @computed
     def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:
         """Best chance of guessing something about a record, by the chance before the release."""
-        curve = self._budget.curve()
+        curve = self.spent.curve()
         return {repr(before): curve.tpr(before) for before in self.baseline}
 
-    @computed
-    def owner_only(self) -> tuple[str, ...]:
-        """The keys that are not to be published."""
-        return ("score", "score_baseline", "score_clean", "score_released", "scores", "warnings")
-
-    @property
-    def success_upper(self) -> float:
-        """How often anybody is right at most, rounded up."""
-        return min(self._budget.curve().accuracy(), super().success_upper)
-
-    @computed
-    def sentence(self) -> str:
-        """A sentence to pass on with the release: who is held to what, and knowing what."""
-        public = " and the columns' names"
-        if self.bounds:
-            public = ", the columns' names and the bounds given"
-        verb = "computed from" if isinstance(self.released, Release) else "trained on"
-        rows, number = f"all {self.rows_trained} rows", "its number of rows"
-        if (unit := self._budget.unit) is not None:
-            rows = f"all rows of {self.rows_trained} values of {unit!r}"
-            number = "the number of these values"
-        return (
-            f"{self._sentence('every other record')} It was {verb} {rows}; no part of the table "
-            f"is public except {number}{public}."
-        )
-
-    def _curve_rows(self) -> list[tuple[str, object]]:
+    def curve_rows(self) -> list[tuple[str, object]]:
+        """Return what the curve promises, and what the budget was spent on."""
         readings, replaced = self.curve, self.curve.replace_one
         rows: list[tuple[str, object]] = [
             ("TPR - FPR", f"{marked(replaced.advantage_upper, 'certificate')} (record replaced)")
@@ -321,6 +291,63 @@ class Protection(_Released):
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             rows.append((at, marked(after, "certificate")))
         return rows
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Protection(AllRows, _Released):
+    """A model of all rows, in the neighbour game.
+
+    ``scores`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
+    are for the owner of the rows (``owner_only``).  Everything else may be published.
+    """
+
+    VERB: ClassVar = "protect"
+
+    bounds: tuple[str, ...]
+    columns: tuple[str, ...]
+    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
+
+    @property
+    def spent(self) -> Budget:
+        """The budget that paid for the release."""
+        budget: Budget = getattr(self.released, "budget")  # noqa: B009 (a union of releases)
+        return budget
+
+    @computed
+    def rows_trained(self) -> int:
+        """Number of records that the release was made from: rows, or persons with all rows."""
+        return int(getattr(self.released, "rows"))  # noqa: B009 (a union of releases)
+
+    @computed
+    def persons(self) -> int | None:
+        """Number of persons, where a column says whose rows they are."""
+        return None if self.spent.unit is None else self.rows_trained
+
+    @computed
+    def owner_only(self) -> tuple[str, ...]:
+        """The keys that are not to be published."""
+        return ("score", "score_baseline", "score_clean", "score_released", "scores", "warnings")
+
+    @property
+    def success_upper(self) -> float:
+        """How often anybody is right at most, rounded up."""
+        return min(self.spent.curve().accuracy(), super().success_upper)
+
+    @computed
+    def sentence(self) -> str:
+        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        public = " and the columns' names"
+        if self.bounds:
+            public = ", the columns' names and the bounds given"
+        verb = "computed from" if isinstance(self.released, Release) else "trained on"
+        rows, number = f"all {self.rows_trained} rows", "its number of rows"
+        if (unit := self.spent.unit) is not None:
+            rows = f"all rows of {self.rows_trained} values of {unit!r}"
+            number = "the number of these values"
+        return (
+            f"{self._sentence('every other record')} It was {verb} {rows}; no part of the table "
+            f"is public except {number}{public}."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -373,6 +400,23 @@ class HalfProtection(_Released):
         if 2 * size != population:
             odds = f" ({max(size, population - size)} of {population})"
         return self._sentence(knows, odds)
+
+
+def checked_request(
+    source: object,
+    out: str | os.PathLike[str] | None,
+    formats: tuple[str, ...],
+    *,
+    force: bool,
+    baseline: float | Sequence[float] | None,
+    seed: int | None,
+) -> tuple[float, ...]:
+    """Check what a release of all rows is asked before the table is opened; return the baseline."""
+    if seed is not None:
+        whole_number("insecure_seed", seed, at_least=0)
+    if out is not None:
+        check_output(out, formats=formats, source=path_of(source), force=force)
+    return fractions("baseline", baseline)
 
 
 def unit_and_seed_notes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,8 +20,8 @@ from memberbound.declarations import (
     Rates,
     Table,
 )
-from memberbound.errors import InputError, fractions, one_of, whole_number
-from memberbound.files import check_output, in_encoding
+from memberbound.errors import InputError, one_of
+from memberbound.files import in_encoding
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.ledger_file import entered
@@ -30,7 +29,7 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.protection import Summary, unit_and_seed_notes
+from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 
 __all__ = ["Summary", "summarize"]
 
@@ -105,12 +104,9 @@ def summarize(
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
     seed = insecure_seed
-    if seed is not None:
-        seed = whole_number("insecure_seed", seed, at_least=0)
-    guesses = fractions("baseline", baseline)
-    if out is not None:
-        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        check_output(Path(out), formats=(".safetensors",), source=own, force=force)
+    guesses = checked_request(
+        source, out, (".safetensors",), force=force, baseline=baseline, seed=seed
+    )
     public = read_bounds(bounds)
     table = read_secret_columns(
         source,
@@ -133,7 +129,6 @@ def summarize(
         )
         if out is not None:
             save(released, Path(out), force=force)
-            entry.out = str(out)
     return Summary(
         calibration=released.calibration,
         released=released,

@@ -7,13 +7,12 @@ secret rows all the same: ``fidelity`` is for whoever owns them, and is stored n
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memberbound.answers import INTERNAL, Answer, Given, OmitEmpty, Upper, computed
+from memberbound.answers import INTERNAL, Given, computed
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -28,22 +27,22 @@ from memberbound.declarations import (
     Table,
     Whole,
 )
-from memberbound.errors import InputError, fractions, whole_number
-from memberbound.files import check_output, in_encoding
-from memberbound.games import GUESSES_STAND_ALONE, NeighbourGame
-from memberbound.quantities import Certificate, decimals, marked, mu_row, percent
+from memberbound.errors import InputError, whole_number
+from memberbound.files import FORMATS, in_encoding
+from memberbound.games import NeighbourGame
+from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
 from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
-from memberbound.release.budget import CurveReadings
+from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.verbs.protection import unit_and_seed_notes
+from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +60,7 @@ _POST_PROCESSING = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Synthesis(Answer):
+class Synthesis(AllRows):
     """A table of new rows (``table``), and the certificate that it hides every record.
 
     ``fidelity`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
@@ -71,11 +70,9 @@ class Synthesis(Answer):
     VERB: ClassVar = "synthesize"
 
     eta: Given
-    mu: Given
     rows: int
     columns: tuple[str, ...]
     records: int
-    persons: int | None
     unit: str | None
     target: str | None
     bounds: tuple[str, ...]
@@ -83,28 +80,30 @@ class Synthesis(Answer):
     left_out: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
     noise: dict[str, Given]
-    budget: dict[str, Given]
-    curve: CurveReadings
     certificate: Certificate
     fidelity: Fidelity
-    guess_upper: OmitEmpty[dict[str, Upper]]
     out: str | None
     warnings: tuple[str, ...]
+    baseline: tuple[float, ...] = field(metadata=INTERNAL, default=())
     table: pd.DataFrame = field(metadata=INTERNAL, default=None)
     model: SyntheticTable = field(metadata=INTERNAL, default=None)  # type: ignore[assignment]
     owner_only: tuple[str, ...] = ("fidelity", "warnings")
     game: NeighbourGame = field(default_factory=NeighbourGame)
 
-    @cached_property
-    def theorems(self) -> tuple[str, ...]:
-        """The results that the bound rests on."""
-        return (*self.certificate.theorems, *(("X23",) if self.guess_upper else ()))
+    @property
+    def spent(self) -> Budget:
+        """The budget that paid for the table."""
+        return self.model.budget
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the bound to hold."""
-        beyond = (GUESSES_STAND_ALONE,) if self.guess_upper else ()
-        return (*self.certificate.assumptions, *beyond, _POST_PROCESSING)
+        return (*super().assumptions, _POST_PROCESSING)
+
+    @computed
+    def persons(self) -> int | None:
+        """Number of persons, where a column says whose rows they are."""
+        return None if self.unit is None else self.records
 
     @computed
     def sentence(self) -> str:
@@ -124,20 +123,13 @@ class Synthesis(Answer):
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return what was released, what is promised, and how like the rows are."""
-        replaced, owner = self.curve.replace_one, " (owner only)"
+        owner = " (owner only)"
         rows: list[tuple[str, object]] = [
             ("rows", self.rows),
             ("columns", len(self.columns)),
             ("η certified", marked(self.certificate.value, "certificate", "eta", 6)),
+            *self.curve_rows(),
         ]
-        for rate, tpr in replaced.tpr_upper.items():
-            rows.append((f"TPR at FPR {percent(float(rate), 'given')}", marked(tpr, "certificate")))
-        rows.append(mu_row(self.curve.mu_upper, self.curve.mu_regret_upper))
-        for before, after in self.guess_upper.items():
-            at = f"a guess right {percent(float(before), 'given')} of the time before"
-            rows.append((at, marked(after, "certificate")))
-        spent = ", ".join(f"{name} {percent(x, 'estimate')}" for name, x in self.budget.items())
-        rows.append(("privacy budget spent on", spent))
         counts = ", ".join(
             f"{name} ± {decimals(x, 'estimate', 1)}" for name, x in self.noise.items()
         )
@@ -242,15 +234,10 @@ def synthesize(
         >>> result.table.columns.tolist(), len(result.table), result.certificate.value <= 0.05
         (['age', 'ill'], 4000, True)
     """
-    seed = insecure_seed
-    if seed is not None:
-        seed = whole_number("insecure_seed", seed, at_least=0)
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
-    guesses = fractions("baseline", baseline)
-    if out is not None:
-        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        check_output(Path(out), source=own, force=force)
+    seed = insecure_seed
+    guesses = checked_request(source, out, FORMATS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
     records = read_secret_columns(
         source,
@@ -285,16 +272,12 @@ def synthesize(
         released = SyntheticRows(_typed(frame, records, model), model)
         if out is not None:
             save(released, Path(out), force=force)
-            entry.out = str(out)
-    curve = model.budget.curve()
     notes = unit_and_seed_notes(unit, seed, persons=model.records, rows=records.rows)
     return Synthesis(
         eta=model.eta,
-        mu=model.budget.mu,
         rows=len(frame),
         columns=tuple(frame.columns),
         records=model.records,
-        persons=None if unit is None else model.records,
         unit=unit,
         target=target,
         bounds=tuple(sorted(name for name in public if name in records.columns)),
@@ -302,13 +285,11 @@ def synthesize(
         left_out=model.left_out,
         pairs=model.pairs,
         noise=dict(model.noise),
-        budget=model.budget.shares(),
-        curve=model.budget.readings(),
         certificate=model.certificate_,
         fidelity=fidelity_of(model, records, frame),
-        guess_upper={repr(before): curve.tpr(before) for before in guesses},
         out=None if out is None else str(out),
         warnings=(*header_notes(source), *notes, _OWN_EYES),
+        baseline=guesses,
         table=released.frame,
         model=model,
     )
