@@ -1,7 +1,7 @@
 """How the time of every verb grows with the rows: CPU seconds at three sizes, and the exponent.
 
     python benchmarks/growth.py [--sizes 2000,8000,32000] [--verbs certify,audit,…] [--json FILE]
-    python benchmarks/growth.py --sizes 500000,1000000 --verbs "protect --memory 150MB"
+    python benchmarks/growth.py --stored 3000000,30000000 [--hard 2GiB] [--json FILE]
     python benchmarks/growth.py --million m.csv    # the table for `study` in docs/benchmarks.md
 
 Every question runs in a process of its own with one thread and one worker.  CPU seconds (its
@@ -9,11 +9,19 @@ children included) are counted from the call to the answer, so that other work o
 the time to import are left out; memory is the process's own peak.  The exponent is the slope of
 log seconds against log rows between the two largest sizes, where fixed costs weigh least: 1 is time
 that grows like the data.
+
+With ``--stored`` the tables have 20 columns, are written in blocks and read in parts (--memory
+1GB).  Of memory two numbers are sampled ten times a second: what is anonymous, which nobody can
+take back, and pages of mapped files (libraries included), which the system takes back when it needs
+them.  ``--hard`` runs every question in a control group of that size, where the system kills what
+does not fit; pages of files count there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -21,6 +29,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,12 +42,12 @@ SIZES = (2_000, 8_000, 32_000)
 LINEAR = 1.2
 
 
-def drawn(rows: int, numbers: int, wholes: int, values: list[int]) -> DataFrame:
+def drawn(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0) -> DataFrame:
     """Numbers, whole numbers, categories of so many values, and a target that they explain."""
     import numpy as np
     import pandas as pd
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     columns: dict[str, object] = {}
     for place in range(numbers):
         columns[f"n{place}"] = rng.normal(size=rows).round(2)
@@ -74,9 +83,6 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "population": lambda: mb.population(path, epsilon=8.0),
         "bounds": lambda: mb.bounds(path),
         "protect": lambda: mb.protect(path, target="y", bounds=bounds),
-        "protect --memory 150MB": lambda: mb.protect(
-            path, target="y", bounds=bounds, memory="150MB"
-        ),
         "protect-half (mean)": lambda: mb.protect_half(
             path, statistic="mean", columns=["n0", "n1"]
         ),
@@ -84,6 +90,110 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "study": lambda: mb.study(path, **ask, bounds=bounds),
         "study --quick": lambda: mb.study(path, **ask, bounds=bounds, quick=True),
     }
+
+
+# ── Tables that are read in parts ────────────────────────────────────────────────────────────────
+
+#: Rows of a block that is written, columns of numbers, whole numbers and categories.
+BLOCK, NUMBERS, WHOLES, CATEGORIES = 500_000, 9, 4, 6
+MEMORY = "1GB"
+GROUPS = Path("/sys/fs/cgroup/memory")
+
+
+def write_stored(rows: int, path: Path) -> None:
+    """A table of 20 columns, block by block, as Parquet or CSV."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    writer = None
+    for start in range(0, rows, BLOCK):
+        values = list(range(3, 3 + CATEGORIES))
+        frame = drawn(min(BLOCK, rows - start), NUMBERS, WHOLES, values, seed=start)
+        block = pa.Table.from_pandas(frame)
+        if writer is None:
+            kind = pc.CSVWriter if path.suffix == ".csv" else pq.ParquetWriter
+            writer = kind(path, block.schema)
+        writer.write_table(block)
+    if writer is not None:
+        writer.close()
+
+
+def asked_of_stored(path: Path) -> dict[str, Callable[[], object]]:
+    """What is asked of tables that are read in parts."""
+    import memberbound as mb
+
+    numbers = {f"n{i}": [-5, 5] for i in range(NUMBERS)}
+    bounds = numbers | {f"w{i}": [0, 50] for i in range(WHOLES)} | {"y": ["no", "yes"]}
+    bounds |= {f"c{i}": [f"v{v}" for v in range(3 + i)] for i in range(CATEGORIES)}
+    model = {"target": "y", "bounds": bounds, "memory": MEMORY}
+    return {
+        "protect, logistic": lambda: mb.protect(path, **model),
+        "protect, boosting": lambda: mb.protect(path, learner="boosting", **model),
+        "protect, no bounds": lambda: mb.protect(path, target="y", memory=MEMORY),
+        "summarize, covariance": lambda: mb.summarize(
+            path, statistic="covariance", columns=list(numbers), bounds=numbers, memory=MEMORY
+        ),
+        "synthesize": lambda: mb.synthesize(path, rows=10_000, **model),
+    }
+
+
+def sampled(verb: str, path: Path, hard: int | None) -> dict[str, float]:
+    """One question, in a process of its own and a control group, with its memory in MB."""
+    group = GROUPS / f"growth-{os.getpid()}"
+    own = []
+    if hard is not None:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(hard))
+        own = ["--group", str(group)]
+    command = [sys.executable, __file__, "--one", verb, str(path), *own]
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    peaks = {"RssAnon": 0.0, "RssFile": 0.0}
+    try:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=os.environ | single, stdout=pipe) as asking:
+            while asking.poll() is None:
+                with contextlib.suppress(OSError):
+                    for line in Path(f"/proc/{asking.pid}/status").read_text().splitlines():
+                        name, _, size = line.partition(":")
+                        if name in peaks:
+                            peaks[name] = max(peaks[name], int(size.split()[0]) * 1024 / 1e6)
+                time.sleep(0.1)
+            answer = asking.stdout.read() if asking.stdout else b""
+    finally:
+        if hard is not None:
+            group.rmdir()
+    if asking.returncode:
+        raise SystemExit(f"{verb}, {path.name}: ended with {asking.returncode}")
+    return json.loads(answer.splitlines()[-1]) | peaks
+
+
+def stored_lines(runs: list[dict[str, object]]) -> list[str]:
+    """The measurements as a table of Markdown."""
+    lines = [
+        "| asked | file | million rows | CPU s | s per million | anonymous MB | files MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        millions, spent = float(str(run["rows"])) / 1e6, float(str(run["seconds"]))
+        sizes = [f"{float(str(run[name])):.0f}" for name in ("RssAnon", "RssFile")]
+        cells = [run["verb"], run["file"], f"{millions:g}", f"{spent:.0f}"]
+        lines.append(f"| {' | '.join(map(str, [*cells, f'{spent / millions:.1f}', *sizes]))} |")
+    return lines
+
+
+def measure_stored(sizes: list[int], verbs: list[str], kinds: list[str], hard: int | None) -> list:
+    """Every question of every size and kind of file."""
+    runs: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size, kind in itertools.product(sizes, kinds):
+            path = Path(folder) / f"table.{kind}"
+            write_stored(size, path)
+            for verb in verbs:
+                runs.append({"rows": size, "verb": verb, "file": kind} | sampled(verb, path, hard))
+                print(stored_lines(runs)[-1], file=sys.stderr, flush=True)
+            path.unlink()
+    return runs
 
 
 def seconds() -> float:
@@ -105,7 +215,7 @@ def measured(verb: str, path: Path) -> dict[str, float]:
 
 
 def one(verb: str, path: Path) -> None:
-    question = asked(path)[verb]
+    question = (asked(path) | asked_of_stored(path))[verb]
     __import__("memberbound.verbs.certify")
     before = seconds()
     question()
@@ -116,16 +226,33 @@ def one(verb: str, path: Path) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    options.add_argument("--verbs", help="all unless named, with commas between")
+    options.add_argument("--verbs", help="all unless named; commas between (--stored: semicolons)")
     options.add_argument("--json", type=Path)
     options.add_argument("--million", type=Path, help="only write a CSV of a million rows × 30")
+    options.add_argument("--stored", help="rows of tables that are read in parts")
+    options.add_argument("--files", default="parquet", help="parquet,csv: of --stored")
+    options.add_argument("--hard", help="memory of a control group, such as 2GiB")
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options.add_argument("--group", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.million is not None:
         drawn(1_000_000, 20, 0, [8] * 9).to_csv(given.million, index=False)
         return
     if given.one:
+        if given.group is not None:
+            (given.group / "cgroup.procs").write_text(str(os.getpid()))
         one(given.one[0], Path(given.one[1]))
+        return
+    if given.stored is not None:
+        from memberbound.tables.engine import size_in_bytes
+
+        verbs = list(asked_of_stored(Path())) if given.verbs is None else given.verbs.split(";")
+        hard = None if given.hard is None else size_in_bytes(given.hard)
+        sizes = [int(text) for text in given.stored.split(",")]
+        runs = measure_stored(sizes, verbs, given.files.split(","), hard)
+        print(*stored_lines(runs), sep="\n")
+        if given.json is not None:
+            given.json.write_text(json.dumps(runs, indent=2), "utf-8")
         return
     sizes = [int(text) for text in given.sizes.split(",")]
     verbs = list(asked(Path())) if given.verbs is None else given.verbs.split(",")
