@@ -196,6 +196,7 @@ def test_some_records_of_a_stored_table(tmp_path, unit):
     )
     assert len(whole) == len(stored)
     places = np.random.default_rng(0).permutation(len(whole))[:300]
+    assert "age" in stored.columns
     some, same = whole.taken(places), stored.taken(places)
     if unit is not None:
         assert some.persons.starts.tolist() == same.persons.starts.tolist()

@@ -229,6 +229,9 @@ class StoredColumns(Mapping[str, Values]):
         parts = replace(self, names=(name,)).parts()
         return Values.joined([columns[name] for columns, _ in parts])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.names  # a mapping would read the column to see
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
