@@ -27,8 +27,8 @@ from memberbound.attacks.scores import (
 )
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.numerics.threads import one_thread
 from memberbound.quantities import AuditBound, decimals, significant
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from memberbound.attacks.shadows import References, ShadowRun
 from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, gradient_norms
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
-from memberbound.numerics.threads import one_thread
 
 __all__ = [
     "Comparison",

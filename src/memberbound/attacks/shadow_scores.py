@@ -14,8 +14,8 @@ import numpy as np
 from memberbound.attacks.signals import EXACT, BoolArray, Signals
 from memberbound.errors import InputError
 from memberbound.learners import Examples
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
-from memberbound.numerics.threads import one_thread
 
 __all__ = [
     "GAMMA",

@@ -25,8 +25,8 @@ from memberbound.attacks.scores import membership
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import check_input
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
-from memberbound.numerics.threads import one_thread
 from memberbound.tables.engine import identifier, streamed
 from memberbound.tables.table import Table, opened_table
 

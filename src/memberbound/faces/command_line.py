@@ -26,7 +26,7 @@ from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
-from memberbound.faces.terminal import Countdown, on_terminal, print_text
+from memberbound.faces.terminal import Countdown, on_terminal, preview_lines, print_text
 from memberbound.files import check_output, csv_encoding, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
@@ -363,8 +363,6 @@ def _print_preview(
     source: object, /, *, database_table: Any = None, encoding: Any = None, **_: object
 ) -> None:
     """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
-    from memberbound.tables.preview import preview_lines
-
     with suppress(MemberboundError, OSError), csv_encoding(encoding):
         lines = preview_lines(source, database_table) if isinstance(source, Path) else []
         for line in lines:

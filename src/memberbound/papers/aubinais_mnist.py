@@ -24,7 +24,7 @@ from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
-from memberbound.numerics.threads import one_thread
+from memberbound.numerics import one_thread
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
     Average,

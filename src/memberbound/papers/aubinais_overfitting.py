@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_loss
 from memberbound.games import IidGame
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
-from memberbound.numerics.threads import one_thread
 from memberbound.papers.reproduction import (
     Average,
     Check,

@@ -24,8 +24,8 @@ from memberbound.curve import PolygonCurve, TradeoffCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
+from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up
-from memberbound.numerics.threads import one_thread
 from memberbound.subset.profile import Progress, checked_table, clipped
 from memberbound.subset.record_bounds import RecordBounds
 
