@@ -14,7 +14,7 @@ from scipy import stats
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.half.least_noise import FreshSubsets
-from memberbound.release.half.methods import released_statistic
+from memberbound.release.half.methods import checked_train, released, secret_subset
 from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.half.statistics import (
     SumStatistic,
@@ -26,6 +26,7 @@ from memberbound.release.half.statistics import (
     quantiles,
     total,
 )
+from memberbound.release.randomness import InsecureSource
 from memberbound.verbs.population import population
 from memberbound.verbs.protect_half import protect_half
 
@@ -163,13 +164,9 @@ def test_histogram_names_and_edges():
 def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
     data = np.random.default_rng(2).normal(size=(40, 2))
     rows = np.arange(20)
-    outs = [
-        released_statistic(
-            mean(data), SubsetGame(40, 20), eta=0.1, method="neighbour", train=rows, insecure_seed=s
-        )
-        for s in range(20)
-    ]
-    scale = outs[0].calibration.noise.scale
+    calibration = calibrate_sum(mean(data), SubsetGame(40, 20), eta=0.1)
+    outs = [released(mean(data), calibration, rows, InsecureSource(s)) for s in range(20)]
+    scale = calibration.noise.scale
     noise = np.array([o.values for o in outs]) - data[rows].mean(axis=0)
     # 40 normal draws: the sum of squares is chi-square; false-alarm rate 1e-6.
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 40)
@@ -180,9 +177,6 @@ def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
 
 def test_the_secret_is_a_uniform_half():
     # Each of 8 records is in with probability one half: 600 draws, 8 binomials, alarm 1e-6 each.
-    from memberbound.release.half.methods import secret_subset
-    from memberbound.release.randomness import InsecureSource
-
     source = InsecureSource(5)
     counts = np.zeros(8)
     for _ in range(600):
@@ -208,14 +202,7 @@ def test_the_secret_is_a_uniform_half():
         (lambda: histogram(DATA, categories=["a", "a"]), "different"),
         (lambda: quantiles(DATA, [2.0]), "levels"),
         (lambda: computed(DATA, 3), "callable"),
-        (
-            lambda: released_statistic(mean(DATA), SubsetGame(6, 3), eta=0.1, train=[0, 0, 1]),
-            "different",
-        ),
-        (
-            lambda: released_statistic(mean(DATA), SubsetGame(6, 3), eta=0.1, train=[0, 1]),
-            "3 records",
-        ),
+        (lambda: checked_train([0, 0, 1], 6), "different"),
     ],
 )
 def test_bad_input(call, said):

@@ -78,11 +78,6 @@ class RandomSource(ABC):
         u, above, _ = self._tails(count)
         return np.where(above, -np.log(u), -np.log1p(-u))
 
-    def laplace(self, count: int) -> FloatArray:
-        """Return draws with density ½·e^{-|x|}."""
-        u, above, sign = self._tails(count)
-        return sign * np.where(above, -np.log(u), -np.log1p(-u))
-
     def gamma(self, shape: int, count: int) -> FloatArray:
         """Return Gamma(``shape``, 1) draws: sums of ``shape`` exponentials, added exactly."""
         parts = self.exponential(shape * count).reshape(count, shape)
@@ -94,8 +89,6 @@ class RandomSource(ABC):
         |Y|^M is Gamma(1/M), which is Gamma(1 + 1/M)·U^M: so |Y| = G^{1/M}·U, a form that does not
         underflow for large M.
         """
-        if exponent == 1.0:
-            return self.laplace(count)
         if exponent == 2.0:
             return self.normal(count) * math.sqrt(0.5)
         u, above, sign = self._tails(count)

@@ -255,16 +255,13 @@ def released_statistic(
     *,
     eta: float,
     method: str = "auto",
-    train: ArrayLike | None = None,
     insecure_seed: int | None = None,
     calibration_seed: int | None = None,
     **options: Any,
 ) -> Release:
-    """Calibrate on fresh subsets, then draw the secret one (or take ``train``), and release.
+    """Calibrate on fresh subsets, then draw the secret one, and release.
 
     ``options`` are those of :func:`calibrate`, whose guarantee this is.
-
-    Assumes: ``train``, if given, was drawn uniformly from the population and apart from this.
 
     Examples:
         >>> from memberbound.release.half.statistics import mean
@@ -276,13 +273,7 @@ def released_statistic(
     exact = isinstance(statistic, SumStatistic) and method in ("auto", "crowd", "neighbour")
     seed = 0 if exact else calibration_seed_from(source, calibration_seed)
     calibration = calibrate(statistic, FreshSubsets(game, seed), eta=eta, method=method, **options)
-    if train is None:
-        secret = secret_subset(game, source)
-    else:
-        secret = checked_train(train, game.population)
-        if secret.size != game.size:
-            raise InputError(f"train must hold {game.size} records, got {secret.size}.")
-    return released(statistic, calibration, secret, source)
+    return released(statistic, calibration, secret_subset(game, source), source)
 
 
 def learnable(

@@ -260,12 +260,9 @@ def calibrate_neighbour(
     ``pairs`` was not given.
 
     Examples:
-        >>> class Mean:
-        ...     dimension = 1
-        ...
-        ...     def __call__(self, rows):
-        ...         return np.array([rows.mean()])
-        >>> noise = calibrate_neighbour(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> from memberbound.release.half.statistics import computed
+        >>> mean = computed(np.arange(8.0), np.mean)
+        >>> noise = calibrate_neighbour(mean, FreshSubsets(SubsetGame(8, 4)), eta=0.1)
         >>> noise.certificate.confidence, round(noise.noise_scale, 2), noise.fits
         (1.0, 1.46, 70)
     """
@@ -797,12 +794,9 @@ def calibrate_moment(
     InputError when more than one in a hundred does.
 
     Examples:
-        >>> class Mean:
-        ...     dimension = 1
-        ...
-        ...     def __call__(self, rows):
-        ...         return np.array([rows.mean()])
-        >>> noise = calibrate_moment(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> from memberbound.release.half.statistics import computed
+        >>> mean = computed(np.arange(8.0), np.mean)
+        >>> noise = calibrate_moment(mean, FreshSubsets(SubsetGame(8, 4)), eta=0.1)
         >>> noise.record, round(noise.noise_scale, 2), noise.fits
         ('every', 2.77, 70)
     """
@@ -835,12 +829,9 @@ def calibrate_izzo(
     Edge cases: a coordinate that does not move on the pilot gets a millionth of the widest scale.
 
     Examples:
-        >>> class Mean:
-        ...     dimension = 1
-        ...
-        ...     def __call__(self, rows):
-        ...         return np.array([rows.mean()])
-        >>> noise = calibrate_izzo(Mean(), FreshSubsets(SubsetGame(8, 4)), eta=0.1)
+        >>> from memberbound.release.half.statistics import computed
+        >>> mean = computed(np.arange(8.0), np.mean)
+        >>> noise = calibrate_izzo(mean, FreshSubsets(SubsetGame(8, 4)), eta=0.1)
         >>> round(noise.noise_scale), noise.certificate.value < 0.001
         (4647, True)
     """

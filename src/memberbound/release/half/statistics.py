@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -317,14 +317,6 @@ def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
     return SumStatistic(moved[:, first] * moved[:, second], size=_size(size, len(table)))
 
 
-@dataclass(frozen=True)
-class _Quantiles:
-    levels: tuple[float, ...]
-
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        return np.asarray(np.quantile(rows, self.levels, axis=0).ravel())
-
-
 def quantiles(data: ArrayLike, levels: ArrayLike) -> CallableStatistic:
     """Return the quantiles of every column at the given levels, level by level.
 
@@ -336,9 +328,8 @@ def quantiles(data: ArrayLike, levels: ArrayLike) -> CallableStatistic:
     chosen = np.atleast_1d(np.asarray(levels, dtype=np.float64))
     if chosen.ndim != 1 or not ((chosen >= 0) & (chosen <= 1)).all():
         raise InputError(f"levels must be in [0, 1], got {levels!r}.")
-    return CallableStatistic(
-        table, _Quantiles(tuple(chosen.tolist())), chosen.size * table.shape[1]
-    )
+    function = partial(np.quantile, q=chosen, axis=0)
+    return CallableStatistic(table, function, chosen.size * table.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
