@@ -251,7 +251,6 @@ def test_nested_seeds_and_global_generators_are_shared(name):
         NESTED[name],
         eta=0.3,
         record="average",
-        release="predictions",
         query=X[:2],
         pairs=10,
         insecure_seed=1,
@@ -269,7 +268,7 @@ class Secretive(Careless):
 
 
 def test_coins_that_cannot_be_seeded_are_named():
-    settings = {"eta": 0.3, "record": "average", "release": "predictions", "pairs": 40}
+    settings = {"eta": 0.3, "record": "average", "pairs": 40}
     settings["query"] = X[:2]
     model = HalfPrivate(Secretive(), insecure_seed=1, n_jobs=1, **settings).fit(X, Y)
     assert model.calibration_.details["own_coins"]

@@ -375,8 +375,6 @@ class Fragile(BaseEstimator, RegressorMixin):
         (HalfPrivate(Ridge(), eta=-0.1), (XR, YR), "eta"),
         (HalfPrivate(Ridge(), record="some"), (XR, YR), "record"),
         (HalfPrivate(Ridge(), method="magic"), (XR, YR), "method"),
-        (HalfPrivate(Ridge(), release="all"), (XR, YR), "release"),
-        (HalfPrivate(Ridge(), release="predictions"), (XR, YR), "query"),
         (HalfPrivate(Ridge(), clip=0.0), (XR, YR), "clip"),
         (HalfPrivate(Ridge(), confidence=1.0), (XR, YR), "confidence"),
         (HalfPrivate(Ridge()), (XR[:3], YR[:3]), "4 records"),

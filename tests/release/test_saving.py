@@ -61,7 +61,7 @@ def test_estimators_come_back(model, tmp_path):
 
 def test_prediction_tables_come_back(tmp_path):
     pytest.importorskip("skops")
-    settings = QUICK | {"release": "predictions", "query": X[:4]}
+    settings = QUICK | {"query": X[:4]}
     model = HalfPrivate(KNeighborsClassifier(), **settings).fit(X, Y)
     save(model, tmp_path / "answers.skops")
     assert (load(tmp_path / "answers.skops").predict(X[:4]) == model.predict(X[:4])).all()

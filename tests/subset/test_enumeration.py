@@ -209,17 +209,6 @@ def test_the_number_of_threads_does_not_change_a_digit(monkeypatch):
     np.testing.assert_array_equal(alone.success, many.success)
 
 
-def test_against_a_plain_loop_at_twelve_records():
-    mechanism = uniform(14, 12, 10, 6, 15.0)
-    sets = np.array(list(itertools.combinations(range(12), 6)))
-    chance = np.exp(mechanism.log_probabilities(sets))
-    laws = subset_laws(mechanism)
-    for x in range(12):
-        held = (sets == x).any(axis=1)
-        np.testing.assert_allclose(laws.log_in[x], np.log(chance[held].mean(axis=0)), atol=1e-12)
-        np.testing.assert_allclose(laws.log_out[x], np.log(chance[~held].mean(axis=0)), atol=1e-12)
-
-
 # ---- limits and symmetries -----------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from memberbound.answers import plain
 from memberbound.declarations import Option, Seed
 from memberbound.errors import InputError, whole_number
 from memberbound.files import write_table, write_text
@@ -174,16 +175,6 @@ class Check:
     measured: float
     standard_error: float
     holds: bool
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "claim": self.claim,
-            "paper": self.paper,
-            "measured": json_number(self.measured),
-            "standard_error": json_number(self.standard_error),
-            "holds": self.holds,
-        }
 
     def printed(self) -> str:
         """Return the paper's number as a text, empty for words only."""
@@ -704,9 +695,9 @@ class Reproduction:
         for key in ("name", "protects"):
             if len({getattr(game, key) for game in self.games}) > 1:
                 common["game" if key == "name" else key] = None
-        checks = [check.to_dict() for check in self.checks]
+        checks = [plain(check) for check in self.checks]
         if self.parts:
-            checks = [{"id": p.id} | check.to_dict() for p in self.parts for check in p.checks]
+            checks = [{"id": p.id} | plain(check) for p in self.parts for check in p.checks]
         return common | {
             "id": self.id,
             "title": self.title,

@@ -18,6 +18,7 @@ from functools import cache
 from importlib import import_module, resources
 from typing import Annotated, Literal, get_args
 
+from memberbound.answers import plain
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
@@ -142,17 +143,8 @@ class Entry:
             erratum = {"printed": self.erratum.printed, "holds": self.erratum.holds}
             if demonstrate:
                 erratum["counterexample"] = self.erratum.demonstrate().to_dict()
-        return {
-            "id": self.id,
-            "also": list(self.also),
-            "title": self.title,
-            "statement": self.statement,
-            "status": self.status,
-            "reason": self.reason,
-            "code": list(self.code),
-            "tests": list(self.tests),
-            "erratum": erratum,
-        }
+        fields: dict[str, object] = plain(vars(self) | {"erratum": erratum})
+        return fields
 
     def summary(self, *, demonstrate: bool = False) -> str:
         """Return everything about the result as text."""

@@ -570,7 +570,7 @@ def exact_bounds(
         allowed,
         np.asarray(at_delta),
         np.array(success if halves else [up(s) for s in success]),
-        "exact enumeration",
+        "exact enumeration" if laws is not None else "worst case inside the population",
         ("L24-D7", "L24-L8", "L24-P9", "I24-P2", "X10"),
         (
             f"The data set is a uniform subset of {game.size} of the {game.population} records.",

@@ -194,7 +194,6 @@ def protect_half(
             tune=bool(tune) and rows is None,
             clip=clip,
             size=size,
-            release="parameters" if rows is None else "predictions",
             query=rows,
             n_jobs=workers,
             **how,

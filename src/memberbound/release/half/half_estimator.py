@@ -101,7 +101,7 @@ class HalfPrivate(PrivateEstimator):
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
-            GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
+            GaussianNB, KMeans; any other with ``adapter=`` or ``query=``.
         eta: the promise, in (0, ½).
         record: whom it protects: ``"every"`` or ``"average"``.
         method: ``"neighbour"`` (refitted pairs), ``"moment"`` (every record, any learner),
@@ -111,8 +111,7 @@ class HalfPrivate(PrivateEstimator):
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
         size: records that are drawn; None: half of them.
-        release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
-        query: public rows whose predictions are released.
+        query: public rows; predictions on these are released, not parameters.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
         adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
         n_jobs: worker processes; None decides by the work.
@@ -151,7 +150,6 @@ class HalfPrivate(PrivateEstimator):
         confidence: float = 0.95,
         clip: float | None = None,
         size: int | None = None,
-        release: str = "parameters",
         query: ArrayLike | None = None,
         pairs: int | None = None,
         adapter: Any = None,
@@ -167,7 +165,6 @@ class HalfPrivate(PrivateEstimator):
         self.confidence = confidence
         self.clip = clip
         self.size = size
-        self.release = release
         self.query = query
         self.pairs = pairs
         self.adapter = adapter
@@ -179,17 +176,17 @@ class HalfPrivate(PrivateEstimator):
         checked_eta(self.eta)
         one_of("record", self.record, ("average", "every"))
         one_of("method", self.method, MODEL_METHODS)
-        one_of("release", self.release, ("parameters", "predictions"))
         fraction("confidence", self.confidence, open_left=True, open_right=True)
         if self.clip is not None:
             positive("clip", self.clip)
         if self.size is not None:
             whole_number("size", self.size)
-        if (self.release == "predictions") != (self.query is not None):
-            raise InputError(
-                "query must be given for release='predictions', and only then: the public rows "
-                "whose predictions are released."
-            )
+
+    @property
+    def release(self) -> str:
+        """What is released: ``"parameters"``, or ``"predictions"`` on the rows of ``query``."""
+        answers = isinstance(getattr(self, "released_", None), PredictionTable)
+        return "predictions" if answers or self.query is not None else "parameters"
 
     def _population(self, X: ArrayLike, y: ArrayLike | None) -> Population:
         tags = get_tags(self.estimator).target_tags

@@ -343,7 +343,7 @@ def adapter_for(estimator: BaseEstimator, own: EstimatorAdapter | None = None) -
         return _MAKERS[name]()
     raise InputError(
         f"estimator must be one of {', '.join(sorted(_MAKERS))}, or come with an adapter (or with "
-        f"release='predictions'), got {name}. Put scalers before HalfPrivate, not inside."
+        f"query rows), got {name}. Put scalers before HalfPrivate, not inside."
     )
 
 
