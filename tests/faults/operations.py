@@ -9,10 +9,6 @@ left, puts the folder back and goes on.  So a fault costs what comes after it, n
 A call is known by its stack: the lines of our functions, outermost to innermost.  Every stack is
 tried at its first and at its last call, every file operation each time.
 
-A study goes on after a step that has failed, and what comes then is most of it.  Where a child is
-between two steps, or before the report, as one was before (same fault, same answers so far, same
-files, same words), the rest is the rest of that run, and it ends (:meth:`_Stops.seen_before`).
-
 What is left must be right at once (:func:`problems`), and a next run from there must tidy up, lose
 nothing that was finished, and give the undisturbed answer (:meth:`Harness.followed`).  Runs from
 the same files are the same run, so each kind of remainder is followed once.
@@ -78,8 +74,6 @@ _PATIENCE = 120
 
 #: Our functions below the first that is guarded: before it nothing is done, after it all is.
 _GUARD = 2
-#: How a child ends whose rest is that of an earlier one.
-_SEEN = 96
 #: Arrow's two pools, of one thread each here; they start again in a fork.
 _ARROW = 2
 
@@ -309,7 +303,7 @@ class _Stops:
         self.deferred: list[Once] = []
         self.once: Once | None = None
         self.results = {
-            fault: {"tried": 0, "cut": 0, "seconds": 0.0, "wrong": list[str]()} for fault in faults
+            fault: {"tried": 0, "seconds": 0.0, "wrong": list[str]()} for fault in faults
         }
         #: Kind of remainder → fault and place that led to it first.
         self.remainders: dict[str, str] = {}
@@ -416,18 +410,10 @@ class _Stops:
             for number, stream in enumerate(told, 1):
                 os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
             self.suffering = fault
-            self.cut_short()
             # This child stands for the process that made them.
             files._own_names |= dict.fromkeys(files._own_names, os.getpid())
             return True
         status, used = _ended(child)
-        if os.waitstatus_to_exitcode(status) == _SEEN:
-            self.results[fault]["tried"] += 1
-            self.results[fault]["seconds"] += used.ru_utime + used.ru_stime
-            self.results[fault]["cut"] += 1
-            folder.restore(before)
-            shim.fault_ask(self._called)
-            return False
         left, temporary = folder.outputs()
         ran = Ran(
             os.waitstatus_to_exitcode(status),
@@ -440,49 +426,6 @@ class _Stops:
         self.looked_at(ran, fault, place, finished, seconds)
         folder.restore(before)
         shim.fault_ask(self._called)
-        return False
-
-    def cut_short(self) -> None:
-        """End this process where an earlier one has gone on: after a step, before the report."""
-        if "memberbound.studies.studying" not in sys.modules:
-            return
-        from memberbound.studies import studying
-
-        step, write = studying._Run._step, studying._Run._write
-
-        def stepped(run: studying._Run, *given: object) -> object:
-            ended = step(run, *given)
-            if self.seen_before([*run.steps, ended], ["all rows"] * len(run.context.all_rows)):
-                os._exit(_SEEN)
-            return ended
-
-        def reported(run: studying._Run) -> object:
-            if self.seen_before(run.steps, ["report"]):
-                os._exit(_SEEN)
-            return write(run)
-
-        studying._Run._step, studying._Run._write = stepped, reported
-
-    def seen_before(self, steps: list[object], found: list[str]) -> bool:
-        """Whether a process with this fault has gone on from here; note that one has."""
-        from memberbound import files
-        from memberbound.report.model import plain
-
-        sys.stderr.flush()
-        said = self.harness.told("suffered")[1].read_text(errors="replace")
-        here = (
-            self.suffering,
-            [_timeless(plain(step)) for step in steps],
-            found,
-            _kind(self.harness.folder.look()),
-            _OWN_NAME.sub("own", said),
-            len(files._own_names),
-        )
-        mark = self.harness.root / "rests" / hashlib.sha256(repr(here).encode()).hexdigest()
-        try:
-            mark.touch(exist_ok=False)
-        except FileExistsError:
-            return True
         return False
 
     def looked_at(
@@ -638,11 +581,18 @@ class Harness:
         self.shim = ctypes.CDLL(os.environ["FAULTS"])
         self.start = root / "start"
         self.folder = Folder(root / "watched", root / "safe")
-        for name in ("start", "start/tmp", "start/out", "remainders", "rests"):
+        for name in ("start", "start/tmp", "start/out", "remainders"):
             (root / name).mkdir()
         people(self.start)
         if scenario == "study":
-            _short()
+            # Finished but for two steps: what comes after a fault is its price.
+            self.fresh(self.start)
+            done = self.run()
+            assert done.code == 0, done.err
+            shutil.copytree(self.folder.place / "out", self.start / "out", dirs_exist_ok=True)
+            for name in ("report.html", "report.json", ".steps/certify.json", ".steps/rows.json"):
+                (self.start / "out" / "study" / name).unlink()
+            self.arguments += self.next
         if scenario in ("predict", "protect-half again"):
             self.fresh(self.start)
             made = self.run(arguments=HALF.replace("seed 1", "seed 2").split())
@@ -864,13 +814,6 @@ def _alone() -> None:
         return connect(*given, config={**(config or {}), "async_threads": 0}, **named)
 
     duckdb.connect = connected
-
-
-def _short() -> None:
-    """Let a study do each step with as little as it can: what comes after a fault is its price."""
-    from memberbound.studies import steps
-
-    steps._SWEPT = 2
 
 
 def main() -> None:

@@ -59,7 +59,6 @@ def held(said, *faults):
     """Nothing is wrong, and every operation and every call was tried; print how many."""
     tried = {fault: kind["tried"] for fault, kind in said["results"].items()}
     told = {key: said[key] for key in ("operations", "calls", "stacks", "remainders", "seconds")}
-    told["cut"] = sum(kind["cut"] for kind in said["results"].values())
     print(said["scenario"], told, tried)
     # Threads of which nobody knows would do what is not tried.
     assert said["elsewhere"] == 0

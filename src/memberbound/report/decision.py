@@ -310,30 +310,30 @@ def must_be_true(case: Case) -> list[str]:
     one = "Each person is in the table once: one row is one person."
     if unit is not None:
         one = f"Each person has one value in the column “{unit}”. All rows with it are that person."
-    listed = [one, "No row was written because of somebody else’s row, as with twins or families."]
+    terms = [one, "No row was written because of somebody else’s row, as with twins or families."]
     if game == "neighbour":
-        listed += [
+        terms += [
             "The limits stated for the columns (such as “age from 18 to 90”) are common knowledge. "
             "They were not read off this table.",
             f"All may know how many {'rows' if unit is None else 'people'} there are and what the "
             "columns are called.",
         ]
     elif game == "subset":
-        listed.append("The half was drawn by chance, and nobody outside knows which half it was.")
+        terms.append("The half was drawn by chance, and nobody outside knows which half it was.")
     else:
-        listed.append(
+        terms.append(
             "The people are like draws from one large group, and the model sees no other columns."
         )
-    listed += [
+    terms += [
         "Nothing else made from these rows was given away, or it was counted in.",
         "The file was made on a machine that nobody has tampered with.",
     ]
     remedy = case.remedy
     if case.release is None and remedy is not None and remedy.extra_rows:
-        listed.append(f"The table has {remedy.extra_rows} more rows of the same kind by then.")
+        terms.append(f"The table has {remedy.extra_rows} more rows of the same kind by then.")
     if file is not None and case.release is None:
-        listed.append(f"The file {file.name} is the one that the study speaks of.")
-    return listed
+        terms.append(f"The file {file.name} is the one that the study speaks of.")
+    return terms
 
 
 def costs(case: Case) -> list[str]:
@@ -400,26 +400,26 @@ def exposed(case: Case) -> str | None:
 
 def warnings(case: Case) -> list[str]:
     """Return what keeps anybody from signing."""
-    stated = []
+    texts = []
     if case.file is not None and not case.file.secure:
-        stated.append(_SEEDED)
+        texts.append(_SEEDED)
     if case.promise is None:
-        stated.append("No release is recommended. There is nothing to sign.")
+        texts.append("No release is recommended. There is nothing to sign.")
     elif case.file is None:
-        stated.append(
+        texts.append(
             "Draft: the file is not made yet. Make it, then print this page again with "
             "--release FILE, so that the page names it."
         )
     if case.report is not None and not case.report.complete:
-        stated.append("The study did not finish. It rests on the steps that did.")
+        texts.append("The study did not finish. It rests on the steps that did.")
     if case.report is not None and case.release is not None:
         studied, made = case.report.data.rows, case.release.rows
         same = case.release.counted == "rows"
         if case.release.game == "neighbour" and same and made is not None and made != studied:
-            stated.append(
+            texts.append(
                 f"The file was made from {made} rows, and the study is about {studied} rows."
             )
-    return stated
+    return texts
 
 
 #: Points of the type, the largest first; with smaller type more fits onto two sheets.

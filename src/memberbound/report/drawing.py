@@ -295,60 +295,60 @@ def _cleaned(node: ElementTree.Element, id: str) -> list[ElementTree.Element]:
     tag = node.tag.rpartition("}")[2]
     if tag in ("metadata", "style"):
         return []
-    kept = ElementTree.Element(tag, _attributes(node, tag, id) | _styles(node, id))
+    clean = ElementTree.Element(tag, _attributes(node, tag, id) | _styles(node, id))
     if tag in ("text", "tspan"):
-        kept.text = node.text
-        kept.attrib.setdefault("fill", "var(--ink)")
+        clean.text = node.text
+        clean.attrib.setdefault("fill", "var(--ink)")
     name = node.get("id", "")
     if name.startswith("mark-"):
         kind, _, words = name.partition("|")
-        kept.set("class", kind)
+        clean.set("class", kind)
         if words:
-            ElementTree.SubElement(kept, "title").text = words
+            ElementTree.SubElement(clean, "title").text = words
     for child in node:
-        kept.extend(_cleaned(child, id))
-    if tag == "g" and not kept.attrib:
-        return list(kept)
+        clean.extend(_cleaned(child, id))
+    if tag == "g" and not clean.attrib:
+        return list(clean)
     invisible = (
-        kept.get("fill") == "none" and "stroke" not in kept.attrib and "id" not in kept.attrib
+        clean.get("fill") == "none" and "stroke" not in clean.attrib and "id" not in clean.attrib
     )
-    empty = tag in ("g", "defs") and len(kept) == 0
-    return [] if empty or (tag == "path" and invisible) else [kept]
+    empty = tag in ("g", "defs") and len(clean) == 0
+    return [] if empty or (tag == "path" and invisible) else [clean]
 
 
 def _attributes(node: ElementTree.Element, tag: str, id: str) -> dict[str, str]:
     """Return the attributes but the style; ids begin with that of the chart."""
-    kept: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for key_, value in node.attrib.items():
         name = key_.rpartition("}")[2]
         if name in ("href", "clip-path"):
-            kept[name] = value.replace("#", f"#{id}-")
+            attributes[name] = value.replace("#", f"#{id}-")
         elif name == "id":
             # Groups are named for people; what is referred to is named by a hash.
             if tag not in ("g", "text"):
-                kept[name] = f"{id}-{value}"
+                attributes[name] = f"{id}-{value}"
         elif name != "style" and not value.startswith("rotate(-0 "):
-            kept[name] = _short(value)
-    return kept
+            attributes[name] = _short(value)
+    return attributes
 
 
 def _styles(node: ElementTree.Element, id: str) -> dict[str, str]:
     """Return the style as attributes: a page's policy refuses style attributes."""
-    kept: dict[str, str] = {}
+    styles: dict[str, str] = {}
     for declaration in filter(None, node.get("style", "").split(";")):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":
             font = _FONT.match(value)
             parts = {} if font is None else font.groupdict()
-            kept |= {f"font-{part}": text for part, text in parts.items() if text}
+            styles |= {f"font-{part}": text for part, text in parts.items() if text}
         elif name not in _INHERITED:
             if value.startswith("url("):
-                kept[name] = value.replace("#", f"#{id}-")
+                styles[name] = value.replace("#", f"#{id}-")
             else:
-                kept[name] = _variable(value) if value.startswith("#") else _short(value)
-    if "font-size" in kept:
-        kept["font-size"] = kept["font-size"].removesuffix("px")
-    return kept
+                styles[name] = _variable(value) if value.startswith("#") else _short(value)
+    if "font-size" in styles:
+        styles["font-size"] = styles["font-size"].removesuffix("px")
+    return styles
 
 
 def _short(text: str) -> str:
@@ -363,9 +363,9 @@ def _printable(text: str) -> str:
 
 def cut_text(text: str, room: float, size: float = TEXT) -> str:
     """Return as much of a text as fits; the table of a chart has the whole."""
-    shown = _printable(" ".join(text.split()))
+    line = _printable(" ".join(text.split()))
     most = max(8, int(room / (_CHARACTER * size)))
-    return shown if len(shown) <= most else f"{shown[: most - 1].rstrip()}…"
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 # ── Pieces that charts share ──────────────────────────────────────────────────────────────────────

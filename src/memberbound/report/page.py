@@ -207,7 +207,7 @@ def decision_page(*, case: Any, size: float, **content: object) -> str:
 
 
 def _charts(report: Report) -> dict[str, Chart]:
-    made = (
+    pictures = (
         charts.sandwich_chart(report, "worst"),
         charts.sandwich_chart(report, "average"),
         charts.roc_chart(report),
@@ -215,7 +215,7 @@ def _charts(report: Report) -> dict[str, Chart]:
         charts.remedies_chart(report),
         charts.sweep_chart(report),
     )
-    return {chart.id: chart for chart in made if chart is not None}
+    return {chart.id: chart for chart in pictures if chart is not None}
 
 
 @dataclass(frozen=True)

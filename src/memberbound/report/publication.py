@@ -414,5 +414,5 @@ def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
         ("memberbound", published.version),
         *((name.replace("_", " "), text) for name, text in stated.items()),
     ]
-    shown = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
-    return ["### Where this comes from", "", *bullets(shown)]
+    lines = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
+    return ["### Where this comes from", "", *bullets(lines)]
