@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import memberbound
-from memberbound.attacks.comparability import _numeric, blind_scores, find_duplicates, one_law_test
+from memberbound.attacks.checks import _numeric, blind_scores, find_duplicates, one_law_test
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.scores import Scores, audit_scores, permutation_p_value
 from memberbound.errors import InputError

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from memberbound.attacks import comparability, evidence, records, shadows
-from memberbound.attacks.comparability import one_law_test
+from memberbound.attacks import checks, evidence, records, shadows
+from memberbound.attacks.checks import one_law_test
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import audit_evidence
 from memberbound.attacks.records import recognised_members
@@ -46,8 +46,8 @@ def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.nda
         trained.append(rows[:, 0])
         return others[:, 0]
 
-    monkeypatch.setattr(comparability, "blind_scores", scored)
-    monkeypatch.setattr(comparability, "permutation_p_value", lambda *_: 1.0)
+    monkeypatch.setattr(checks, "blind_scores", scored)
+    monkeypatch.setattr(checks, "permutation_p_value", lambda *_: 1.0)
     one_law_test(case)
     return np.isin(np.asarray(case.rows)[:, 0], trained[0])
 
@@ -116,7 +116,7 @@ def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
     def seeded(seed, *content, purpose=""):
         return np.random.default_rng([seed, *purpose.encode()])
 
-    for module in (evidence, comparability, records):
+    for module in (evidence, checks, records):
         monkeypatch.setattr(module, "content_generator", seeded)
     assert unevenness(places, monkeypatch) == 0.5
 
@@ -163,11 +163,11 @@ def rejected(seed: int, runs: int, level: float) -> float:
 def test_the_level_of_one_law_is_kept_for_sorted_files_long(monkeypatch) -> None:
     """1500 tables: more than 0.1 + 4 standard errors has probability 3e-5.  Negative control."""
     short = partial(permutation_p_value, shuffles=199)
-    monkeypatch.setattr(comparability, "permutation_p_value", short)
+    monkeypatch.setattr(checks, "permutation_p_value", short)
     limit = 0.1 + 4 * np.sqrt(0.09 / 1500)
     assert rejected(2, 1500, 0.1) <= limit
     seeded = lambda seed, *_, purpose: np.random.default_rng([seed, 17])  # noqa: E731
-    monkeypatch.setattr(comparability, "content_generator", seeded)
+    monkeypatch.setattr(checks, "content_generator", seeded)
     assert rejected(2, 1500, 0.1) > limit
 
 

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from memberbound.attacks.checks import Fact, structural_facts
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.learners.trained import TrainedModel
 
 rng = np.random.default_rng(0)

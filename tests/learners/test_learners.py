@@ -6,7 +6,6 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.learners import LEARNERS, learner_from_name, read_examples
-from memberbound.learners.examples import column_encoder, known_values
 from memberbound.tables.recipe import exact_codes
 
 
@@ -85,23 +84,6 @@ def test_a_factory_by_its_import_path():
     for name in ("no.such.module:thing", "sklearn.dummy:nothing", "json:dumps", "logistc"):
         with pytest.raises(InputError):
             learner_from_name(name)
-
-
-@pytest.mark.parametrize("values", [3, 49, 50, 70])
-def test_an_encoder_of_a_whole_table_is_the_one_that_counts(values):
-    """Up to 49 values nothing is rare and nothing is counted, with the same result."""
-    rng = np.random.default_rng(values)
-    names = np.array([*(f"v{i}" for i in range(values - 1)), None], dtype=object)
-    table = pd.DataFrame({"a": rng.permutation(np.resize(names, 400)), "n": rng.normal(size=400)})
-    other = pd.DataFrame({"a": ["v1", "new", None], "n": [0.0, np.nan, 1.0]})
-    counted, whole = (
-        column_encoder(table, {"n": "number"}, dense=True, whole=w).fit(table)
-        for w in (False, True)
-    )
-    for rows in (table, other):
-        np.testing.assert_array_equal(counted.transform(rows), whole.transform(rows))
-    assert known_values(counted) == known_values(whole)
-    assert (whole.named_transformers_["others"][-1].max_categories is None) == (values <= 49)
 
 
 def test_texts_are_counted_by_all_of_their_bytes():

@@ -26,7 +26,14 @@ from memberbound.attacks.attacks import (
     attacks_on_models,
     runnable_on_model,
 )
-from memberbound.attacks.comparability import Duplicates, LawTest, find_duplicates, one_law_test
+from memberbound.attacks.checks import (
+    Duplicates,
+    Fact,
+    LawTest,
+    find_duplicates,
+    one_law_test,
+    structural_facts,
+)
 from memberbound.attacks.evidence import Evidence, Records, ScoreTable
 from memberbound.attacks.model_scores import Target
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
@@ -46,7 +53,6 @@ from memberbound.attacks.shadows import (
     known_half,
 )
 from memberbound.attacks.signals import BoolArray
-from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError, fraction
 from memberbound.learners.examples import Labels
 from memberbound.learners.trained import TrainedModel

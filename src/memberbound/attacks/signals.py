@@ -8,7 +8,7 @@ the length of the loss gradient where there is a closed form.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from scipy import special
 from memberbound.errors import InputError
 from memberbound.learners import Examples
 from memberbound.learners.examples import Labels
-from memberbound.learners.trained import Answers
+from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = [
     "Signals",
     "class_probabilities",
     "gradient_norms",
-    "logits_of",
     "signals_from",
     "signals_of",
 ]
@@ -127,48 +126,29 @@ def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
     squashing of its values), and without that to the label alone; ``kind`` says which.  A class the
     model has never seen has probability 0.  Non-finite answers are refused.
     """
-    logit, correct, kind = logits_of(model, examples.features, examples.target, examples.task)
-    if not np.isfinite(logit).all():
+    features, target = examples.features, examples.target
+    classes = getattr(model, "classes_", None)
+    if examples.task == "regression":
+        values = np.array(model.predict(features), dtype=np.float64).reshape(-1)
+        signals = signals_from(Answers("values", values), target)
+    else:
+        names = np.unique(target) if classes is None else np.asarray(classes)
+        if classes is None:
+            answers = Answers("labels", np.asarray(model.predict(features)), names)
+        else:
+            answers = TrainedModel.of(model).respond(features)
+        place = np.minimum(np.searchsorted(names, target), len(names) - 1)
+        signals = signals_from(answers, np.where(names[place] == target, place, -1))
+    if not np.isfinite(signals.logit).all():
         raise InputError("predictions must be finite numbers, got NaN or infinity.")
     gradient = gradient_norms(model, examples)
-    gradient = None if gradient is None else gradient[None, :]
-    return Signals(logit[None, :], correct[None, :], kind, gradient)
-
-
-def logits_of(
-    model: BaseEstimator, features: FloatArray, target: Labels, task: str
-) -> tuple[FloatArray, BoolArray, Kind]:
-    """Return the logit of the true class (or the residual), correctness, and where it is from."""
-    if task == "regression":
-        residual = np.array(model.predict(features), dtype=np.float64).reshape(-1)
-        residual -= np.asarray(target, dtype=np.float64)
-        return residual, np.abs(residual) <= np.abs(residual).mean(), "residuals"
-    classes = getattr(model, "classes_", None)
-    classes = None if classes is None else np.asarray(classes)
-    scores: FloatArray | None = None
-    kind: Kind = "labels"
-    if classes is not None and callable(getattr(model, "predict_proba", None)):
-        scores, kind = np.asarray(model.predict_proba(features), dtype=np.float64), "probabilities"
-    elif classes is not None and callable(getattr(model, "decision_function", None)):
-        scores = np.asarray(model.decision_function(features), dtype=np.float64)
-        scores, kind = (scores[:, None] if scores.ndim == 1 else scores), "decision values"
-        if scores.shape[1] == 1:
-            scores = np.hstack([-scores / 2, scores / 2])
-    if scores is None or classes is None or scores.shape[1] != len(classes):
-        right = np.asarray(model.predict(features)) == target
-        return np.where(right, 1.0, -1.0), right, "labels"
-    place = np.searchsorted(classes, target)
-    seen = (place < len(classes)) & (classes[np.minimum(place, len(classes) - 1)] == target)
-    return *_true_class(scores, np.where(seen, place, -1), kind), kind
+    return signals if gradient is None else replace(signals, gradient=gradient[None, :])
 
 
 def _true_class(
     scores: FloatArray, place: NDArray[np.intp], kind: Kind
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the logit of the class at ``place`` and whether it is the predicted one.
-
-    A place of -1 is a class that the model has never seen.
-    """
+    """Return the logit of the class at ``place`` and whether it is the predicted one."""
     rows, seen = np.arange(len(scores)), place >= 0
     own = scores[rows, place]
     others = scores.copy()
@@ -196,8 +176,8 @@ def class_probabilities(answers: Answers) -> FloatArray | None:
 def signals_from(answers: Answers, truth: Labels) -> Signals:
     """Return the signals of a model that exists, from its answers: (1, N) arrays.
 
-    ``truth`` holds the number of each row's class in ``answers.classes``, or the targets of a
-    regression.
+    ``truth`` holds the number of each row's class in ``answers.classes``, -1 for one that the model
+    has never seen, or the targets of a regression.
     """
     table = answers.table
     if answers.access == "values":
@@ -206,7 +186,7 @@ def signals_from(answers: Answers, truth: Labels) -> Signals:
         return Signals(residual[None, :], near[None, :], "residuals")
     place = np.asarray(truth, dtype=np.intp)
     if answers.access == "labels":
-        right = np.asarray(table == np.asarray(answers.classes)[place])
+        right = np.asarray((table == np.asarray(answers.classes)[place]) & (place >= 0))
         return Signals(np.where(right, 1.0, -1.0)[None, :], right[None, :], "labels")
     kind: Kind = "decision values" if answers.access == "logits" else "probabilities"
     logit, correct = _true_class(np.asarray(table, dtype=np.float64), place, kind)

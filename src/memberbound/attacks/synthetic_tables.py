@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import EstimateOf
-from memberbound.attacks.comparability import blind_scores, law_test
+from memberbound.attacks.checks import blind_scores, law_test
 from memberbound.attacks.learner_audit import mean_interval
 from memberbound.attacks.model_audit import ModelAudit, audit_score_table, highest_floor
 from memberbound.attacks.scores import Scores, area_under_roc, content_generator

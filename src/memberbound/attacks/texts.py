@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.attacks.comparability import LawTest, law_test
+from memberbound.attacks.checks import LawTest, law_test
 from memberbound.attacks.model_scores import balancing_weights
 from memberbound.attacks.scores import membership
 from memberbound.attacks.signals import BoolArray

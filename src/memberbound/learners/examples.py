@@ -21,7 +21,7 @@ from memberbound.tables.roles import Roles
 from memberbound.tables.table import Columns, opened_table
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
     from sklearn.compose import ColumnTransformer
     from torch.nn import Module
 
@@ -183,14 +183,14 @@ _CATEGORIES = 50
 
 
 def column_encoder(
-    table: DataFrame, forms: Mapping[str, str], *, dense: bool = False, whole: bool = False
+    table: DataFrame, forms: Mapping[str, str], *, dense: bool = False
 ) -> ColumnTransformer:
     """Return a transformer for the columns of a pandas table, as they are written.
 
     ``forms`` names the columns that are numbers or dates, and how their values are written (see
     :mod:`memberbound.tables.roles`).  They are parsed, filled with their mean and standardised; of
     the others the 50 most frequent values get an indicator each (missing is a value), the rest one
-    together.  ``whole``: it will be fitted on exactly this table.
+    together.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -199,14 +199,9 @@ def column_encoder(
 
     numbers = [c for c in table.columns if c in forms]
     others = [c for c in table.columns if c not in forms]
-    # With few values in every column none is rare, and scikit-learn need not count them one by one
-    # (its indicator of the rare ones counts as one of the 50, also where there are none).
-    seen = [_present(table[c]) for c in others] if whole else []
-    few = bool(seen) and max(map(len, seen)) < _CATEGORIES
     indicators = OneHotEncoder(
-        categories=seen if few else "auto",
         handle_unknown="infrequent_if_exist",
-        max_categories=None if few else _CATEGORIES,
+        max_categories=_CATEGORIES,
         sparse_output=not dense,
     )
     parse = FunctionTransformer(as_numbers, kw_args={"forms": {c: forms[c] for c in numbers}})
@@ -221,12 +216,6 @@ def column_encoder(
         ],
         sparse_threshold=0.0 if dense else 0.3,
     )
-
-
-def _present(series: Series) -> NDArray[np.object_]:
-    """Return the texts that a column has, sorted."""
-    codes, names = labels_of(series)
-    return np.array(sorted(names[code] for code in np.unique(codes)), dtype=object)
 
 
 def parsed_numbers(encoder: ColumnTransformer, table: DataFrame) -> dict[str, FloatArray]:
@@ -364,7 +353,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             raise InputError(f"{target!r} must hold finite numbers that are not all the same.")
     raw = frame[list(population.columns)]
-    encoder = column_encoder(raw, population.forms, dense=True, whole=True)
+    encoder = column_encoder(raw, population.forms, dense=True)
     features = np.asarray(encoder.fit_transform(raw), dtype=np.float64)
     if not np.isfinite(features).all():
         raise InputError(f"{name} must hold finite numbers in its features.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from memberbound.answers import OmitEmpty, computed
-from memberbound.attacks.comparability import LawTest
+from memberbound.attacks.checks import LawTest
 from memberbound.attacks.scores import ASSUMPTIONS, IntervalFields, interval_fields
 from memberbound.attacks.synthetic_tables import (
     Copies,

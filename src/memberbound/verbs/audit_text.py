@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, cast
 import numpy as np
 
 from memberbound.answers import Inline
-from memberbound.attacks.comparability import LawTest
+from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import (
     ModelAudit,
     audit_score_table,

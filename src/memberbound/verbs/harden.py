@@ -571,7 +571,7 @@ def _accuracy_of(
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
     for inside, outside in folds.split(table, codes):
         # Encoded once for all learners, which takes longer than most of them.
-        encoder = column_encoder(table.iloc[inside], forms, whole=True)
+        encoder = column_encoder(table.iloc[inside], forms)
         fitted = encoder.fit_transform(table.iloc[inside])
         tested = encoder.transform(table.iloc[outside])
         for name, model in models.items():
