@@ -372,12 +372,12 @@ def _print_preview(
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
     assert isinstance(result, Limited)
-    held = result.held_to(limit)
+    outcome = result.held_to(limit)
     if junit is not None:
-        write_junit(held, junit)
+        write_junit(outcome, junit)
         typer.echo(f"wrote {junit}", err=True)
-    typer.echo(f"{held.outcome}: {held.sentence}", err=True)
-    return held.exceeded
+    typer.echo(f"{outcome.outcome}: {outcome.sentence}", err=True)
+    return outcome.exceeded
 
 
 @contextmanager
@@ -535,15 +535,15 @@ def _guarded(run: Callable[[], object]) -> int:
     """Run a command and turn what goes wrong into one sentence and an exit code."""
     try:
         with stopped_in_order():
-            finished = run()
+            code = run()
             sys.stdout.flush()
-            if finished == INTERRUPTED:  # so Typer says that it was stopped while it read options
+            if code == INTERRUPTED:  # so Typer says that it was stopped while it read options
                 raise KeyboardInterrupt
     except BaseException as problem:
         if isinstance(problem, (SystemExit, GeneratorExit)):
             raise
         return print_ending(problem)
-    return finished if isinstance(finished, int) else 0
+    return code if isinstance(code, int) else 0
 
 
 def main() -> None:

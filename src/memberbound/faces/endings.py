@@ -109,8 +109,8 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
     if isinstance(problem, OSError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
         return f"{where}{problem.strerror or str(problem) or type(problem).__name__}.", 1
-    kept = keep_traceback(problem, tracebacks)
-    where = "could not be written to a file" if kept is None else f"are in {kept}"
+    path = keep_traceback(problem, tracebacks)
+    where = "could not be written to a file" if path is None else f"are in {path}"
     return f"unexpected error ({type(problem).__name__}). Details {where}.", 1
 
 

@@ -178,7 +178,7 @@ def test_figures_are_on_the_safe_side(client, options):
 
 
 def test_equivalents_of_a_question(client):
-    found = client.post("/api/explain/equivalents", json={"epsilon": 8, "fpr": [0.1, 0.01]}).json()
+    found = client.post("/api/explain/figures", json={"epsilon": 8, "fpr": [0.1, 0.01]}).json()
     assert found["command"] == "memberbound explain --epsilon 8.0 --fpr 0.1 --fpr 0.01 --json"
     assert "memberbound.explain(epsilon=8.0, fpr=[0.1, 0.01])" in found["python"]
 

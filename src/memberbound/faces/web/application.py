@@ -28,7 +28,6 @@ from memberbound.faces.web.jobs import Jobs
 from memberbound.faces.web.processes import Calculations, Limits, Processes, RefusedError
 from memberbound.faces.web.schemas import (
     Accepted,
-    Equivalent,
     Error,
     ExplainOptions,
     Figures,
@@ -169,9 +168,11 @@ async def explain(
 async def explain_figures(
     state: ServerState, request: Request, options: ExplainOptions
 ) -> dict[str, object]:
-    """Return the numbers of an explanation as texts, rounded to the safe side."""
+    """Return an explanation's numbers as texts, and the same question elsewhere."""
+    arguments = options.arguments()
     ask = state.calculations.ask
-    return await ask("explain figures", options.arguments(), request.is_disconnected)
+    figures = await ask("explain figures", arguments, request.is_disconnected)
+    return figures | dict(equivalent(verb_named("explain"), None, arguments))
 
 
 @router.post("/explain/chart", response_model=Picture)
@@ -184,12 +185,6 @@ async def explain_chart(
     """Draw the certified ceiling of the ROC."""
     question = {"options": options.arguments(), "scale": scale}
     return await state.calculations.ask("explain chart", question, request.is_disconnected)
-
-
-@router.post("/explain/equivalents", response_model=Equivalent)
-async def explain_equivalents(options: ExplainOptions) -> Equivalent:
-    """Return the same question on the command line and in Python."""
-    return equivalent(verb_named("explain"), None, options.arguments())
 
 
 @router.post(

@@ -324,14 +324,14 @@ def outputs_of(verb: Verb, options: Keywords, *, run: bool = False) -> dict[str,
 
     A folder is the job's own while it runs, and has a name in what is shown to others.
     """
-    written = {
+    files = {
         p.name: "." if run and p.kind == "folder" else _output_name(verb, p, options)
         for p in verb.of_kind("out", "folder")
     }
     for parameter in verb.of_kind("records"):
         if options.get(parameter.name):
-            written[parameter.name] = _output_name(verb, parameter, options)
-    return written
+            files[parameter.name] = _output_name(verb, parameter, options)
+    return files
 
 
 def _output_name(verb: Verb, parameter: Parameter, options: Keywords) -> str:

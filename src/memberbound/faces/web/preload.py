@@ -31,14 +31,14 @@ _QUIET = {
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    kept = {name: os.environ.get(name) for name in _QUIET}
+    before = {name: os.environ.get(name) for name in _QUIET}
     os.environ.update(_QUIET)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for name, value in kept.items():
+        for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:

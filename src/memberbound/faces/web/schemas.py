@@ -304,8 +304,8 @@ class Figure(BaseModel):
     big: bool
 
 
-class Figures(BaseModel):
-    """The numbers of an explanation, and what a table of other settings shows of it."""
+class Figures(Equivalent):
+    """The numbers of an explanation, what a table of other settings shows of it, and snippets."""
 
     figures: list[Figure]
     share: float

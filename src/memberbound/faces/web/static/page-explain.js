@@ -76,11 +76,11 @@ export function open(root, given) {
     }
     results.setAttribute("aria-busy", "true");
     try {
-      const [answer, numbers, same] = await Promise.all(
-        ["", "/figures", "/equivalents"].map((part) => post(`/api/explain${part}`, asked, signal)),
+      const [answer, numbers] = await Promise.all(
+        ["", "/figures"].map((part) => post(`/api/explain${part}`, asked, signal)),
       );
       if (signal.aborted) return;
-      latest = { answer, numbers, same, asked };
+      latest = { answer, numbers, asked };
       form.clear();
       show();
       compare(asked);
@@ -102,7 +102,7 @@ export function open(root, given) {
   }
 
   function show() {
-    const { answer, numbers, same } = latest;
+    const { answer, numbers } = latest;
     const choosing = form.text("mode") === "choose";
     fill(
       results,
@@ -140,7 +140,7 @@ export function open(root, given) {
       assumptions(answer),
     );
     drawCurve();
-    exports.show({ name: "memberbound-explain", sentence: answer.sentence, json: answer, chart, ...same });
+    exports.show({ name: "memberbound-explain", sentence: answer.sentence, json: answer, chart, command: numbers.command, python: numbers.python });
   }
 
   async function drawCurve() {
