@@ -82,7 +82,7 @@ def test_tuning_is_paid_for(learner):
     model = descend(PartsHere([base]), loss, descent, part, **how)
 
     def mark(rows):
-        return _mark(rows, model, loss, learner == "logistic")
+        return _mark(rows, model, loss, learner == "logistic") / 2**30
 
     for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 1.0), (0.0, 1, 0.0)):
         changed = [array.copy() for array in (rows, read, weights)]

@@ -35,6 +35,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import unwritable, written_whole
 
 __all__ = [
+    "LOST",
     "Arrays",
     "Cluster",
     "FitStore",
@@ -198,7 +199,7 @@ def _processes(
 Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
 #: What a lost connection raises: dask cancels what it waited for, the socket fails, or the client
 #: has no scheduler any more.
-_CUT = (CancelledError, OSError, AttributeError)
+LOST = (CancelledError, OSError, AttributeError)
 #: Seconds to wait for a scheduler, at first and after it was lost.
 _FIRST, _AGAIN = 10, 60
 
@@ -229,7 +230,7 @@ class Cluster:
             completed = import_module("distributed").as_completed
             for future in completed(futures, loop=self.client.loop):
                 yield future.result()
-        except _CUT as problem:
+        except LOST as problem:
             raise _LostError("the cluster was lost") from problem
         except TypeError as problem:
             raise pickle.PicklingError(str(problem)) from problem
@@ -300,8 +301,8 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
         if scheduler is None and client is None:
             return function(*given, **named)
         with connected(cast("str | None", scheduler), client) as cluster:
-            if named.get("workers") is None:
-                named["workers"] = cluster.workers
+            if "workers" in inspect.signature(function).parameters:
+                named["workers"] = named.get("workers") or cluster.workers
             return function(*given, **named)
 
     return run

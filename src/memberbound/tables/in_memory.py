@@ -495,13 +495,15 @@ def read_secret_columns(
     with_unit: bool = False,
     database_table: str | None = None,
     memory: str | None = None,
+    spread: Callable[[Table, Mapping[str, Form], list[str]], Records] | None = None,
 ) -> Records:
     """Read the columns of a secret table that a release uses: named ones or all, and the target.
 
     ``forms`` are those of the columns with bounds.  With ``unit`` the rows stand by person
     (:meth:`Records.by_person`); with ``with_unit`` as they are, the unit among them, in the table's
     order of columns.  Rows of a file that would take more than half of ``memory`` (a size such
-    as ``2GB``, half of the machine's unless given) are read in parts, whenever they are used.
+    as ``2GB``, half of the machine's unless given) are read in parts, whenever they are used;
+    ``spread`` says where they are read instead.
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
@@ -524,8 +526,11 @@ def read_secret_columns(
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         names = [*features, *target_column, *unit_column]
         every = {**forms, **dict.fromkeys(unit_column, "unit")}
-        records = _streamed_records(table, every, names, limit)
-        kept = records is not None
+        if spread is not None:
+            records: Records | None = spread(table, every, names)
+        else:
+            records = _streamed_records(table, every, names, limit)
+            kept = records is not None
         if records is None:
             records = read_records(table, every, columns=names)
             if memory is not None:

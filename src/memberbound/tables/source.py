@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "COLUMN_FILES",
     "COMPRESSIONS",
     "CONVERSIONS",
     "DELIMITERS",
@@ -117,6 +118,8 @@ T = TypeVar("T")
 _DELIMITED = {".csv": None, ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+#: Files of which a range of rows can be read.
+COLUMN_FILES = (*_PARQUET, *_ARROW)
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
 #: What stands for a missing value in the name of a folder.

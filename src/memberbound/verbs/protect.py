@@ -17,6 +17,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Force,
+    Hidden,
     LedgerFile,
     Memory,
     Names,
@@ -27,9 +28,11 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_settings import settings_of
 from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
+from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
@@ -49,6 +52,7 @@ _OWN_EYES = (
 
 
 @in_encoding
+@on_cluster
 def protect(
     source: Table,
     *,
@@ -64,6 +68,8 @@ def protect(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
     memory: Memory | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -104,6 +110,9 @@ def protect(
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             rows of a larger file are read in parts, and what is made of them is kept on disk.
+        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
+            all of them see), keep them and add them up. The numbers are the same.
+        client: for Python: a ``distributed.Client`` instead.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.
@@ -127,12 +136,15 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
+    del scheduler, client  # connected by on_cluster
     # What is asked is checked before the table is opened.
     checked_eta(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = default if learner is None else checked_form(learner)
     settings = settings_of(learner)
+    if form == "network" and current_spread() is not None:
+        raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form == "network":
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
     endings = NETWORK_ENDINGS if form == "network" else LINEAR_ENDINGS
@@ -148,6 +160,7 @@ def protect(
         unit=unit,
         database_table=database_table,
         memory=memory,
+        spread=current_spread(),
     )
     public = {name: bound for name, bound in public.items() if name in table.columns}
     if out is not None and Path(out).suffix.lower() == ".onnx":

@@ -11,6 +11,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Force,
+    Hidden,
     LedgerFile,
     Memory,
     Names,
@@ -22,7 +23,9 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, one_of
 from memberbound.files import in_encoding
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
+from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
@@ -35,6 +38,7 @@ __all__ = ["Summary", "summarize"]
 
 
 @in_encoding
+@on_cluster
 def summarize(
     source: Table,
     *,
@@ -50,6 +54,8 @@ def summarize(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
     memory: Memory | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -85,6 +91,9 @@ def summarize(
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             rows of a larger file are read in parts, and what is made of them is kept on disk.
+        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
+            all of them see), keep them and add them up. The numbers are the same.
+        client: for Python: a ``distributed.Client`` instead.
         out: file for the numbers (.safetensors); their certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
@@ -100,6 +109,7 @@ def summarize(
         >>> bool(abs(result.released.values[0] - 39.5) < 2)
         True
     """
+    del scheduler, client  # connected by on_cluster
     one_of("statistic", statistic, TABLE_STATISTICS)
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
@@ -115,6 +125,7 @@ def summarize(
         unit=unit,
         database_table=database_table,
         memory=memory,
+        spread=current_spread(),
     )
     with entered(ledger, "summarize", statistic, eta, out) as entry:
         released = release_table_statistic(

@@ -18,6 +18,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Force,
+    Hidden,
     LedgerFile,
     Memory,
     Names,
@@ -30,10 +31,12 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, whole_number
 from memberbound.files import FORMATS, in_encoding
 from memberbound.games import NeighbourGame
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.cells import as_declared
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
+from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
@@ -168,6 +171,7 @@ _BYTES = 48
 
 
 @in_encoding
+@on_cluster
 def synthesize(
     source: Table,
     *,
@@ -182,6 +186,8 @@ def synthesize(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
     memory: Memory | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
@@ -217,6 +223,9 @@ def synthesize(
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
             rows of a larger file are read in parts, and what is made of them is kept on disk.
+        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
+            all of them see), keep them and add them up. The numbers are the same.
+        client: for Python: a ``distributed.Client`` instead.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
@@ -234,6 +243,7 @@ def synthesize(
         >>> result.table.columns.tolist(), len(result.table), result.certificate.value <= 0.05
         (['age', 'ill'], 4000, True)
     """
+    del scheduler, client  # connected by on_cluster
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
@@ -248,6 +258,7 @@ def synthesize(
         with_unit=True,
         database_table=database_table,
         memory=memory,
+        spread=current_spread(),
     )
     # New rows are drawn at once; how many persons there are is not known yet.
     new = records.rows if rows is None and unit is None else rows or 0

@@ -283,7 +283,7 @@ def counted(places: NDArray[np.generic], count: int, persons: Persons | None) ->
 
 def cell_counts(records: Records, name: str) -> FloatArray:
     """Return the histogram of a column of all rows."""
-    return np.asarray(records.total(_cell_counts, name))
+    return np.asarray(records.chosen([name]).total(_cell_counts, name))
 
 
 def _cell_counts(part: Records, name: str) -> FloatArray:
@@ -728,7 +728,7 @@ def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
-    counts = dict(sorted(records.total(_name_counts, name).items()))
+    counts = dict(sorted(records.chosen([name]).total(_name_counts, name).items()))
     noisy = histograms.measure(list(counts.values()))
     return _named(tuple(counts), noisy, histograms.scale)
 
@@ -747,7 +747,7 @@ def noisy_texts(
 
     Guarantee: that of :func:`noisy_names`.
     """
-    numbers, texts = records.total(_text_counts, name, cells, count)
+    numbers, texts = records.chosen([name]).total(_text_counts, name, cells, count)
     listed = dict(sorted(texts.items()))
     noisy = histograms.measure([*numbers, *listed.values()])
     return noisy[:count], _named(tuple(listed), noisy[count:], histograms.scale)
@@ -890,7 +890,7 @@ def fit_encoder(
         assert fine is not None
         second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
         for draft in numeric:
-            noisy = second.measure(table.total(_fine_counts, draft))
+            noisy = second.measure(table.chosen([draft.name]).total(_fine_counts, draft))
             drafts[draft.name] = draft.finished(noisy, second.scale)
     means = _noisy_mean(table, settled, public, budget) if public else {}
     codes: list[ColumnCode] = []
@@ -920,7 +920,7 @@ def identifier_codes(
     if not called:
         return {}
     part = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
-    hashes = records.total(_name_hashes, called)
+    hashes = records.chosen(called).total(_name_hashes, called)
     distinct = [np.unique(np.concatenate(column)).size for column in hashes]
     noisy = part.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
     half = len(records) / 2
@@ -1057,7 +1057,7 @@ def _noisy_mean(
     radius = _MEAN_RADIUS * math.sqrt(len(names))
     part = budget.take("means of columns with public ranges", CENTRE_SHARE)
     sums = part.sums(sensitivity=path_sensitivity(radius, records))
-    total = table.total(_clipped_means, ranges, radius, summand_step(radius, records))
+    total = table.chosen(names).total(_clipped_means, ranges, radius, summand_step(radius, records))
     # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
     means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)

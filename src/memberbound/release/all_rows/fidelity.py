@@ -71,9 +71,9 @@ def fidelity_of(model: SyntheticTable, records: Records, frame: pd.DataFrame) ->
     Of 250 000 real rows, if there are more.
     Edge cases: where models cannot be trained there are no scores.
     """
-    if records.rows > _MOST_COMPARED:
-        places = np.random.default_rng(0).choice(records.rows, _MOST_COMPARED, replace=False)
-        records = records.taken(np.sort(places))
+    compared = min(records.rows, _MOST_COMPARED)
+    places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
+    records = records.taken(np.sort(places))
     columns = [*model.columns, *([] if model.target is None else [model.target])]
     drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
     names = [column.cells.name for column in columns]

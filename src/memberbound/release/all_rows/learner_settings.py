@@ -80,7 +80,7 @@ class Settings:
         if isinstance(stated, str):
             part = budget.take("class frequencies", _FREQUENCY_SHARE)
             noise = part.sums(sensitivity=HISTOGRAM_MOVES)
-            counts = records.total(_class_counts, code)
+            counts = records.chosen([code.name]).total(_class_counts, code)
             weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
         else:
             unknown = [name for name in stated if name not in classes]

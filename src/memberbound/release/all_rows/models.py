@@ -604,7 +604,7 @@ class _Training:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         trials = [self.trained(budget.take("a trial", share), p) for p in _PACES]
-        marks = [self.rows.total(_mark, t, self.loss, self.classifier) for t in trials]
+        marks = [self.rows.total(_mark, t, self.loss, self.classifier) / _UNITS for t in trials]
         # A record that is replaced moves each of these sums by at most 1.
         scores = budget.take("the trials' scores", share)
         noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
@@ -613,8 +613,8 @@ class _Training:
 
 def _mark(
     rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss, classifier: bool
-) -> float:
-    """Return how well a trial does: one number in [0, 1] per record, added exactly."""
+) -> int:
+    """Return how well a trial does, in units: one number in [0, 1] per record, added exactly."""
     parts = []
     for cut in rows.cuts():
         scores, codes = model.scores(rows.features.block(cut)), rows.codes[cut]
@@ -626,7 +626,7 @@ def _mark(
         parts.append(np.rint((marks if weights is None else marks * weights) * _UNITS))
     units = np.concatenate(parts).astype(np.int64)
     units = units if rows.persons is None else rows.persons.averaged(units)
-    return float(units.sum() / _UNITS)
+    return int(units.sum())
 
 
 def _slack(

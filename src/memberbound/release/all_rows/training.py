@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ __all__ = ["misfit_notes", "train", "trial_scores"]
 #: A trial is trained on this share, of at most so many rows.
 _TRAINED = 0.8
 _MOST_ROWS = 200_000
+_MOST_ORDERED = 2**22
 #: Ways to write numbers and dates that need a word in the bounds, and that word.
 _WRITINGS = {
     "comma": "a decimal comma: say decimal: ','",
@@ -114,8 +116,11 @@ def _scores(
     bounds: Bounds,
     seed: int | None,
 ) -> tuple[Sequence[Score], list[str]]:
-    order = np.random.default_rng(seed).permutation(len(table))
-    order = order[: max(2, _MOST_ROWS * len(table) // table.rows)]
+    draws, count = np.random.default_rng(seed), len(table)
+    most = min(count, max(2, _MOST_ROWS * count // table.rows))
+    # A permutation of all records of a large table takes memory.
+    large = count > _MOST_ORDERED
+    order = draws.choice(count, most, replace=False) if large else draws.permutation(count)[:most]
     cut = int(len(order) * _TRAINED)
     training, test = table.taken(order[:cut]), table.taken(order[cut:])
     try:
@@ -196,9 +201,12 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         "svm": lambda: svm.LinearSVC(C=strength),
         "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
         "huber": linear_model.HuberRegressor,
-        "boosting": ensemble.HistGradientBoostingClassifier
-        if trial.class_names
-        else ensemble.HistGradientBoostingRegressor,
+        "boosting": partial(
+            ensemble.HistGradientBoostingClassifier
+            if trial.class_names
+            else ensemble.HistGradientBoostingRegressor,
+            random_state=0,
+        ),
     }
     wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
     try:
@@ -209,17 +217,45 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         return None
 
 
-def _misfit_cause(values: Values, bound: Range | Categories) -> str:
+def _column_facts(
+    part: Records, bounds: Bounds, target: str, classes: tuple[str, ...]
+) -> tuple[dict[str, int], dict[str, int], int]:
+    """Count the columns that have a value, the values within bounds, and the unknown classes."""
+    filled = {
+        name: int(not np.isnan(values.numbers).all() or values.distinct > 0)
+        for name, values in part.columns.items()
+    }
+    inside = {}
+    for name, bound in bounds.items():
+        values = part.columns[name]
+        if isinstance(bound, Categories):
+            fits = values.positions(bound.labels) >= 0
+        else:
+            fits = (values.numbers >= bound.low) & (values.numbers <= bound.high)
+        inside[name] = int(fits.sum())
+    unknown = part.columns[target].positions(classes) < 0 if classes else np.zeros(0)
+    return filled, inside, int(unknown.sum())
+
+
+def _written_counts(part: Records, name: str) -> NDArray[np.int64]:
+    """Count the values of a column that are no numbers, and those that each writing reads."""
+    values = part.columns[name]
+    codes, labels = values.coded()
+    counts = [int(np.isnan(values.numbers).sum())]
+    for form in _WRITINGS:
+        fits = np.array([not np.isnan(read_value(label, form)[0]) for label in labels])
+        counts.append(int(fits[codes].sum()))
+    return np.array(counts)
+
+
+def _misfit_cause(table: Records, name: str, bound: Range | Categories) -> str:
     """Say why most values are outside their bounds."""
     if isinstance(bound, Categories):
         return "look at the list"
-    if not np.isnan(values.numbers).mean() > _FITTING:
+    unread, *readable = table.chosen([name]).total(_written_counts, name) / table.rows
+    if not unread > _FITTING:
         return "look at the bounds"
-    codes, labels = values.coded()
-    shares = {}
-    for form, word in _WRITINGS.items():
-        fits = np.array([not np.isnan(read_value(label, form)[0]) for label in labels])
-        shares[word] = float(fits[codes].mean())
+    shares = dict(zip(_WRITINGS.values(), readable, strict=True))
     best = max(shares, key=lambda word: shares[word])
     if shares[best] > _FITTING:
         return f"they are written with {best} in the bounds"
@@ -233,11 +269,9 @@ def misfit_notes(
 
     For the owner of the rows, as the scores are.
     """
-    empty = [
-        name
-        for name, values in table.columns.items()
-        if np.isnan(values.numbers).all() and not values.distinct
-    ]
+    names = released.class_names
+    filled, inside, unknown = table.total(_column_facts, bounds, target, names)
+    empty = [name for name in table.columns if not filled[name]]
     notes = [f"without a value in any row: {', '.join(map(repr, empty))}"] if empty else []
     used = (*released.columns, target, *empty)
     left = [repr(name) for name in table.columns if name not in used]
@@ -247,24 +281,15 @@ def misfit_notes(
             "A column with bounds is kept"
         )
     for name, bound in bounds.items():
-        if name in empty:
-            continue
-        values = table.columns[name]
-        if isinstance(bound, Categories):
-            kept = float(np.mean(values.positions(bound.labels) >= 0))
-            what = "are in its list of categories"
-        else:
-            kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
-            what = "are numbers between its bounds"
-        if kept < _FITTING and (name != target or isinstance(bound, Range)):
-            cause = _misfit_cause(values, bound)
+        listed = isinstance(bound, Categories)
+        what = "are in its list of categories" if listed else "are numbers between its bounds"
+        few = inside[name] < _FITTING * table.rows and name not in empty
+        if few and (name != target or not listed):
+            cause = _misfit_cause(table, name, bound)
             notes.append(f"fewer than half of the values of {name!r} {what}: {cause}")
-    if released.class_names:
-        unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
-        if unknown:
-            notes.append(
-                f"{unknown} of {table.rows} rows have no class that the model knows "
-                f"({', '.join(released.class_names)}): they have no influence on it, and it never "
-                "answers with theirs"
-            )
+    if unknown:
+        notes.append(
+            f"{unknown} of {table.rows} rows have no class that the model knows "
+            f"({', '.join(names)}): they have no influence on it, and it never answers with theirs"
+        )
     return notes
