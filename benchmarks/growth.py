@@ -83,6 +83,9 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "population": lambda: mb.population(path, epsilon=8.0),
         "bounds": lambda: mb.bounds(path),
         "protect": lambda: mb.protect(path, target="y", bounds=bounds),
+        "protect --scheduler": lambda: on_two_workers(
+            lambda client: mb.protect(path, target="y", bounds=bounds, client=client)
+        ),
         "protect-half (mean)": lambda: mb.protect_half(
             path, statistic="mean", columns=["n0", "n1"]
         ),
@@ -194,6 +197,15 @@ def measure_stored(sizes: list[int], verbs: list[str], kinds: list[str], hard: i
                 print(stored_lines(runs)[-1], file=sys.stderr, flush=True)
             path.unlink()
     return runs
+
+
+def on_two_workers(question: Callable[[object], object]) -> object:
+    """Ask on a dask cluster of two processes, which end before the seconds are counted."""
+    import distributed
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        return question(client)
 
 
 def seconds() -> float:

@@ -1,0 +1,206 @@
+"""Rows on the workers of a dask cluster: the numbers of one machine, whatever happens to workers.
+
+The oracle is the same release on one machine with the same noise, which is compared bit by bit.
+"""
+
+import importlib
+import os
+import signal
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+import memberbound as mb
+from memberbound.errors import InputError, MemberboundError
+from memberbound.learners.refits import connected
+from memberbound.release.all_rows import on_workers
+from memberbound.release.all_rows.encoding import cell_counts
+from memberbound.release.all_rows.on_workers import current_spread
+from memberbound.tables.in_memory import read_secret_columns
+
+protecting = importlib.import_module("memberbound.verbs.protect")
+distributed = pytest.importorskip("distributed")
+ROWS = 5003
+PUBLIC = {"age": [0, 120], "sex": ["f", "m"], "ill": ["no", "yes"]}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    draws = np.random.default_rng(0)
+    age, score = draws.integers(18, 90, ROWS), draws.normal(size=ROWS)
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "sex": draws.choice(["f", "m"], ROWS),
+            "pay": np.round(np.exp(draws.normal(7, 1, ROWS)), 2),
+            "job": draws.choice([f"job {k}" for k in range(6)], ROWS),
+            "patient_id": [f"p{k}" for k in range(ROWS)],
+            "class": np.select([score > 0.5, score < -0.5], ["high", "low"], "middle"),
+            "ill": np.where(age / 90 + 0.5 * score > 0.7, "yes", "no"),
+        }
+    )
+    table.loc[::50, "pay"] = None
+    table.loc[::70, "job"] = None
+    path = tmp_path_factory.mktemp("rows") / "people.parquet"
+    table.to_parquet(path, row_group_size=700)
+    return path
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Three threads: shares of 1667 or 1668 rows, which no row group and no block ends with."""
+    options = {"processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=3, **options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as opened,
+    ):
+        yield opened
+
+
+COLUMNS = ["age", "sex", "pay", "job"]
+BALANCED = LogisticRegression(class_weight="balanced")
+FEW_ROUNDS = HistGradientBoostingClassifier(max_iter=5)
+RELEASES = {
+    "logistic": ("protect", {"target": "ill", "bounds": PUBLIC, "eta": 0.1}),
+    "boosting": (
+        "protect",
+        {
+            "target": "ill",
+            "learner": FEW_ROUNDS,
+            "eta": 0.4,
+            "columns": ["age", "patient_id", "job"],
+        },
+    ),
+    "mean": ("summarize", {"statistic": "mean", "columns": ["age", "pay"], "eta": 0.3}),
+    "covariance": ("summarize", {"statistic": "covariance", "columns": ["age", "pay"], "eta": 0.3}),
+    "quantiles": ("summarize", {"statistic": "quantiles", "columns": ["pay"], "eta": 0.3}),
+    "contingency": ("summarize", {"statistic": "contingency", "columns": ["job", "sex"]}),
+    "table of pairs": ("synthesize", {"bounds": PUBLIC, "eta": 0.45, "rows": 200}),
+}
+SLOW_RELEASES = {
+    "private columns": ("protect", {"target": "ill", "eta": 0.4}),
+    "several classes": ("protect", {"target": "class", "eta": 0.4, "tune": True}),
+    "full boosting": ("protect", {"target": "class", "learner": "boosting", "eta": 0.4}),
+    "balanced": ("protect", {"target": "ill", "learner": BALANCED, "eta": 0.4}),
+    "ridge": ("protect", {"target": "pay", "bounds": {"pay": [0, 9000]}, "eta": 0.4}),
+    "table": ("synthesize", {"target": "ill", "eta": 0.4, "rows": 200}),
+}
+
+
+def released(name, source, **more):
+    """Return everything that a release says, its model or rows included."""
+    verb, asked = (RELEASES | SLOW_RELEASES)[name]
+    options = {"columns": COLUMNS, "insecure_seed": 1, **asked, **more}
+    if "bounds" in asked:
+        used = (*options["columns"], options.get("target"))
+        options["bounds"] = {k: v for k, v in asked["bounds"].items() if k in used}
+    answer = getattr(mb, verb)(source, **options)
+    model = getattr(answer, "released", None)
+    made = model.to_dict() if verb == "protect" else None
+    rows = answer.table.to_csv() if verb == "synthesize" else None
+    return answer.to_dict(), made, rows
+
+
+@pytest.mark.parametrize(
+    "name", [*RELEASES, *(pytest.param(name, marks=pytest.mark.long) for name in SLOW_RELEASES)]
+)
+def test_a_cluster_gives_the_numbers_of_one_machine(name, file, client):
+    assert released(name, file, client=client) == released(name, file)
+
+
+def test_rows_in_memory_are_sent_and_a_folder_is_one_table(file, client, tmp_path):
+    here = released("mean", file)
+    assert released("mean", pd.read_parquet(file), client=client)[0]["values"] == here[0]["values"]
+    for number, part in enumerate(np.array_split(np.arange(ROWS), 3)):
+        pd.read_parquet(file).iloc[part].to_parquet(tmp_path / f"{number}.parquet")
+    assert released("mean", tmp_path, client=client)[0]["values"] == here[0]["values"]
+
+
+def records_there(file, client):
+    with connected(client=client):
+        return read_secret_columns(file, {}, columns=COLUMNS, spread=current_spread())
+
+
+def test_every_row_is_counted_once_and_a_share_that_is_read_twice_is_seen(
+    file, client, monkeypatch
+):
+    here = read_secret_columns(file, {}, columns=COLUMNS)
+    there = records_there(file, client)
+    for name in COLUMNS:
+        assert (cell_counts(there, name) == cell_counts(here, name)).all()
+    # Broken: shares overlap by a row.
+    honest = on_workers._Share
+
+    def overlapping(path, names, forms, first, rows):
+        return honest(path, names, forms, max(first - 1, 0), rows + min(first, 1))
+
+    monkeypatch.setattr(on_workers, "_Share", overlapping)
+    monkeypatch.setattr(overlapping, "read", honest.read, raising=False)
+    assert cell_counts(records_there(file, client), "age").sum() == ROWS + 2
+
+
+def test_rows_come_here_in_the_order_that_was_asked_for(file, client):
+    places = np.random.default_rng(1).permutation(ROWS)[:900]
+    here, there = read_secret_columns(file, {}, columns=COLUMNS), records_there(file, client)
+    for name, values in there.taken(places).columns.items():
+        expected = here.columns[name].taken(places)
+        assert [values.label(k) for k in range(900)] == [expected.label(k) for k in range(900)]
+
+
+def _secret_failure(part):
+    raise ValueError(f"the first one is {part.columns['job'].label(1)}")
+
+
+def _refusal(part):
+    raise InputError("no.")
+
+
+def test_what_fails_on_a_worker_quotes_no_row(file, client, caplog):
+    there = records_there(file, client)
+    with pytest.raises(MemberboundError, match=r"^a worker failed \(ValueError\)\.$"):
+        there.total(_secret_failure)
+    with pytest.raises(MemberboundError, match="ValueError"):
+        there.mapped(_secret_failure).total(len)
+    with pytest.raises(InputError, match=r"^no\.$"):
+        there.total(_refusal)
+    assert "job" not in caplog.text
+
+
+def test_what_a_cluster_cannot_do_is_refused(file, client, tmp_path, monkeypatch):
+    plain = tmp_path / "people.csv"
+    pd.read_parquet(file).to_csv(plain, index=False)
+    with pytest.raises(InputError, match=r"Parquet or Arrow file .* all_varchar = true"):
+        mb.summarize(plain, statistic="mean", columns=["age"], client=client)
+    with pytest.raises(InputError, match="left out with unit"):
+        mb.protect(file, target="ill", unit="patient_id", client=client)
+    monkeypatch.setattr(protecting, "checked_form", lambda _learner: "network")
+    with pytest.raises(InputError, match="not a network"):
+        mb.protect(file, target="ill", learner="tests:network", client=client)
+    monkeypatch.setattr(on_workers, "_version", lambda: "0.1")
+    with pytest.raises(InputError, match=r"installed, got 0\.1"):
+        mb.summarize(file, statistic="mean", columns=["age"], client=client)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["logistic", "full boosting", "table of pairs"])
+def test_a_killed_worker_changes_no_number(name, file):
+    """Processes under a nanny; one of them is killed while it works."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        try:
+            there = released(name, file, client=client)
+        finally:
+            killer.cancel()
+        assert victim not in client.run(os.getpid).values()
+    assert there == released(name, file)
