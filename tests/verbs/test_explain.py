@@ -134,10 +134,6 @@ def test_inverse_epsilon_is_safe_and_tight(target, read, limit, adjacency):
     assert found.target is not None
 
 
-def test_inverse_advantage_closed_form():
-    assert explain(target_advantage=0.1).epsilon == pytest.approx(2 * math.atanh(0.1), rel=1e-13)
-
-
 def test_inverse_noise_multiplier():
     found = explain(target_tpr=0.05, fpr=0.01, sample_rate=0.02, steps=200)
     assert found.tpr_upper["0.01"] <= 0.05

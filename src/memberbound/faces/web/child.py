@@ -33,7 +33,7 @@ from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.faces.endings import debugging, ending, is_memory_error
 from memberbound.faces.terminal import blocks
-from memberbound.quantities import Side, marked, percent, significant
+from memberbound.quantities import Side, marked, mu_row, percent, significant, vacuous
 from memberbound.verbs.explain import Explanation, explain
 
 if TYPE_CHECKING:
@@ -204,6 +204,9 @@ def _figures(options: Keywords) -> dict[str, object]:
         figures.append(figure("guess_upper", ceiling(value), label))
     for name, quantity in (("advantage_upper", "advantage"), ("eta_upper", "eta")):
         figures.append(figure(name, ceiling(answer[name], quantity, 6)))
+    if not vacuous(answer["eta_upper"], "eta"):
+        _, text = mu_row(answer["mu_upper"], answer["mu_regret_upper"])
+        figures.append(figure("mu_upper", text))
     for name in ("security_lower", "security_lower_iid"):
         if answer[name] is not None:
             figures.append(figure(name, ceiling(answer[name], "security", 6)))

@@ -30,6 +30,11 @@ export const GLOSSARY = {
     text: "When a random half of a known population was used, nobody is right more than ½ + η of the time about any record. Read for a record replaced by another one.",
     theorems: ["I24-P2", "I24-T4"],
   },
+  mu_upper: {
+    label: "μ (Gaussian differential privacy)",
+    text: "For experts: the whole curve summed up by one number. Moved by the regret in both error rates, neither curve is more private than the other; a large regret says that one number is too coarse.",
+    theorems: ["L24-L10"],
+  },
   security_lower: {
     label: "Security MIS",
     text: "1 means that attacks are no better than blind guessing, 0 that membership can be read off. About the average record.",
