@@ -543,6 +543,7 @@ def _release_of_all_rows(context: Context, learner: str) -> Protection:
         bounds=data.bounds,
         # For trial: what the study makes is thrown away, the real release draws its own.
         insecure_seed=question.seed,
+        trial=False,
     )
 
 

@@ -35,6 +35,7 @@ from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
 from memberbound.release.ledger_file import entered
+from memberbound.release.model_quality import Score
 from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
@@ -73,6 +74,7 @@ def protect(
     out: OutputFile | None = None,
     force: Force = False,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    trial: Hidden = True,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training on all rows")]
     | None = None,
 ) -> Protection:
@@ -118,6 +120,7 @@ def protect(
             with them are for the owner of the rows.
         force: overwrite ``out``.
         insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
+        trial: whether a second model is trained and scored; a study has scores of its own.
         progress: called with (done, total).
 
     Command line:
@@ -187,9 +190,12 @@ def protect(
     advance(1, 2)
 
     # What follows is for the owner of the rows only.
-    scores, notes = trial_scores(
-        table, target, released, public, None if seed is None else seed + 1
-    )
+    scores: tuple[Score, ...] = ()
+    notes: list[str] = []
+    if trial:
+        scores, notes = trial_scores(
+            table, target, released, public, None if seed is None else seed + 1
+        )
     advance(2, 2)
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
