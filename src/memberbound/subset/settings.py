@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,6 @@ from memberbound.subset.gaussian import (
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
-    worst_pmp_epsilon,
     worst_success,
 )
 from memberbound.subset.mixtures import mixture_bounds
@@ -76,19 +75,6 @@ class Comparison:
     population: float
     practical: float
     coupled: float | None = None
-
-
-class Setting(Protocol):
-    """A mechanism on a population, at any ε."""
-
-    @property
-    def game(self) -> SubsetGame:
-        """Who is drawn."""
-        ...
-
-    def comparison(self, epsilon: float) -> Comparison:
-        """Return the three success bounds at the worst-case DP parameter ``epsilon``."""
-        ...
 
 
 # ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
@@ -143,35 +129,22 @@ class GaussianSetting:
         """ε of the worst case over neighbours inside the population."""
         return dp_from_noise(self.effective(sigma), self.delta, self.profile.diameter)
 
-    def coupled(self, sigma: float) -> RecordBounds:
-        """Bounds by coupling (X1, L24-P12)."""
-        return gaussian_bounds(
-            self.profile, self.game, sigma=self.effective(sigma), delta=self.delta
-        )
-
-    def exact(self, sigma: float) -> RecordBounds | None:
-        """Bounds by the exact mixture (X9), where the release is one number."""
-        if self.line is None:
-            return None
-        return mixture_bounds(
-            self.line,
-            self.game,
-            sigma=self.effective(sigma),
-            delta=self.delta,
-            progress=self.progress,
-        )
-
-    def hidden(self, sigma: float) -> RecordBounds | None:
-        """Bounds by what is proved of the others' sum (X21), where no exact mixture is at hand."""
-        if self.crowd is None:
-            return None
-        return Crowd(self.crowd, self.effective(sigma)).bounds(self.delta)
-
     def parts(self, sigma: float) -> _Parts:
-        """All bounds; the last ones are kept, as a search ends with those that are answered."""
+        """Bounds by coupling (X1, L24-P12), of one number by the exact mixture (X9), else by X21.
+
+        The last ones are kept, as a search ends with those that are answered.
+        """
         if sigma not in self._last:
             self._last.clear()
-            self._last[sigma] = self.coupled(sigma), self.exact(sigma), self.hidden(sigma)
+            noise, exact, hidden = self.effective(sigma), None, None
+            coupled = gaussian_bounds(self.profile, self.game, sigma=noise, delta=self.delta)
+            if self.line is not None:
+                exact = mixture_bounds(
+                    self.line, self.game, sigma=noise, delta=self.delta, progress=self.progress
+                )
+            if self.crowd is not None:
+                hidden = Crowd(self.crowd, noise).bounds(self.delta)
+            self._last[sigma] = coupled, exact, hidden
         return self._last[sigma]
 
     def best(self, sigma: float) -> RecordBounds:
@@ -180,15 +153,6 @@ class GaussianSetting:
         for other in others:
             best = best if other is None else _tightened(best, other)
         return best
-
-    def worst(self, quantity: Quantity, sigma: float) -> float:
-        """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
-        noise = self.effective(sigma)
-        if quantity == "pmp":
-            return worst_pmp_epsilon(
-                self.profile, self.game, noise, self.delta, self.line, crowd=self.crowd
-            )
-        return worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
 
     def mechanism_for(self, quantity: Quantity, target: float) -> tuple[float, float]:
         """Return σ and ε of one mechanism with ε̃ ≤ target or success ≤ target, with little noise.
@@ -229,10 +193,11 @@ class GaussianSetting:
     def comparison(self, epsilon: float) -> Comparison:
         """Return the success at ε for the three attackers."""
         sigma = self.sigma_from_epsilon(epsilon)
-        coupled = None
+        noise, coupled = self.effective(sigma), None
         if self.line is not None or self.crowd is not None:
-            coupled = worst_success(self.profile, self.game, self.effective(sigma))
-        return self.compared(epsilon, sigma, self.worst("success", sigma), coupled)
+            coupled = worst_success(self.profile, self.game, noise)
+        best = worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
+        return self.compared(epsilon, sigma, best, coupled)
 
     def compared(
         self, epsilon: float, sigma: float, practical: float, coupled: float | None = None
@@ -401,6 +366,10 @@ class ExponentialSetting:
             population,
             min(population, bounds.success_upper),
         )
+
+
+#: A mechanism on a population, at any ε.
+Setting = GaussianSetting | ExponentialSetting
 
 
 def _pure_epsilon_for_success(target: float, prior: float) -> float:
