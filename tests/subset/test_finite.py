@@ -262,9 +262,3 @@ def test_exact_answers_refuse_doubles():
             call(0)
     with pytest.raises(InputError, match="delta"):
         finite_bounds(mechanisms.sum_mod(4), SubsetGame(4, 2), delta=1.5)
-
-
-def test_progress_counts_the_subsets():
-    seen = []
-    finite_bounds(mechanisms.sum_mod(6), SubsetGame(6, 3), progress=lambda *s: seen.append(s))
-    assert seen == [(i, 20) for i in range(1, 21)]

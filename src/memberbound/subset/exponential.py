@@ -228,13 +228,8 @@ class ExponentialMechanism:
         return self.epsilon / (2 * self.sensitivity * self.size)
 
     @cached_property
-    def scores(self) -> FloatArray:
-        """(N, m): -ε·loss/(2Δk), so that P(w given D) ∝ exp(Σ_{x∈D} scores[x, w])."""
-        return np.asarray(-self.rate * self.losses, dtype=np.float64)
-
-    @cached_property
     def centred_scores(self) -> FloatArray:
-        """``scores`` up to a constant per record, which cancels in P: every row's middle is 0.
+        """-ε·loss/(2Δk), (N, m), up to a constant per record, which cancels in P: middles are 0.
 
         The shift is taken on the losses, so that a large common part costs no digits: every entry
         is within five roundings of its own value.

@@ -8,7 +8,7 @@ are listed, so P_in,x and P_out,x are exact; nothing is coupled (X1) or sampled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -20,7 +20,6 @@ from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, down, up
-from memberbound.subset.profile import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
@@ -199,12 +198,7 @@ class Worlds:
         return self
 
 
-def finite_worlds(
-    mechanism: Mechanism,
-    game: SubsetGame,
-    *,
-    progress: Progress | None = None,
-) -> Worlds:
+def finite_worlds(mechanism: Mechanism, game: SubsetGame) -> Worlds:
     """List all k-subsets and return the laws of the release with and without every record.
 
     Guarantee: exact for fractions and integers; for doubles within the relative ``slack``.
@@ -227,7 +221,7 @@ def finite_worlds(
     total: dict[Hashable, Fraction | int] = {}
     with_record: dict[Hashable, list[Fraction | int]] = {}
     slack = Fraction(0)
-    for done, chosen in enumerate(_subsets(game), start=1):
+    for chosen in map(frozenset, combinations(range(game.population), game.size)):
         law, blur = _checked_law(mechanism(chosen), chosen)
         slack = max(slack, blur)
         for outcome, mass in law:
@@ -238,8 +232,6 @@ def finite_worlds(
             row = with_record[outcome]
             for record in chosen:
                 row[record] += mass
-        if progress is not None:
-            progress(done, count)
     holding = math.comb(game.population - 1, game.size - 1)
     records = range(game.population)
     return Worlds(
@@ -254,13 +246,7 @@ def finite_worlds(
     )
 
 
-def finite_bounds(
-    mechanism: Mechanism,
-    game: SubsetGame,
-    *,
-    delta: float = 0.0,
-    progress: Progress | None = None,
-) -> RecordBounds:
+def finite_bounds(mechanism: Mechanism, game: SubsetGame, *, delta: float = 0.0) -> RecordBounds:
     """Return ε of (ε, δ)-PMP and the best attack's success for every record, from above.
 
     Guarantee: no attack on record x is right more often than ``success[x]``, and both
@@ -277,8 +263,4 @@ def finite_bounds(
         (0.693147, 0.6)
     """
     fraction("delta", delta)
-    return finite_worlds(mechanism, game, progress=progress).bounds(delta)
-
-
-def _subsets(game: SubsetGame) -> Iterator[frozenset[int]]:
-    return map(frozenset, combinations(range(game.population), game.size))
+    return finite_worlds(mechanism, game).bounds(delta)
