@@ -6,8 +6,8 @@ Every score is a (targets, records) table; higher means "member".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,9 +37,6 @@ __all__ = [
     "rmia",
     "rmia_offline",
 ]
-
-T = TypeVar("T")
-
 
 # ── Targets and shadows: the sums over shadow models that every attack is made of ─────────────────
 #
@@ -95,7 +92,6 @@ class Targets:
     leave_one_out: bool
     #: The shadows attacked with each other, where the attacker can learn; made when left out.
     practice: Targets | None = None
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.membership.shape != self.shadows.logit.shape:
@@ -116,12 +112,22 @@ class Targets:
         """Attack every model with all the others."""
         return cls(signals, signals, membership, examples, leave_one_out=True)
 
-    def cached(self, name: str, compute: Callable[[], T]) -> T:
-        """Return a table that several attacks share, computed once."""
-        if name not in self._cache:
-            self._cache[name] = compute()
-        table: T = self._cache[name]
-        return table
+    @cached_property
+    def logits(self) -> tuple[Moments, Moments, FloatArray]:
+        """The logit's moments with the record in and out, and the targets' own values."""
+        clip = clip_of(self.shadows)
+        ins, outs = self.moments(clipped_logit(self.shadows, clip))
+        return ins, outs, clipped_logit(self.signals, clip)
+
+    @cached_property
+    def confidences(self) -> tuple[Moments, Moments, FloatArray]:
+        """The same of the probability of the true class."""
+        return *self.moments(self.shadows.confidence), self.signals.confidence
+
+    @cached_property
+    def attack_features(self) -> FloatArray:
+        """What the combined attack sees, (targets, records, features)."""
+        return _attack_features(self)
 
     def for_learning(self) -> Targets:
         """Return every shadow attacked with the others: there all training sets are known."""
@@ -202,23 +208,12 @@ def clipped_logit(signals: Signals, clip: float) -> FloatArray:
     return np.asarray(np.clip(signals.logit, -edge, edge))
 
 
-def _logit_moments(targets: Targets) -> tuple[Moments, Moments, FloatArray]:
-    """Return the logit's moments with the record in and out, and the targets' own values."""
-
-    def compute() -> tuple[Moments, Moments, FloatArray]:
-        clip = clip_of(targets.shadows)
-        ins, outs = targets.moments(clipped_logit(targets.shadows, clip))
-        return ins, outs, clipped_logit(targets.signals, clip)
-
-    return targets.cached("logits", compute)
-
-
 def lira(targets: Targets, *, variance: str = "record") -> FloatArray:
     """Return the log-likelihood ratio of in against out, per target and record.
 
     ``variance`` is ``record`` (each record's own), ``pooled`` (one for all) or ``shrunk``.
     """
-    ins, outs, value = _logit_moments(targets)
+    ins, outs, value = targets.logits
     spread_in, spread_out = ins.variance(variance), outs.variance(variance)
     return np.asarray(
         (np.square(value - outs.mean) / spread_out - np.square(value - ins.mean) / spread_in) / 2
@@ -236,7 +231,7 @@ def lira_offline(targets: Targets, *, variance: str = "record") -> FloatArray:
         value = -_log_loss(targets.signals)
         _, outs = targets.moments(-_log_loss(targets.shadows))
     else:
-        _, outs, value = _logit_moments(targets)
+        _, outs, value = targets.logits
     return np.asarray((value - outs.mean) / np.sqrt(outs.variance(variance)))
 
 
@@ -258,21 +253,14 @@ OFFLINE_A = 0.3
 
 def rmia(targets: Targets) -> FloatArray:
     """Return RMIA's score with P(x) the mean over models with and without x, in equal parts."""
-    ins, outs, own = _confidences(targets)
+    ins, outs, own = targets.confidences
     return _share_below(own, (ins.mean + outs.mean) / 2)
 
 
 def rmia_offline(targets: Targets) -> FloatArray:
     """Return RMIA's score from models without x alone: P(x) = ½((1+a)P_out(x) + (1-a))."""
-    _, outs, own = _confidences(targets)
+    _, outs, own = targets.confidences
     return _share_below(own, ((1 + OFFLINE_A) * outs.mean + (1 - OFFLINE_A)) / 2)
-
-
-def _confidences(targets: Targets) -> tuple[Moments, Moments, FloatArray]:
-    def compute() -> tuple[Moments, Moments, FloatArray]:
-        return *targets.moments(targets.shadows.confidence), targets.signals.confidence
-
-    return targets.cached("confidences", compute)
 
 
 def _share_below(confidence: FloatArray, prior: FloatArray) -> FloatArray:
@@ -392,7 +380,7 @@ def _regressed_quantile(shadows: Signals, membership: BoolArray, examples: Examp
 
 def combined(targets: Targets) -> FloatArray:
     """Return the log-odds of membership from a logistic regression on the attacks' scores."""
-    practice, table = _attack_features(targets.for_learning()), _attack_features(targets)
+    practice, table = targets.for_learning().attack_features, targets.attack_features
 
     def score(learn: BoolArray, score: BoolArray) -> FloatArray:
         return _regressed(practice[learn], targets.membership[learn], table[score])
@@ -401,15 +389,11 @@ def combined(targets: Targets) -> FloatArray:
 
 
 def _attack_features(targets: Targets) -> FloatArray:
-    return targets.cached("attack features", lambda: _compute_attack_features(targets))
-
-
-def _compute_attack_features(targets: Targets) -> FloatArray:
     """Return (T, N, F) features: the attacks' scores, bounded, and what they depend on."""
     ratio = np.arcsinh(lira(targets, variance="shrunk"))
     pooled = np.arcsinh(lira(targets, variance="pooled"))
     online, offline = _logit_of_rank(rmia(targets)), _logit_of_rank(rmia_offline(targets))
-    ins, outs, value = _logit_moments(targets)
+    ins, outs, value = targets.logits
     gap = np.broadcast_to(ins.mean - outs.mean, value.shape)
     spread = np.sqrt(outs.variance("pooled"))
     from_out = (value - outs.mean) / spread

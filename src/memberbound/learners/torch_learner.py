@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -137,21 +138,17 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
         return np.asarray(special.softmax(self.decision_function(X), axis=1))
 
 
-class _alone:  # noqa: N801  # reads as a statement
-    """Random numbers and one thread of one's own, as they were afterwards."""
-
-    def __init__(self, torch: ModuleType, seed: int) -> None:
-        self.torch, self.seed = torch, seed
-
-    def __enter__(self) -> None:
-        self.threads = self.torch.get_num_threads()
-        self.state = self.torch.get_rng_state()
-        self.torch.set_num_threads(1)
-        self.torch.manual_seed(self.seed)
-
-    def __exit__(self, *_: object) -> None:
-        self.torch.set_rng_state(self.state)
-        self.torch.set_num_threads(self.threads)
+@contextmanager
+def _alone(torch: ModuleType, seed: int) -> Iterator[None]:
+    """Use random numbers and one thread of one's own, and leave them as they were."""
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        torch.set_num_threads(threads)
 
 
 def _torch() -> ModuleType:
