@@ -43,6 +43,7 @@ __all__ = [
     "PrivateFolder",
     "check_input",
     "check_output",
+    "codec_named",
     "csv_codec",
     "csv_encoding",
     "in_encoding",
@@ -483,18 +484,23 @@ _codec: ContextVar[str] = ContextVar("codec", default="utf-8")
 csv_codec = _codec.get
 
 
+def codec_named(encoding: str) -> str:
+    """Return what Python calls an encoding, or refuse it."""
+    try:
+        codec = codecs.lookup(encoding).name
+        "".encode(codec)  # some codecs are not of texts
+    except (LookupError, ValueError):
+        raise InputError(
+            f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "
+            f"{encoding!r}."
+        ) from None
+    return codec
+
+
 @contextlib.contextmanager
 def csv_encoding(name: str | None) -> Iterator[None]:
     """Read CSV files in this encoding; None changes nothing."""
-    try:
-        codec = codecs.lookup(name or csv_codec()).name
-        "".encode(codec)  # some codecs are not of texts
-    except LookupError:
-        raise InputError(
-            f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "
-            f"{name!r}."
-        ) from None
-    before = _codec.set(codec)
+    before = _codec.set(csv_codec() if name is None else codec_named(name))
     try:
         yield
     finally:

@@ -203,7 +203,7 @@ async def upload(
     state: ServerState,
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
-    encoding: Annotated[str | None, Query(max_length=40, description="Of a CSV file.")] = None,
+    encoding: Annotated[str, Query(max_length=40, description="Of a CSV file.")] = "utf-8",
 ) -> Upload:
     """Keep a table (.csv, .parquet, .arrow, .xlsx, .jsonl, .dta, .sav, …) while the server lives.
 

@@ -23,7 +23,7 @@ from typing import TypedDict
 from memberbound.errors import InputError
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
 from memberbound.faces.web.processes import Limits, Processes, RefusedError, perform, sized
-from memberbound.files import csv_encoding
+from memberbound.files import codec_named
 from memberbound.tables.foreign_files import FOREIGN_ENDINGS
 from memberbound.tables.source import CONVERSIONS, DELIMITERS
 
@@ -94,15 +94,11 @@ class Uploads:
         del self._uploads[id]
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
 
-    async def add(
-        self, name: str, stream: AsyncIterator[bytes], encoding: str | None = None
-    ) -> Upload:
+    async def add(self, name: str, stream: AsyncIterator[bytes], encoding: str = "utf-8") -> Upload:
         """Store a stream of bytes as a table or a model, or refuse it and keep nothing."""
         shown = shown_name(name)
         ending = ending_of(shown)
-        declared = encoding if ending in _TEXTS else None
-        with csv_encoding(declared):  # which refuses one that does not exist
-            pass
+        declared = encoding if ending in _TEXTS and codec_named(encoding) != "utf-8" else None
         id = secrets.token_urlsafe(16)
         folder = self._folder / id
         try:

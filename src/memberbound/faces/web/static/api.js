@@ -52,8 +52,7 @@ export const post = (path, body, signal) =>
 export function upload(file, encoding, progress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    const declared = encoding === "utf-8" ? "" : `&encoding=${encoding}`;
-    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}${declared}`);
+    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}&encoding=${encoding}`);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.addEventListener("progress", (event) => {
       if (event.lengthComputable) progress(event.loaded / event.total);
