@@ -156,7 +156,6 @@ def test_other_versions_and_broken_files_are_refused():
         {"format": "pickle"},
         {"settings": {}},
         {"recipe": None},
-        {"recipe": {**written["recipe"], "schema": 9}},
         {"recipe": {**written["recipe"], "columns": [{"name": "x", "rule": "exec"}]}},
         {"recipe": {**written["recipe"], "columns": [{"name": "x", "rule": "bins"}]}},
     ):

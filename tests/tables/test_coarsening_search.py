@@ -9,12 +9,12 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.tables.coarsening_search import (
     Evaluator,
+    Ladder,
     Visited,
     cell_profile,
     column_ladder,
     entropy_estimate,
     explore,
-    information_estimate,
     smallest_safe_count,
 )
 from memberbound.verbs.harden import harden
@@ -24,6 +24,17 @@ def exact_information(joint: np.ndarray) -> float:
     outer = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
     inside = joint > 0
     return float((joint[inside] * np.log(joint[inside] / outer[inside])).sum())
+
+
+def information_estimate(cell: np.ndarray, target: np.ndarray) -> float:
+    """What the search sees of two columns: prediction from the other rows of a cell, in nats."""
+    nothing = np.zeros(cell.size, dtype=np.int64)
+    everywhere = np.ones(cell.size, dtype=bool)
+    ladder = Ladder("x", ("drop", "keep"), (nothing, cell))
+    evaluator = Evaluator([ladder], target, nothing, target, (0,), False, 1, 0.95, everywhere)
+    shares = np.bincount(target)[target] / target.size
+    score, _ = evaluator.score((1, 0), evaluator.groups((1, 0)), shares)
+    return score.information
 
 
 def telling(rows: int, seed: int = 0) -> pd.DataFrame:

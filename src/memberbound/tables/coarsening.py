@@ -18,7 +18,6 @@ from memberbound.errors import InputError, whole_number
 from memberbound.files import check_input, read_document
 from memberbound.tables.columns import label_of
 from memberbound.tables.recipe import (
-    SCHEMA,
     Bins,
     Dates,
     Drop,
@@ -75,7 +74,12 @@ def read_hierarchy(source: str | Path | Mapping[Name, object]) -> Ancestors:
         return tidy_hierarchy(_from_tree(source))
     path = Path(source)
     if path.suffix.lower() in {".yaml", ".yml"}:
-        return tidy_hierarchy(_from_tree(_parsed(path)))
+        tree = read_document(path, "hierarchy")
+        if not isinstance(tree, Mapping):
+            raise InputError(
+                f"hierarchy must be a mapping from groups to values, got {str(path)!r}."
+            )
+        return tidy_hierarchy(_from_tree(tree))
     if path.suffix.lower() == ".csv":
         check_input(path, "hierarchy")
         try:
@@ -110,13 +114,6 @@ def tidy_hierarchy(ancestors: Mapping[Name, Sequence[object]]) -> Ancestors:
                     f"a hierarchy must give {child!r} one parent, got {other!r} and {parent!r}."
                 )
     return tidy
-
-
-def _parsed(path: Path) -> Mapping[str, object]:
-    tree = read_document(path, "hierarchy")
-    if not isinstance(tree, Mapping):
-        raise InputError(f"hierarchy must be a mapping from groups to values, got {str(path)!r}.")
-    return tree
 
 
 def _from_tree(tree: Mapping[Name, object]) -> dict[str, list[object]]:
@@ -176,7 +173,8 @@ Plan = str | Mapping[str, int | Iterable[float]]
 
 #: A quantile is rounded while at most this share of the rows changes sides.
 _ROUNDING_SHARE = 0.002
-_FORMAT = "memberbound coarsener"
+#: Name and version of the JSON layout; a reader refuses a version it does not know.
+_FORMAT, _SCHEMA = "memberbound coarsener", 1
 
 
 class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -264,7 +262,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "recipe_")
         fields = {
             "format": _FORMAT,
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "settings": self.get_params(deep=False),
             "recipe": self.recipe_.to_dict(),
         }
@@ -279,15 +277,13 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("a coarsener must be JSON text.") from None
         if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
             raise InputError(f"a coarsener must be a JSON object with format {_FORMAT!r}.")
-        if fields.get("schema") != SCHEMA:
-            raise InputError(f"schema must be {SCHEMA}, got {fields.get('schema')!r}.")
-        settings, written = fields.get("settings"), fields.get("recipe")
-        if isinstance(settings, dict):
-            settings = {"forms": None} | settings  # files of version 0.1 have none
+        if fields.get("schema") != _SCHEMA:
+            raise InputError(f"schema must be {_SCHEMA}, got {fields.get('schema')!r}.")
+        settings = fields.get("settings")
         if not isinstance(settings, dict) or set(settings) != set(cls().get_params(deep=False)):
             raise InputError(f"a coarsener must hold all its settings, got {settings!r}.")
         made = cls(**settings)
-        made.recipe_ = Recipe.from_dict(written if isinstance(written, dict) else {})
+        made.recipe_ = Recipe.from_dict(fields.get("recipe"))
         made.feature_names_in_ = np.array(made.recipe_.columns, dtype=object)
         made.n_features_in_ = len(made.recipe_.columns)
         return made

@@ -51,7 +51,6 @@ __all__ = [
     "entropy_estimate",
     "explore",
     "frontier",
-    "information_estimate",
     "smallest_safe_count",
 ]
 
@@ -95,25 +94,6 @@ def _left_out_prediction(cell: Codes, target: Codes, prior: FloatArray) -> Float
     return (same + weight * prior) / (others + weight)
 
 
-def information_estimate(cell: Codes, target: Codes, prior: FloatArray | None = None) -> float:
-    """Return an estimate of I(cell; target) in nats, negative where cells mislead.
-
-    Both arguments number every row's value from 0.
-
-    Examples:
-        >>> cell = np.repeat([0, 1], 500)
-        >>> round(information_estimate(cell, cell), 2)  # ln 2 = 0.69
-        0.69
-        >>> information_estimate(np.arange(1000), cell)
-        0.0
-    """
-    if cell.size == 0 or cell.shape != target.shape:
-        raise InputError("cell and target must number the same rows, at least one.")
-    shares = _target_shares(target)
-    prediction = _left_out_prediction(cell, target, shares if prior is None else prior)
-    return float(np.mean(np.log(prediction / shares)))
-
-
 def entropy_estimate(cell: Codes) -> float:
     """Return an estimate of the entropy of the cell in nats.
 
@@ -121,8 +101,6 @@ def entropy_estimate(cell: Codes) -> float:
         >>> round(entropy_estimate(np.tile(np.arange(4), 250)), 2)  # ln 4 = 1.386
         1.39
     """
-    if cell.size == 0:
-        raise InputError("cell must number at least one row.")
     counts = np.bincount(cell)
     counts = counts[counts > 0]
     shares = counts / cell.size
@@ -354,10 +332,6 @@ class Evaluator:
                 key = _joined(key, ladder.codes[level])
         return key
 
-    def refined(self, groups: Codes, index: int, level: int) -> Codes:
-        """Return the groups after one column was refined; a finer plan only splits groups."""
-        return _joined(groups, self.ladders[index].codes[level])
-
     def score(
         self, state: State, groups: Codes, prior: FloatArray | None = None
     ) -> tuple[Score, FloatArray | None]:
@@ -566,9 +540,10 @@ def _children(visited: Visited, parent: State) -> Iterator[tuple[State, Score]]:
     for index, ladder in enumerate(evaluator.ladders):
         for level in range(parent[index] + 1, len(ladder)):
             child = (*parent[:index], level, *parent[index + 1 :])
-            scored = child in visited.scores
-            finer = None if scored else evaluator.refined(groups, index, level)
-            yield child, visited.visit(child, parent, finer)
+            if child not in visited.scores:
+                # A finer plan only splits groups.
+                visited.visit(child, parent, _joined(groups, ladder.codes[level]))
+            yield child, visited.scores[child]
     for pool in range(len(evaluator.pools)):
         if pool != parent[-1] and any(parent[:-1]):
             child = (*parent[:-1], pool)
