@@ -682,7 +682,7 @@ _HEADER_COLUMNS = 16
 _LONGEST_HEADER = 2**22
 _CHUNK = 2**20
 #: Bytes of secret rows that are read as one block, and of a section of a longer file.
-_LARGEST_BLOCK, _SECTION = 2**27, 2**25
+_LARGEST_BLOCK, _SECTION = 2**27, 2**23
 _BLOCK = 2**16
 _MARKS = re.compile(rb'["\r\n]')
 
