@@ -221,19 +221,7 @@ def _uncertified_file(path: str | os.PathLike[str], kind: str) -> ReleasedFile:
     check_input(place, "release")
     with place.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return ReleasedFile(
-        name=place.name,
-        sha256=digest,
-        kind=kind,
-        method="as studied",
-        noise={},
-        unit=None,
-        secure=True,
-        delta=None,
-        epsilon_upper=None,
-        mu_upper=None,
-        mu_regret_upper=None,
-    )
+    return ReleasedFile(name=place.name, sha256=digest, kind=kind, method="as studied", secure=True)
 
 
 # ── In plain words ────────────────────────────────────────────────────────────────────────────────

@@ -67,15 +67,15 @@ class ReleasedFile:
     sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
     kind: Name
     method: Name
-    noise: Mapping[str, float | str]
+    noise: Mapping[str, float | str] = field(default_factory=dict)
     #: The column whose values are persons, None where every row is one.
-    unit: str | None
+    unit: str | None = None
     #: Whether nobody knows the noise; a seed makes it known.
     secure: bool
-    delta: Share | None
-    epsilon_upper: float | None
-    mu_upper: float | None
-    mu_regret_upper: float | None
+    delta: Share | None = None
+    epsilon_upper: float | None = None
+    mu_upper: float | None = None
+    mu_regret_upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
