@@ -247,8 +247,8 @@ def blind_scores(
 
     most = 20_000  # more rows change nothing here
     if len(rows) > most:
-        kept = rng.permutation(len(rows))[:most]
-        rows, member = rows[kept], member[kept]
+        sample = rng.permutation(len(rows))[:most]
+        rows, member = rows[sample], member[sample]
     blind = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
     )

@@ -258,8 +258,8 @@ def _shifts(
         outer, inner = outputs[:border], outputs[border:]
         # Against the mean of the other sets of its group; without x the sign turns.
         outside = (outer - outer.mean(axis=0)) * (border / max(border - 1, 1))
-        taken = (inner.mean(axis=0) - inner) * (len(inner) / max(len(inner) - 1, 1))
-        total += np.concatenate([outside, taken])[place]
+        within = (inner.mean(axis=0) - inner) * (len(inner) / max(len(inner) - 1, 1))
+        total += np.concatenate([outside, within])[place]
     return total / rounds, fits.count
 
 

@@ -351,15 +351,15 @@ def audit_refits(
     if not names:
         raise InputError("the synthesizer must return columns of the table, got others.")
     axes = _axes(reference, names)
-    kept = np.arange(min(half, _MOST_ROWS))
-    rows, fresh = _Rows.of(axes, records), _Rows.of(axes, reference).part(kept)
+    first = np.arange(min(half, _MOST_ROWS))
+    rows, fresh = _Rows.of(axes, records), _Rows.of(axes, reference).part(first)
     thresholds = min(_THRESHOLD_REFITS, (count - 1) // 3)
     learned: dict[str, list[Scores]] = {}
     draws: dict[str, dict[str, list[float]]] = {}
     cuts: dict[str, float] = {}
     for number in range(count - 1):
         member, table = refit()
-        new = _Rows.of(axes, table).part(kept)
+        new = _Rows.of(axes, table).part(first)
         for name, score in attack_signals(rows, new, fresh, axes).items():
             sides = Scores.of(score, member)
             if number < thresholds:

@@ -239,8 +239,8 @@ class _Block:
         order = np.lexsort((values, document))
         count = np.maximum(1, (_LOWEST * self.lengths).astype(np.int64))
         place = np.arange(len(values)) - np.repeat(self.starts, self.lengths)
-        kept = np.where(place < np.repeat(count, self.lengths), values[order], 0.0)
-        return np.asarray(np.add.reduceat(kept, self.starts) / count)
+        lowest = np.where(place < np.repeat(count, self.lengths), values[order], 0.0)
+        return np.asarray(np.add.reduceat(lowest, self.starts) / count)
 
     def window_votes(self, gains: FloatArray) -> FloatArray:
         """Return the share of windows with a gain, a mean over the sizes that fit."""

@@ -344,8 +344,8 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         codes = np.argsort(order)[codes]
         values: Labels = codes.astype(np.int64)
         seen = [labels[i] for i in order]
-        kept = np.unique(values)
-        values, classes = np.searchsorted(kept, values), tuple(seen[i] for i in kept)
+        present = np.unique(values)
+        values, classes = np.searchsorted(present, values), tuple(seen[i] for i in present)
         if len(classes) < 2:
             raise InputError(f"{target!r} must have at least two classes, got {classes[0]!r} only.")
     else:

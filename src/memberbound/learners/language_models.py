@@ -113,15 +113,15 @@ def token_table(
             if base is not None:
                 columns["reference_logprob"] = _statistics(base[0], ids, mask)["logprob"]
             lengths = np.array([len(tokens) - 1 for _, _, tokens in group])
-            kept = np.arange(width - 1)[None, :] < lengths[:, None]
+            scored = np.arange(width - 1)[None, :] < lengths[:, None]
             record = np.repeat([document for document, _, _ in group], lengths)
             start = np.repeat([first for _, first, _ in group], lengths)
             arrays = {
                 "record": record.astype(str),
                 "member": np.array(member, dtype=bool)[record],
-                "position": start + np.tile(np.arange(width - 1), (len(group), 1))[kept],
+                "position": start + np.tile(np.arange(width - 1), (len(group), 1))[scored],
             }
-            arrays |= {name: values[kept] for name, values in columns.items()}
+            arrays |= {name: values[scored] for name, values in columns.items()}
             yield pa.RecordBatch.from_pydict({name: pa.array(v) for name, v in arrays.items()})
             done += int(lengths.sum()) + len(group)
             if progress is not None:

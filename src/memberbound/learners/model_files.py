@@ -325,9 +325,9 @@ def _as_lightgbm_read(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
         raise InputError(
             f"rows must have every column that the model was trained on; {missing[0]!r} is missing."
         )
-    taken = rows[[spelt[name] for name in names]]
-    texts = [c for c in taken.columns if taken[c].dtype.kind not in "biuf"]
-    return taken.astype(dict.fromkeys(texts, "category"))
+    frame = rows[[spelt[name] for name in names]]
+    texts = [c for c in frame.columns if frame[c].dtype.kind not in "biuf"]
+    return frame.astype(dict.fromkeys(texts, "category"))
 
 
 def _lightgbm_parts(text: str, file: _File) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -617,9 +617,11 @@ def _tensors(file: _File) -> TrainedModel:
 def _with_factory(state: object, file: _File) -> TrainedModel:
     """Put numbers into the module that the user's own factory makes."""
     torch = importlib.import_module("torch")
-    made = attribute_named(file.factory) if isinstance(file.factory, str) else file.factory
+    factory = attribute_named(file.factory) if isinstance(file.factory, str) else file.factory
     try:
-        module = made() if callable(made) and not isinstance(made, torch.nn.Module) else made
+        module = (
+            factory() if callable(factory) and not isinstance(factory, torch.nn.Module) else factory
+        )
     except Exception as problem:
         first = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise InputError(f"factory must make a torch module without arguments: {first}.") from None

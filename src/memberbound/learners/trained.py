@@ -203,9 +203,9 @@ class TrainedModel:
         Edge cases: columns that do not match the model's, and whatever the model raises, are one
         sentence.
         """
-        taken = self.matched(rows)
+        own = self.matched(rows)
         try:
-            answers = self.respond(taken)
+            answers = self.respond(own)
         except InputError:
             raise
         except Exception as problem:
@@ -214,10 +214,9 @@ class TrainedModel:
                 f"{self.name} must be able to answer these rows as they are, got {reason}. Give it "
                 "the columns and values that it was trained on."
             ) from None
-        if len(answers.table) != len(taken):
+        if len(answers.table) != len(own):
             raise InputError(
-                f"{self.name} must give one answer per row ({len(taken)}), got "
-                f"{len(answers.table)}."
+                f"{self.name} must give one answer per row ({len(own)}), got {len(answers.table)}."
             )
         return answers
 

@@ -198,7 +198,7 @@ def audit(
     out = records_file(records, members, force=force)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     names = [columns] if isinstance(columns, str) else columns
-    given = GivenModel(
+    source = GivenModel(
         model, nonmembers, target, names, learner, quick, seconds, trust=trust, factory=factory
     )
     check_claim("one_run", one_run, claimed_epsilon, delta)
@@ -214,7 +214,7 @@ def audit(
     if model is not None:
         if one_run is not None:
             raise InputError("one_run must be left out with a model: it is a table of scores.")
-        evidence = given.records(members, by)
+        evidence = source.records(members, by)
         if predictions is not None:
             evidence = check_predictions(evidence, read_predictions(predictions))
         if not quick:

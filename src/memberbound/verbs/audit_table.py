@@ -171,9 +171,9 @@ def audit_table(
 
     if synthesizer is not None:
         idle = {"nonmembers": nonmembers, "synthetic": synthetic, "reference": reference}
-        given = [name for name, table in (idle | {"fpr": fpr}).items() if table is not None]
-        if given:
-            raise InputError(f"{given[0]} must be left out with a synthesizer, which is refitted.")
+        unread = [name for name, table in (idle | {"fpr": fpr}).items() if table is not None]
+        if unread:
+            raise InputError(f"{unread[0]} must be left out with a synthesizer, which is refitted.")
         factory = attribute_named(synthesizer) if isinstance(synthesizer, str) else synthesizer
         if not callable(factory):
             raise InputError(f"synthesizer must be a factory, got {type(factory).__name__}.")

@@ -234,7 +234,7 @@ def audit_text(
     if lm is not None:
         documents = _read_for_model(sources, text)
         scores = _scored_by_model(
-            lm, base, documents, kept=token_file, force=force, progress=progress
+            lm, base, documents, token_file=token_file, force=force, progress=progress
         )
     else:
         for name, value in {**sources, "base": base, "keep_tokens": keep_tokens}.items():
@@ -366,7 +366,7 @@ def _scored_by_model(
     base: object,
     documents: _Named,
     *,
-    kept: Path | None,
+    token_file: Path | None,
     force: bool,
     progress: Callable[..., None] | None,
 ) -> TokenScores:
@@ -391,7 +391,7 @@ def _scored_by_model(
                 writer.write_batch(batch)
 
     with PrivateFolder() as folder:
-        place = folder / "tokens.parquet" if kept is None else kept
+        place = folder / "tokens.parquet" if token_file is None else token_file
         written_whole(place, write, force)
         with opened_table(place) as table:
             return score_tokens(table, documents.by_record)
