@@ -153,10 +153,13 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
     with distributed.Client(worker.address) as client:
         assert protect_half(people, **calibration, client=client).to_dict() == here
     # Every line of the page about clusters, with the address of this one.
-    page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
-    page = page.replace("tcp://127.0.0.1:8786", worker.address)
-    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
-    assert len(lines) == 2
+    many = pd.concat([people] * 60, ignore_index=True).rename(columns={"y": "ill"})
+    many.to_parquet(tmp_path / "stays.parquet")
+    whole = HOW_TO.read_text(encoding="utf-8").replace("tcp://127.0.0.1:8786", worker.address)
+    page = whole.split("## Train models")[1]
+    lines = [line for line in whole.splitlines() if line.startswith("memberbound ")]
+    lines = [line for line in lines if "--scheduler" in line]
+    assert len(lines) == 3
     for line in lines:
         ran = command(*line.split()[1:], cwd=tmp_path)
         assert ran.returncode == 0, ran.stderr

@@ -338,7 +338,8 @@ def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
     """
     bins, cache = rows.features, rows.cache
     outputs = move.tables[0].shape[1]
-    if move.last is not None and cache.get("scored") == (move.run, move.number - 1):
+    # Forgotten while they change: what is interrupted is made anew.
+    if move.last is not None and cache.pop("scored", None) == (move.run, move.number - 1):
         changes = [move.last]
     else:
         changes = list(enumerate(move.tables))
