@@ -20,9 +20,9 @@ import pytest
 
 from commands import command
 from faults.slow_learner import SlowTree
-from memberbound import audit_learner, protect_half
+from memberbound import audit_learner, protect, protect_half
 from memberbound.errors import InputError
-from memberbound.learners.refits import connected
+from memberbound.learners.refits import Cluster, connected
 from memberbound.release.half.fitting import fitted
 from optional import Later
 
@@ -193,9 +193,23 @@ def calibrated(people, **cluster):
     return fits.rows.tolist()
 
 
+@pytest.fixture
+def reconnections(monkeypatch):
+    """The connections that were lost while something was asked for."""
+    counted, honest = [], Cluster.reconnect
+    monkeypatch.setattr(Cluster, "reconnect", lambda self: (counted.append(1), honest(self))[1])
+    return counted
+
+
+def boosted(people, **where):
+    many = pd.concat([people] * 60, ignore_index=True)
+    asked = {"target": "y", "learner": "boosting", "eta": 0.3, "insecure_seed": 1}
+    return protect(many, **asked, **where).released.to_dict()
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("asked", [audited, calibrated])
-def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked):
+@pytest.mark.parametrize("asked", [audited, calibrated, boosted])
+def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked, reconnections):
     alone = asked(people)
 
     def kill():
@@ -213,6 +227,7 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked):
     with during(kill, again, after=2.0):
         assert asked(people, scheduler=cluster.address) == alone
     assert len(cluster.workers) == 1
+    assert reconnections
 
 
 class Wire:
@@ -253,12 +268,13 @@ class Wire:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("asked", [audited, calibrated])
-def test_a_connection_that_is_cut(cluster, people, asked):
+@pytest.mark.parametrize("asked", [audited, calibrated, boosted])
+def test_a_connection_that_is_cut(cluster, people, asked, reconnections):
     alone = asked(people)
     wire = Wire(cluster.port)
     with during(wire.cut, after=2.0):
         assert asked(people, scheduler=wire.address) == alone
+    assert reconnections
     wire.server.close()
 
 
