@@ -89,11 +89,8 @@ def remedies(
             remedy, score = _rows(blank, finding.result, question), None
         elif step == "coarser":
             remedy, score = _coarser(blank, finding, question, source), finding.score
-        elif step == "synthetic":
-            remedy = _new_rows(blank, finding, question, source, columns)
-            score = finding.score
         else:
-            remedy = _noise(blank, finding, question, source, columns)
+            remedy = _release(blank, finding, question, source, columns)
             score = finding.score
         listed.append(_priced(remedy, score_as_it_is(findings), score))
     for step in refused:
@@ -236,48 +233,27 @@ def _coarser(blank: Remedy, finding: Finding, question: Question, source: str) -
     )
 
 
-def _new_rows(
+def _release(
     blank: Remedy,
     finding: Finding,
     question: Question,
     source: str,
     columns: tuple[str, ...] | None,
 ) -> Remedy:
-    certificate = finding.result["certificate"]
-    options = {
-        "--target": question.target,
-        "--eta": question.eta,
-        "--bounds": question.bounds,
-        "--columns": columns,
-        "--table": question.database_table,
-        "--unit": question.unit,
-        "--out": "safe.parquet",
-    }
-    return replace(
-        blank,
-        protects="every record",
-        game="neighbour",
-        enough=certificate["upper"] <= question.eta,
-        accuracy_upper=min(1.0, sum_up(0.5, certificate["upper"])),
-        confidence=certificate["confidence"],
-        sentence=(
+    """Return a model with noise, or a table of new rows."""
+    certificate, game = finding.result["certificate"], finding.result["game"]
+    verb = "protect-half" if game == "subset" else "protect"
+    learner: str | None = finding.learner or question.learner
+    label, sentence = blank.label, finding.sentence
+    if blank.id == "noise-other":
+        label += f": {learner}"
+    elif blank.id == "synthetic":
+        verb, learner = "synthesize", None
+        sentence = (
             "Whatever is trained on the new rows, by anybody and however often, is covered. "
-            + finding.sentence
-        ),
-        command=command_of("synthesize", source, options),
-    )
-
-
-def _noise(
-    blank: Remedy,
-    finding: Finding,
-    question: Question,
-    source: str,
-    columns: tuple[str, ...] | None,
-) -> Remedy:
-    certificate = finding.result["certificate"]
-    learner = finding.learner or question.learner
-    halves = finding.result["game"] == "subset"
+            + sentence
+        )
+    halves = verb == "protect-half"
     options = {
         "--target": question.target,
         "--learner": learner,
@@ -288,20 +264,20 @@ def _noise(
         "--columns": columns,
         "--table": question.database_table,
         "--unit": question.unit,
-        "--out": "model.skops",
+        "--out": "model.skops" if learner else "safe.parquet",
     }
     blind = finding.rows[0].blind if halves else 0.5
     return replace(
         blank,
-        label=f"{blank.label}: {learner}" if blank.id == "noise-other" else blank.label,
+        label=label,
         learner=learner,
         protects="every record",
-        game=finding.result["game"],
+        game=game,
         enough=certificate["upper"] <= question.eta,
         accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
         confidence=certificate["confidence"],
-        sentence=finding.sentence,
-        command=command_of("protect-half" if halves else "protect", source, options),
+        sentence=sentence,
+        command=command_of(verb, source, options),
     )
 
 

@@ -280,8 +280,8 @@ def study(
         trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
             wrote the file.
         config: YAML file with these options, ``source`` and ``out``; other options override it.
-        quick: train fewer models, on at most 10 000 random rows in audits, and leave out what only
-            informs; the table's certificates and the release still use all rows.
+        quick: train fewer models, on at most 10 000 random rows in audits; the table's certificates
+            and the release still use all rows.
         out: folder for ``report.html`` and ``report.json``; in Python nothing is written without
             it.
         resume: continue an interrupted study in ``out``; steps with other options, another table or
