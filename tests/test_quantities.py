@@ -491,7 +491,7 @@ def test_curves_of_the_report(epsilon: float, delta: float) -> None:
     grid = [epsilon * x for x in (0.1234567, 1.0, 9.87654321)]
     people["sweep"] = [
         {"epsilon": e, "worst_case_upper": 0.9 + delta, "population_upper": 0.8 + delta,
-         "practical_upper": 0.7 + delta}
+         "coupled_upper": 0.7 + delta}
         for e in grid
     ]  # fmt: skip
     chart = sweep_chart(typed(report))

@@ -205,7 +205,7 @@ def extreme() -> dict[str, Any]:
         found |= {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
     report["exposure"][0]["histogram"]["counts"][-1] = 569
     for point in answer(report, "population")["sweep"]:
-        point |= {"worst_case_upper": 1.0, "population_upper": 1.0, "practical_upper": 0.5}
+        point |= {"worst_case_upper": 1.0, "population_upper": 1.0, "coupled_upper": 0.5}
     for remedy in report["remedies"]:
         remedy |= {"recommended": False, "enough": False, "accuracy_upper": 1.0}
     return report

@@ -73,7 +73,7 @@ _ADDED: dict[str, Sides] = {
             "epsilon": "given",
             "worst_case_upper": "upper",
             "population_upper": "upper",
-            "practical_upper": "upper",
+            "coupled_upper": "upper",
         }
     },
 }
