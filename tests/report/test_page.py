@@ -239,6 +239,21 @@ def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     assert said not in Reader(render(report)).text
 
 
+def test_a_high_estimate_without_a_floor_is_not_passed_over() -> None:
+    report = reports.sample()
+    for row in report["sandwich"]:
+        if row["floor"]:
+            row["floor"]["lower"] = row["blind"]
+    (average,) = (
+        r for r in report["sandwich"] if (r["subject"], r["record"]) == ("model", "average")
+    )
+    for estimate, reached in ((0.52, False), (0.74, True)):
+        average["estimate"]["estimate"] = estimate
+        (words,) = (w for name, _, w in _headline(typed(report)) if name.startswith("Attacks on"))
+        assert words.startswith("no leak shown")
+        assert ("reached ≈ 74 % on the average record" in words) is reached
+
+
 def test_the_recommended_remedy_is_marked_with_its_command() -> None:
     report = reports.sample()
     page = render(report)

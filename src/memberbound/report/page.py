@@ -285,7 +285,12 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     rows = [report.row_of("model", record) for record in ("worst", "average")]
     attacked = [row for row in rows if row is not None]
     if attacked and not any(row.beaten for row in attacked):
-        shown.append(("Attacks on the model trained as usual", None, NO_LEAK))
+        words, average = NO_LEAK, report.row_of("model", "average")
+        reached = None if average is None else average.observed
+        if reached is not None and reached.estimate > attacked[0].blind + question.eta:
+            words += f"; the best attack reached {marked(reached.estimate, 'estimate')} on the "
+            words += "average record, and more models (--shadows) may show it"
+        shown.append(("Attacks on the model trained as usual", None, words))
         return shown
     for row in attacked:
         words = "an attack is right" if row.beaten else NO_LEAK
