@@ -162,8 +162,6 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
             yield part
 
     monkeypatch.setattr(in_memory.Records, "parts", counted)
-    # Nothing asks for all values of a column.
-    monkeypatch.setattr(in_memory.StoredColumns, "__getitem__", None)
     how = {} if unit is None else {"unit": unit}
     stored = STORED[form](pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS[verb](stored, **how)

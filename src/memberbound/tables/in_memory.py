@@ -224,13 +224,10 @@ class StoredColumns(Mapping[str, Values]):
     person: str | None = None
 
     def __getitem__(self, name: str) -> Values:
-        if name not in self.names:
-            raise KeyError(name)
-        parts = replace(self, names=(name,)).parts()
-        return Values.joined([columns[name] for columns, _ in parts])
+        raise TypeError(f"column {name!r} is read in parts")
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names  # a mapping would read the column to see
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
