@@ -49,8 +49,6 @@ _LOUD = 40.0
 _CLEAR, _FLATTEST = 6.0, 0.3
 #: The slope never turns the order of the scores round.
 _SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
-#: Limits of a class's share in a constant answer.
-_SHARES = (0.02, 0.98)
 #: A record's counts are whole numbers of 2^-30 or coarser, so that sums are exact.
 _UNITS = 30
 _BLOCK = 65_536
@@ -186,12 +184,9 @@ def _fitted(
 ) -> tuple[float, FloatArray]:
     """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
 
-    They are averaged with the constant answer, by how well line and constant fit the counts: where
-    these cannot tell a model from a constant, log loss is hardly worse than a constant's.  That is
-    measured, not proved.  ``signal`` is the number of records in noise scales, a public number.
+    ``signal`` is the number of records in noise scales, a public number.
     """
-    clear = min(1.0, signal / _CLEAR)
-    expected = max(_FLATTEST, clear)
+    expected = min(1.0, max(_FLATTEST, signal / _CLEAR))
     slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, _OFFSET_SPREAD))
     outside, inside = noisy[..., 0], noisy[..., 1]
     rows = outside + inside
@@ -212,27 +207,4 @@ def _fitted(
     from scipy import optimize  # as heavy as pandas, and only training needs it
 
     line = optimize.least_squares(misfits, np.array([expected, *[0.0] * free]), bounds=ends).x
-    moved = np.asarray(line[1:] if offsets else np.zeros(len(noisy)))
-    fixed = np.zeros(len(noisy))
-    if offsets:
-        fixed = clear * _constant_offsets(noisy, scale, signal * scale)
-    constant = np.array([0.0, *fixed[:free]])
-    weight = _likelihood_share(*(misfits(each)[: rows.size] for each in (line, constant)))
-    return max(_SLOPES[0], weight * float(line[0])), weight * moved + (1 - weight) * fixed
-
-
-def _likelihood_share(misfits: FloatArray, others: FloatArray) -> float:
-    """Return the share of the first of two fits in the likelihood of both, given their misfits."""
-    return float(special.expit((np.square(others).sum() - np.square(misfits).sum()) / 2))
-
-
-def _constant_offsets(noisy: FloatArray, scale: float, records: float) -> FloatArray:
-    """Return the scores of the classes' shares, drawn towards equal ones by the noise."""
-    inside, classes = noisy[..., 1].sum(axis=1), max(2, len(noisy))
-    # Weights may be below 1; a total that could be all records is taken to be.
-    most = noisy.sum(axis=(1, 2)) + 3 * scale * math.sqrt(noisy[0].size)
-    total = np.clip(most, 0.0, records)
-    shares = np.clip((inside + scale) / (total + classes * scale), *_SHARES)
-    if len(noisy) == 1:
-        return np.asarray(special.logit(shares))
-    return np.asarray(np.log(shares) - np.log(shares).mean())
+    return float(line[0]), np.asarray(line[1:] if offsets else np.zeros(len(noisy)))
