@@ -142,12 +142,26 @@ def test_every_row_is_counted_once_and_a_share_that_is_read_twice_is_seen(
     # Broken: shares overlap by a row.
     honest = on_workers._Share
 
-    def overlapping(path, names, forms, first, rows):
-        return honest(path, names, forms, max(first - 1, 0), rows + min(first, 1))
+    def overlapping(path, names, forms, first, rows, state):
+        return honest(path, names, forms, max(first - 1, 0), rows + min(first, 1), state)
 
     monkeypatch.setattr(on_workers, "_Share", overlapping)
     monkeypatch.setattr(overlapping, "read", honest.read, raising=False)
     assert cell_counts(records_there(file, client), "age").sum() == ROWS + 2
+
+
+def test_a_file_that_changes_between_two_shares_is_refused(file, client, tmp_path):
+    """A record that moved from a share that was read to one that was not would count twice."""
+    for folder, path in ((False, tmp_path / "people.parquet"), (True, tmp_path / "all")):
+        inside = path / "people.parquet" if folder else path
+        inside.parent.mkdir(exist_ok=True)
+        table = pd.read_parquet(file)
+        table.to_parquet(inside)
+        os.utime(inside, (1, 1))
+        there = records_there(path, client)
+        table.iloc[::-1].to_parquet(inside)
+        with pytest.raises(InputError, match="must not be changed"):
+            cell_counts(there, "age")
 
 
 def test_rows_come_here_in_the_order_that_was_asked_for(file, client):

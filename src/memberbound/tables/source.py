@@ -107,6 +107,7 @@ __all__ = [
     "is_address",
     "is_copied",
     "object_view",
+    "parquet_files",
     "refuse_cut",
     "same_for_secret_rows",
     "separator_of",
@@ -219,7 +220,7 @@ def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None
     if path.is_dir():
         if not folders:
             raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
-        if not _parquet_files(path):
+        if not parquet_files(path):
             raise InputError(
                 f"{path} is a directory without Parquet files; name one file ({_KNOWN})."
             )
@@ -293,7 +294,7 @@ def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -
     raise InputError(f"{path} must end in one of {_KNOWN}.{CONVERSIONS.get(suffix, '')}")
 
 
-def _parquet_files(folder: Path) -> list[Path]:
+def parquet_files(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder in the order of their names; none that are hidden."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in _PARQUET)
     hidden = ("_", ".")
@@ -310,7 +311,7 @@ def _parquet_folder(engine: Engine, folder: Path, *, secret: bool) -> str:
     Which types values of such a name could have is not asked: one record could decide it.
     """
     selects, first = [], None
-    for inside, files in itertools.groupby(_parquet_files(folder), lambda path: path.parent):
+    for inside, files in itertools.groupby(parquet_files(folder), lambda path: path.parent):
         pairs = [p.split("=", 1) for p in inside.relative_to(folder).parts if "=" in p]
         values = {name: None if text == _HIVE_NULL else unquote(text) for name, text in pairs}
         paths = list(files)

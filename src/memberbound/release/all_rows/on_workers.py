@@ -3,7 +3,8 @@
 Every worker reads its share of the rows and keeps what is made of it.  A function and its numbers
 travel to the workers, their answers back; noise is added to the total, here.  A share depends on
 the file alone, so when a worker is killed its share is read again elsewhere, and as sums are exact
-the numbers are the same.
+the numbers are the same.  A file that was changed meanwhile is refused: a record that moved to
+another share would count twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.in_memory import Records, StoredColumns, read_records
 from memberbound.tables.parts import added
-from memberbound.tables.source import COLUMN_FILES, separator_of
+from memberbound.tables.source import COLUMN_FILES, parquet_files, separator_of
 from memberbound.tables.table import Table, open_table
 
 __all__ = ["PartsThere", "RecordsThere", "current_spread", "spread_records"]
@@ -213,6 +214,7 @@ class _Share:
     forms: Mapping[str, Form]
     first: int
     rows: int
+    state: tuple[tuple[str, int, int], ...]
 
     def read(self) -> Records:
         """Return the rows, each read by itself, as all of the file would be."""
@@ -221,9 +223,19 @@ class _Share:
             stored = StoredColumns(table, self.names, self.forms)
             arrow = table.run("", lambda: table.row_batches(self.names, limit).read_all())
             values = {name: stored.parsed(arrow.column(name), name) for name in self.names}
-        if arrow.num_rows != self.rows:
-            raise InputError(f"{self.path} must be the same file for all workers, and is not.")
+        if arrow.num_rows != self.rows or _file_state(self.path) != self.state:
+            raise InputError(
+                f"{self.path} must be the same file for all workers and must not be changed while "
+                "they read it, got another size or time of change."
+            )
         return Records(values, self.rows, table.name)
+
+
+def _file_state(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return name, size and time of change (in seconds) of a file, or of the files of a folder."""
+    files = parquet_files(path) if path.is_dir() else [path]
+    states = [(str(file.relative_to(path)), file.stat()) for file in files]
+    return tuple((name, state.st_size, int(state.st_mtime)) for name, state in states)
 
 
 def current_spread() -> Callable[[Table, Mapping[str, Form], list[str]], Records] | None:
@@ -249,12 +261,12 @@ def spread_records(
         ends = _ends(rows, workers)
         shares = [here.taken(np.arange(a, b)) for a, b in pairwise((0, *ends))]
     elif path is not None and (path.is_dir() or path.suffix.lower() in COLUMN_FILES):
+        place, listed, state = path.absolute(), tuple(names), _file_state(path)
         rows = table.run("counting rows", table.count_rows)
         schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
         types, read = {column.name: column.type for column in schema}, _Share.read
         ends = _ends(rows, workers)
-        place, listed = path.absolute(), tuple(names)
-        shares = [_Share(place, listed, forms, a, b - a) for a, b in pairwise((0, *ends))]
+        shares = [_Share(place, listed, forms, a, b - a, state) for a, b in pairwise((0, *ends))]
     else:
         conversion = "" if separator_of(path) is None else _CONVERSION.format(path=path)
         raise InputError(_NEED_FILE.format(name=table.name) + conversion)
