@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -142,8 +143,9 @@ def test_every_row_is_counted_once_and_a_share_that_is_read_twice_is_seen(
     # Broken: shares overlap by a row.
     honest = on_workers._Share
 
-    def overlapping(path, names, forms, first, rows, state):
-        return honest(path, names, forms, max(first - 1, 0), rows + min(first, 1), state)
+    def overlapping(*fields):
+        share = honest(*fields)
+        return replace(share, first=max(share.first - 1, 0), rows=share.rows + min(share.first, 1))
 
     monkeypatch.setattr(on_workers, "_Share", overlapping)
     monkeypatch.setattr(overlapping, "read", honest.read, raising=False)
