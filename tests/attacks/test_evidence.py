@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.evidence import Evidence, GivenModel
 from memberbound.errors import InputError
 
 
@@ -101,6 +101,39 @@ def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
     found = memberbound.audit(members, nonmembers=others, model=path, target="y")
     assert found.reached[1] == 0
     assert not found.exceeds(0.6, "floor")
+
+
+def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path: Path) -> None:
+    """pandas would take the country NA for missing, 01 for 1 and 1,5 for a text."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "country": rng.choice(["NA", "DE", "FR"], 400),
+            "code": rng.choice(["01", "1", "10"], 400),
+            "dose": rng.choice(["1,5", "2", "", "10,25"], 400),
+        }
+    )
+    frame["y"] = np.where((frame["country"] == "NA") ^ (frame["code"] == "01"), "01", "no")
+    sides = [tmp_path / "members.csv", tmp_path / "others.csv"]
+    for side, rows in zip(sides, (frame[:200], frame[200:]), strict=True):
+        rows.to_csv(side, index=False, sep=";")
+    bounds = {
+        "country": ["NA", "DE", "FR"],
+        "code": {"categories": ["01", "1", "10"]},
+        "dose": {"range": [0, 20], "decimal": ","},
+        "y": ["no", "01"],
+    }
+    path = tmp_path / "model.json"
+    memberbound.protect(
+        sides[0], target="y", eta=0.4, bounds=bounds, out=path, insecure_seed=1, learner="boosting"
+    )
+    memberbound.predict(path, sides[1], out=tmp_path / "answers.csv")
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    records = GivenModel(path, sides[1], "y").records(sides[0])
+    asked = records.evidence.answers.table[~records.member]
+    columns = [f"probability_{name}" for name in records.evidence.classes]
+    assert (asked == answers[columns].to_numpy()).all()
+    assert records.evidence.rows.dtypes["dose"] == np.float64
 
 
 def test_a_limit_stands_where_the_two_sides_differ(tree) -> None:

@@ -23,7 +23,9 @@ from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
+from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
+from memberbound.tables.columns import Values, number_label
 from memberbound.tables.in_memory import column_names, read_population
 from memberbound.tables.table import opened_table
 
@@ -301,8 +303,9 @@ class GivenModel:
 
         target = self.target
         trained = given_model(self.model, trust=self.trust, factory=self.factory)
-        x, y = _rows_and_target(members, "members", target)
-        x0, y0 = _rows_and_target(self.nonmembers, "nonmembers", target)
+        released = trained.model if isinstance(trained.model, PrivateModel) else None
+        x, y = _rows_and_target(members, "members", target, released)
+        x0, y0 = _rows_and_target(self.nonmembers, "nonmembers", target, released)
         truth = np.concatenate([y, y0])
         member = np.arange(len(truth)) < len(y)
         tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
@@ -326,8 +329,29 @@ class GivenModel:
         return Records(evidence, numbers, groups, identifiers)
 
 
+def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, str]:
+    """Return a table as ``predict`` reads it, and its name: ``NA`` and ``01`` are texts.
+
+    A column becomes one of numbers where that changes no label.
+    """
+    with opened_table(source) as table:
+        frame, name = table.frame.copy(), table.name
+    forms = {**model.encoder.forms, model.target.name: model.target.form}
+    for column in frame.columns:
+        values = Values.of(frame[column], forms.get(column, "any"))
+        codes, labels = values.coded()
+        used, rows = np.unique(codes, return_index=True)
+        numbers = values.numbers
+        plain = ["" if np.isnan(n) else number_label(n) for n in numbers[rows].tolist()]
+        if plain == [labels[code] for code in used]:
+            frame[column] = numbers
+        elif column == model.target.name:
+            frame[column] = np.array([label or None for label in labels], dtype=object)[codes]
+    return frame, name
+
+
 def _rows_and_target(
-    source: object, name: str, target: str | None
+    source: object, name: str, target: str | None, released: PrivateModel | None
 ) -> tuple[DataFrame | Labels, Labels]:
     """Return rows and targets of one side."""
     import pandas as pd
@@ -342,7 +366,10 @@ def _rows_and_target(
     elif source is None:
         raise InputError(f"{name} must be given with a model: a table, or a pair (X, y).")
     else:
-        frame, called = rows_as_trained(source)
+        if released is None or isinstance(source, pd.DataFrame):
+            frame, called = rows_as_trained(source)
+        else:
+            frame, called = _rows_as_released(source, released)
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
