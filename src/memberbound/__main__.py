@@ -4,8 +4,6 @@ import os
 import signal
 from types import FrameType
 
-__all__ = ["main"]
-
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """End at once, in one sentence: nothing was begun, so there is nothing to tidy up."""

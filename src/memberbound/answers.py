@@ -62,23 +62,6 @@ from memberbound.quantities import Side, Sides, common_fields, number_text, numb
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "INTERNAL",
-    "Answer",
-    "EstimateOf",
-    "Given",
-    "IidAnswer",
-    "Inline",
-    "Lower",
-    "OmitEmpty",
-    "Sided",
-    "Upper",
-    "aligned",
-    "computed",
-    "plain",
-    "sides_of_class",
-]
-
 T = TypeVar("T")
 
 

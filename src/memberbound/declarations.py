@@ -22,41 +22,6 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
-__all__ = [
-    "CacheFolder",
-    "Column",
-    "ColumnRoles",
-    "Confidence",
-    "DatabaseTable",
-    "Encoding",
-    "Force",
-    "Hidden",
-    "InputFile",
-    "Law",
-    "LearnerName",
-    "LedgerFile",
-    "Names",
-    "Numbers",
-    "NumbersByColumn",
-    "Option",
-    "OutputFile",
-    "OutputFolder",
-    "Parameter",
-    "Points",
-    "Progress",
-    "Rates",
-    "RecordsFile",
-    "Seed",
-    "Several",
-    "Table",
-    "TextByColumn",
-    "Verb",
-    "Whole",
-    "Workers",
-    "declared",
-    "function_name",
-]
-
 #: What is typed: one value, several, a file, or nothing at all.
 Kind = Literal[
     "cache",

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal
 
-__all__ = ["InputError", "MemberboundError", "SearchError", "TooFewRowsError", "shortened"]
-
 #: Characters of a message; what a file or a caller holds may be quoted in it and be any length.
 _LONGEST = 600
 

@@ -37,29 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-__all__ = [
-    "FORMATS",
-    "FULL",
-    "PrivateFolder",
-    "check_input",
-    "check_output",
-    "codec_named",
-    "csv_codec",
-    "csv_encoding",
-    "in_encoding",
-    "large_array",
-    "large_copy",
-    "read_document",
-    "remove_drafts",
-    "remove_leftovers",
-    "remove_once",
-    "table_writer",
-    "unwritable",
-    "write_table",
-    "write_text",
-    "written_whole",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -7,19 +7,6 @@ from typing import ClassVar, Literal
 
 from memberbound.errors import InputError, finite_number, one_of, positive, whole_number
 
-__all__ = [
-    "ADJACENCIES",
-    "ATTACKERS",
-    "GUESSES_STAND_ALONE",
-    "Adjacency",
-    "Game",
-    "IidGame",
-    "ModelGame",
-    "NeighbourGame",
-    "SubsetGame",
-    "gamma_from_priors",
-]
-
 #: Game → who attacks, in the words that people read.
 ATTACKERS = {
     "neighbour": "an attacker who knows every other record",

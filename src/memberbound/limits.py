@@ -26,8 +26,6 @@ from memberbound.errors import InputError, finite_number, one_of
 from memberbound.files import written_whole
 from memberbound.quantities import Kind, marked, percent
 
-__all__ = ["PARTS", "Check", "Held", "Limit", "Limited", "Part", "Success", "write_junit"]
-
 Part = Literal["ceiling", "estimate", "floor"]
 PARTS: tuple[Part, ...] = ("ceiling", "estimate", "floor")
 _KINDS: dict[Part, Kind] = {"ceiling": "certificate", "estimate": "estimate", "floor": "audit"}

@@ -36,47 +36,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, fraction
 from memberbound.games import ATTACKERS, Game
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = [
-    "CERTIFICATE",
-    "INTERVAL",
-    "NO_GUARANTEE",
-    "NO_LEAK",
-    "SIGNS",
-    "AuditBound",
-    "Certificate",
-    "Estimate",
-    "Kind",
-    "Mark",
-    "Side",
-    "Sides",
-    "allowed",
-    "at_confidence",
-    "common_fields",
-    "confident",
-    "decimals",
-    "interval",
-    "json_number",
-    "marked",
-    "mu_row",
-    "number_text",
-    "numbers_in",
-    "of_hundred",
-    "percent",
-    "points",
-    "side_below",
-    "significant",
-    "typed",
-    "vacuous",
-]
 
 Direction = Literal["upper", "lower"]
 Side = Literal["upper", "lower", "estimate", "given"]
@@ -203,7 +167,7 @@ def mu_row(mu: float, regret: float) -> tuple[str, str]:
     """Return the line of a summary about μ and what that single number hides.
 
     >>> mu_row(0.2513333, 1.23e-9)
-    ('μ (Gaussian DP)', '≤ 0.25134 (record replaced; regret ≤ 0.0000000013)')
+    ('μ (Gaussian DP)', '≤ 0.25134 (record replaced; regret ≤ 1.3e-9)')
     """
     bound, hidden = significant(mu, "upper", 5), significant(regret, "upper", 2)
     return "μ (Gaussian DP)", f"≤ {bound} (record replaced; regret ≤ {hidden})"

@@ -7,8 +7,6 @@ from typing import Any
 from memberbound.limits import Limit, Part
 from memberbound.verbs.audit import Audit, audit
 
-__all__ = ["assert_private"]
-
 
 def assert_private(
     model: object,

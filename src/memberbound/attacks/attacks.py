@@ -20,20 +20,6 @@ from memberbound.errors import InputError
 from memberbound.learners.examples import Task
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = [
-    "ATTACKS",
-    "DEFAULT_ATTACKS",
-    "AccessLevel",
-    "Attack",
-    "Need",
-    "Rule",
-    "access_of",
-    "attacks_on_learners",
-    "attacks_on_models",
-    "runnable_on_learner",
-    "runnable_on_model",
-]
-
 #: What an attack has to see of the model: a label, its probabilities (or a regression's number), or
 #: the model itself.
 AccessLevel = Literal["labels", "values", "probabilities", "parameters"]

@@ -34,17 +34,6 @@ from memberbound.quantities import AuditBound, decimals, significant
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "Duplicates",
-    "Fact",
-    "LawTest",
-    "blind_scores",
-    "find_duplicates",
-    "law_test",
-    "one_law_test",
-    "structural_facts",
-]
-
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
 

@@ -32,19 +32,6 @@ from memberbound.tables.table import opened_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "Evidence",
-    "GivenModel",
-    "Records",
-    "ScoreTable",
-    "check_predictions",
-    "framed",
-    "given_model",
-    "read_predictions",
-    "read_scores",
-    "read_table",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Evidence:

@@ -17,17 +17,6 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
-__all__ = [
-    "auc_lower",
-    "auc_upper",
-    "clopper_pearson_lower",
-    "clopper_pearson_upper",
-    "non_members_needed",
-    "rank_beyond",
-    "rank_within",
-    "two_sample_deviation",
-]
-
 #: Relative error granted to scipy's incomplete beta functions and their inverses.
 _SLACK = 1e-11
 #: Cells into which one deviation is divided before the other is added to it.

@@ -42,25 +42,6 @@ from memberbound.quantities import (
 if TYPE_CHECKING:
     from memberbound.attacks.records import Exposure
 
-__all__ = [
-    "Block",
-    "Ceiling",
-    "ContradictionError",
-    "ReleaseStatistics",
-    "Sandwich",
-    "ShadowAudit",
-    "audit_shadows",
-    "best_threshold",
-    "blocks_of",
-    "compare_exposure",
-    "mean_interval",
-    "mean_roc",
-    "no_leak_p_value",
-    "read_ceiling",
-    "release_statistics",
-    "sandwiched",
-]
-
 # ── What an attack reaches against each release, and bounds for its mean over releases ────────────
 #
 # One number in [0, 1] per target model: records of one release depend on each other, releases do

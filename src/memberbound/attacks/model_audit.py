@@ -71,19 +71,6 @@ from memberbound.quantities import (
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = [
-    "SCORES",
-    "ModelAudit",
-    "PrivacyScore",
-    "attack_scores",
-    "audit_evidence",
-    "audit_records",
-    "audit_score_table",
-    "group_lines",
-    "highest_floor",
-    "with_records",
-]
-
 #: Fewer records of either kind are refused.
 FEWEST = 20
 #: The attack of a table of scores.

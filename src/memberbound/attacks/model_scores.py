@@ -22,21 +22,6 @@ from memberbound.learners.examples import Examples
 from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = [
-    "Comparison",
-    "Spread",
-    "Target",
-    "above_references",
-    "balancing_weights",
-    "classifier_of_known_records",
-    "likelihood_ratio",
-    "low_entropy",
-    "low_modified_entropy",
-    "relative_likelihood",
-    "right_label",
-    "short_gradient",
-]
-
 Spread = Literal["one", "own"]
 #: Pairs (model, record) that the classifier learns from; more change nothing for so few features.
 _MOST_PAIRS = 40_000

@@ -22,8 +22,6 @@ from memberbound.release.half.refitting import groups_of_every_record
 from memberbound.release.half.statistics import SumStatistic
 from memberbound.release.noise import GaussianNoise, NoiseLaw
 
-__all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release"]
-
 # ── The attack: a linear score of the released vector per record, and what it reaches ─────────────
 #
 # The released vector is q(D) + noise.  With x in D its mean is higher by Δ_x, and it varies like

@@ -27,18 +27,6 @@ from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import confident, significant
 
-__all__ = [
-    "Guesses",
-    "OneRun",
-    "audit_one_run",
-    "check_claim",
-    "guess_counts",
-    "guesses_from_scores",
-    "one_run_epsilon",
-    "one_run_mu",
-    "one_run_p_value",
-]
-
 #: Relative error granted to binomial tails and to one step of the recursion.
 _SLACK = 1e-11
 #: Hypotheses tested at once, and how often the interval between two of them is divided again.

@@ -16,14 +16,6 @@ from memberbound.games import ModelGame
 from memberbound.numerics.rounding import FloatArray, down, up, up_array
 from memberbound.quantities import CERTIFICATE, INTERVAL, AuditBound, Estimate, Sides
 
-__all__ = [
-    "OverfittingCeiling",
-    "ceiling_from_overfitting",
-    "overfitting_ceiling",
-    "share_above_from_mean_loss",
-    "stopping_loss",
-]
-
 # A learner is (ε, 1-α)-overfitting when a training record has loss at most ε with probability at
 # least 1-α.  Then MIS ≤ max(1, 1/γ)·(α + γ·P(loss of a fresh record ≤ ε)): the attack that calls
 # everybody with a loss of at most ε a member reaches it.  So this is a *ceiling*: a low value

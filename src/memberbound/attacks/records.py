@@ -26,16 +26,6 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, Sides, percent
 
-__all__ = [
-    "Exposure",
-    "Group",
-    "Groups",
-    "Recognised",
-    "audit_groups",
-    "recognised_members",
-    "record_exposure",
-]
-
 # ── Members of a given model that are recognised, with false discoveries controlled ───────────────
 
 

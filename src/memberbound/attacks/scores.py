@@ -34,22 +34,6 @@ from memberbound.quantities import (
     significant,
 )
 
-__all__ = [
-    "ASSUMPTIONS",
-    "FEWEST_SCORES",
-    "AttackAudit",
-    "IntervalFields",
-    "Scores",
-    "area_under_roc",
-    "audit_scores",
-    "content_generator",
-    "interval_fields",
-    "interval_text",
-    "membership",
-    "permutation_p_value",
-    "without_ends",
-]
-
 
 def content_generator(
     seed: int, *content: NDArray[np.generic], purpose: str = ""

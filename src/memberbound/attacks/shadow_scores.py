@@ -17,27 +17,6 @@ from memberbound.learners import Examples
 from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = [
-    "GAMMA",
-    "OFFLINE_A",
-    "QUANTILE",
-    "QUANTILE_MODELS",
-    "Moments",
-    "Targets",
-    "calibrated_gradient",
-    "calibrated_label",
-    "calibrated_loss",
-    "clip_of",
-    "clipped_logit",
-    "combined",
-    "learned",
-    "lira",
-    "lira_offline",
-    "quantile_regression",
-    "rmia",
-    "rmia_offline",
-]
-
 # ── Targets and shadows: the sums over shadow models that every attack is made of ─────────────────
 #
 # Either the targets are models of their own, or target i *is* shadow i and is left out of what the

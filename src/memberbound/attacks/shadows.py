@@ -31,22 +31,6 @@ from memberbound.tables.in_memory import read_population
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "FailedFit",
-    "KnownRows",
-    "References",
-    "RowsOf",
-    "ShadowFit",
-    "ShadowRun",
-    "Training",
-    "attacked_records",
-    "can_be_rebuilt",
-    "draw_half",
-    "known_for_references",
-    "known_half",
-    "train_shadows",
-]
-
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
 #
 # Model i is trained on its own uniform half, drawn independently of all others from (seed, i)

@@ -24,15 +24,6 @@ from memberbound.numerics.rounding import FloatArray
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-__all__ = [
-    "BoolArray",
-    "Signals",
-    "class_probabilities",
-    "gradient_norms",
-    "signals_from",
-    "signals_of",
-]
-
 BoolArray = NDArray[np.bool_]
 #: Where the logits come from.
 Kind = Literal["probabilities", "decision values", "labels", "residuals"]

@@ -36,14 +36,6 @@ from memberbound.tables.in_memory import Population, read_population
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "Copies",
-    "RefitAudit",
-    "Synthesizer",
-    "audit_refits",
-    "audit_synthetic",
-]
-
 IntArray = NDArray[np.int64]
 #: Rows of a synthetic or reference table that distances are measured to.
 _MOST_ROWS = 20_000

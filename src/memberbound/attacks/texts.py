@@ -30,17 +30,6 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.engine import identifier, streamed
 from memberbound.tables.table import Table, opened_table
 
-__all__ = [
-    "NEEDS",
-    "OPTIONAL",
-    "REQUIRED",
-    "Documents",
-    "TokenScores",
-    "blind_test",
-    "read_documents",
-    "score_tokens",
-]
-
 _LINES = (".jsonl", ".ndjson", ".txt")
 #: Words and pairs of words that the blind classifier counts at most.
 _FEATURES = 20_000

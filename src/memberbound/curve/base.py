@@ -27,8 +27,6 @@ from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, s
 if TYPE_CHECKING:
     from memberbound.curve.polygon import PolygonCurve
 
-__all__ = ["Side", "TradeoffCurve", "posterior_upper", "price_exponent"]
-
 #: Which hockey-stick: in against out, out against in, or the larger of the two.
 Side = Literal["forward", "backward", "both"]
 _SIDES = ("forward", "backward", "both")

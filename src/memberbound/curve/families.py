@@ -14,13 +14,6 @@ from memberbound.errors import fraction, nonnegative
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up, up
 
-__all__ = [
-    "GaussianCurve",
-    "LaplaceCurve",
-    "SlackCurve",
-    "gaussian_summary",
-]
-
 # ── The curve of N(μ, 1) against N(0, 1): Gaussian differential privacy, in closed form ───────────
 
 #: Support lines beyond this ε would only describe attackers who are always right.

@@ -25,18 +25,6 @@ from memberbound.curve.families import GaussianCurve, LaplaceCurve
 from memberbound.errors import InputError, fraction
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, sum_up, up
 
-__all__ = [
-    "PolygonCurve",
-    "chained",
-    "exact_segments",
-    "float_law",
-    "float_segments",
-    "hull_masses",
-    "mixture",
-    "polygon_from_lines",
-    "rational_law",
-]
-
 #: Largest (ε × segment) table that is added up entry by entry; beyond it one sweep is quicker.
 _DENSE = 1 << 14
 #: Entries of the (ε × segment) table held in memory at once.

@@ -18,15 +18,6 @@ from memberbound.files import read_document
 from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
-__all__ = [
-    "Direction",
-    "DpSgd",
-    "DpSgdHistory",
-    "dp_sgd_from_history",
-    "loss_spread",
-    "one_step",
-]
-
 # ── One step of DP-SGD: the Poisson-sampled Gaussian, put on a lattice of privacy losses ──────────
 #
 # A record takes part with probability q and then moves the noisy sum by at most the clipping norm,

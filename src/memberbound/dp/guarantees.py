@@ -27,23 +27,6 @@ from memberbound.numerics.rounding import SMALLEST, up
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 
-__all__ = [
-    "AdvantageTarget",
-    "DpGuarantee",
-    "EtaTarget",
-    "SecurityTarget",
-    "Target",
-    "TprTarget",
-    "calibrated_epsilon",
-    "calibrated_gdp",
-    "calibrated_noise_multiplier",
-    "guarantee_from_dp_sgd",
-    "guarantee_from_epsilon_delta",
-    "guarantee_from_gaussian_mechanism",
-    "guarantee_from_gdp",
-    "leak_from_pure_dp",
-]
-
 # ── DP statements as trade-off curves, each carrying its adjacency ────────────────────────────────
 #
 # A guarantee says how well "this record was used" can be told from "it was not" when everything

@@ -11,12 +11,6 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
-__all__ = [
-    "Composition",
-    "ForwardProfile",
-    "LossLattice",
-]
-
 # ── Privacy losses on a lattice, composed many times, never below the truth ───────────────────────
 #
 # One release has an in-law P and an out-law Q; its privacy loss ln(P/Q) under P is stored on the

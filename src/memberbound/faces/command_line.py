@@ -30,8 +30,6 @@ from memberbound.faces.terminal import Countdown, on_terminal, preview_lines, pr
 from memberbound.files import check_output, csv_encoding, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
-__all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
-
 #: Headings of the help page and the verbs below them: a new verb needs its name here.
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),

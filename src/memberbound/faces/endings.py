@@ -22,18 +22,6 @@ from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces.terminal import print_text
 
-__all__ = [
-    "INTERRUPTED",
-    "StoppedError",
-    "TerminatedError",
-    "debugging",
-    "ending",
-    "is_memory_error",
-    "keep_traceback",
-    "print_ending",
-    "stopped_in_order",
-]
-
 _PREFIX = "memberbound-traceback-"
 #: Tracebacks that are kept; the oldest go first.
 _KEPT = 20

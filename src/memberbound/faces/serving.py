@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from memberbound.faces.web.access import Policy
     from memberbound.faces.web.processes import Limits
 
-__all__ = ["Listening", "has_display", "is_loopback", "listen", "serve"]
-
 Gib = Annotated[float, Option("number", metavar="GIB")]
 
 

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from memberbound.tables.roles import Reading
     from memberbound.tables.table import Table
 
-__all__ = [
-    "STYLES",
-    "Block",
-    "Countdown",
-    "blocks",
-    "fitted",
-    "kinds_in",
-    "on_terminal",
-    "preview_lines",
-    "print_text",
-]
-
 #: How each kind looks: the blue, green and orange of the report, and never by colour alone.
 STYLES: dict[Kind, str] = {
     "certificate": "bold color(33)",

@@ -50,28 +50,6 @@ from memberbound.numerics.rounding import (
 )
 from memberbound.quantities import significant
 
-__all__ = [
-    "MAX_PLAN",
-    "Certified",
-    "CountCertificate",
-    "RecordLeak",
-    "accuracy_from_leak",
-    "c_k_plug_in_estimate",
-    "certified_law",
-    "certified_table",
-    "certified_uniform",
-    "certify_beyond_the_table",
-    "certify_counts",
-    "delta_plug_in_estimate",
-    "leak_beyond_the_table",
-    "security_from_leak",
-    "smallest_certifiable_leak",
-    "smallest_n_for_law",
-    "smallest_n_for_records",
-    "smallest_n_for_table",
-    "smallest_n_for_uniform",
-]
-
 EXPONENTIAL = "count function, exponential moments"
 SPLIT = "two samples, all splits"
 GIVEN = "two samples, as given"

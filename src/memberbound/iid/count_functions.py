@@ -20,18 +20,6 @@ from memberbound.numerics.roots import last_true, least_whole
 from memberbound.numerics.rounding import FloatArray, sum_slack, up_array
 from memberbound.quantities import significant
 
-__all__ = [
-    "CountFunction",
-    "closed_count_function",
-    "heavy_discount_lower",
-    "heavy_probability_lower",
-    "poisson_deviation_lower",
-    "tabulated_count_functions",
-    "totals_upper",
-    "walk_function",
-    "walk_length",
-]
-
 # ── Concave count functions: from the counts of a table to the worst leak, for every law (X5) ─────
 #
 # A count function h gives each cell with c rows the value h(c); the sum F over the cells estimates

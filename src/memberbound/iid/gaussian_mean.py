@@ -26,11 +26,6 @@ from memberbound.games import gamma_from_priors
 from memberbound.numerics.normal import gaussian_hockey_stick_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, up
 
-__all__ = [
-    "leak_of_gaussian_mean",
-    "leak_of_gaussian_mean_bound",
-]
-
 #: Absolute error allowed to the outer quadrature (and proved to be met).
 _TOLERANCE = 1e-17
 _MAX_DIMENSION = 10**8

@@ -15,13 +15,6 @@ from memberbound.errors import InputError, whole_number
 from memberbound.numerics.means import log_confidence
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 
-__all__ = [
-    "CountProfile",
-    "JointProfile",
-    "split_leak_upper",
-    "two_sample_leak_upper",
-]
-
 # ── Counts of counts: all that a certificate needs to know about a table ──────────────────────────
 #
 # A table of N rows falls into cells (distinct rows over the chosen columns).  Every bound of this

@@ -24,13 +24,6 @@ from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up_array
 
-__all__ = [
-    "RecordLeaks",
-    "cell_probability_lower",
-    "record_leak_upper",
-    "record_leaks",
-]
-
 #: Ratio of consecutive counts at which lower bounds are computed; counts between use the lower one.
 _LADDER = 1.05
 #: Counts beyond which the factorial is bounded instead of evaluated.

@@ -21,18 +21,6 @@ from memberbound.games import gamma_from_priors
 from memberbound.numerics.binomial import Atoms, hockey_stick_upper
 from memberbound.numerics.rounding import FloatArray, down, up
 
-__all__ = [
-    "MAX_ATOMS",
-    "Between",
-    "Diversity",
-    "checked_law",
-    "diversity",
-    "diversity_given_largest_atom",
-    "leak_from_diversity",
-    "leak_of_law",
-    "leak_of_uniform",
-]
-
 #: Largest number of atoms of a uniform law.
 MAX_ATOMS = 10**18
 #: How far probabilities may be from summing to 1 before they are refused.

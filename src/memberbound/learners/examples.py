@@ -25,28 +25,6 @@ if TYPE_CHECKING:
     from sklearn.compose import ColumnTransformer
     from torch.nn import Module
 
-__all__ = [
-    "LEARNERS",
-    "Examples",
-    "Learner",
-    "Task",
-    "as_numbers",
-    "as_texts",
-    "attribute_named",
-    "column_encoder",
-    "encoded_rows",
-    "examples_of",
-    "known_values",
-    "learner_from_name",
-    "named_rows",
-    "network_factory",
-    "parsed_numbers",
-    "raw_records",
-    "raw_rows",
-    "read_examples",
-    "takes_sizes",
-]
-
 # ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
 
 Task = Literal["classification", "regression"]

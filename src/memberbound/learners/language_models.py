@@ -18,8 +18,6 @@ from memberbound.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_folder", "load_language_model", "token_table"]
-
 Progress = Callable[[int, int], None] | None
 #: Tokens of a batch that goes through the models at once.
 _BATCH_TOKENS = 4096

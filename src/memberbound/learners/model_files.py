@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from memberbound.learners.examples import Labels
     from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["load_model", "skops_io"]
-
 _Loaded = TypeVar("_Loaded")
 #: Data types of scikit-learn that skops does not know; trees among them are checked after loading.
 #: Names of types never come from the file: a file must not say what may be trusted.

@@ -34,21 +34,6 @@ from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import unwritable, written_whole
 
-__all__ = [
-    "LOST",
-    "Arrays",
-    "Cluster",
-    "FitStore",
-    "Scheduler",
-    "cache_folder",
-    "connected",
-    "current_cluster",
-    "default_cache",
-    "fingerprint",
-    "on_cluster",
-    "refits",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 Piece = TypeVar("Piece")

@@ -16,8 +16,6 @@ from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.learners.examples import Labels, Learner, takes_sizes
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["AugmentedQueries", "TorchLearner"]
-
 #: Rows that a trained module answers at once.
 _ASKED = 4096
 

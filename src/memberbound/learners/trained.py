@@ -27,15 +27,6 @@ from memberbound.tables.table import opened_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "Access",
-    "Answers",
-    "TrainedModel",
-    "as_floats",
-    "available_if",
-    "rows_as_trained",
-]
-
 Method = TypeVar("Method", bound=Callable[..., object])
 
 

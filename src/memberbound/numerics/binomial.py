@@ -20,14 +20,6 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.numerics.rounding import UNIT, FloatArray, two_product
 
-__all__ = [
-    "MAX_RECORDS",
-    "Atoms",
-    "half_deviation_upper",
-    "hockey_stick_upper",
-    "point_probability",
-]
-
 #: Counts must be exact doubles, and products of two counts must stay far from overflow.
 MAX_RECORDS = 10**15
 

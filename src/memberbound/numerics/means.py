@@ -26,22 +26,6 @@ from memberbound.errors import (
 from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
 
-__all__ = [
-    "betting_lower",
-    "betting_upper",
-    "bounded_differences_upper",
-    "empirical_bernstein_upper",
-    "hoeffding_upper",
-    "log_confidence",
-    "log_error_shared",
-    "mean_lower",
-    "mean_upper",
-    "mixture_upper",
-    "moment_lower",
-    "moment_upper",
-    "self_bounding_upper",
-]
-
 # ── Confidence bounds for the mean of bounded independent variables, from sums alone ──────────────
 #
 # Every function takes what n i.i.d. draws add up to and ``log_error`` = ln(1/β), and works on

@@ -15,12 +15,6 @@ from scipy import special
 
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
-__all__ = [
-    "gaussian_hockey_stick_of_shifts_upper",
-    "gaussian_hockey_stick_upper",
-    "gaussian_tpr_upper",
-]
-
 _SQRT2 = math.sqrt(2.0)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 #: 1 - Φ(x) is below every positive double from a little before this on.

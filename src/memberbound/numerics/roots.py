@@ -21,16 +21,6 @@ from typing import TypeVar
 from memberbound.errors import SearchError
 from memberbound.numerics.rounding import UNIT
 
-__all__ = [
-    "confirmed",
-    "fixed_order",
-    "guessed_zero",
-    "last_true",
-    "least_scale",
-    "least_whole",
-    "safe_crossing",
-]
-
 _Trial = TypeVar("_Trial")
 _SIGN = 1 << 63
 #: A scale that :func:`least_scale` returns is at most this much more than the least one.

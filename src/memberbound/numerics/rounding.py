@@ -14,19 +14,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "SMALLEST",
-    "UNIT",
-    "down",
-    "half_up",
-    "shared_confidence",
-    "sum_slack",
-    "sum_up",
-    "two_product",
-    "up",
-    "up_array",
-]
-
 #: Half the distance from 1 to the next double: the relative error of one correctly rounded step.
 UNIT = 2.0**-53
 #: The smallest positive double: what a positive number that underflows is rounded up to.

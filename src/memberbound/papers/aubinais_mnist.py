@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from sklearn.neural_network import MLPClassifier
 
-__all__ = ["ACCURACY", "DIVERSITY", "LEAK", "RAW", "Digits", "Setting", "table_1", "table_checks"]
-
 # ---- the data set ------------------------------------------------------------------------------
 
 PACKED = "mnist.npz"

@@ -40,8 +40,6 @@ from memberbound.report.drawing import BLUE, GREY, ORANGE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Adam", "Network", "Regression", "Training", "figure_1", "figure_2", "small_losses"]
-
 GAME = IidGame()
 #: Thresholds of the figures; the text speaks of the smallest one only.
 THRESHOLDS = (1e-2, 1e-4, 1e-6)

@@ -25,24 +25,6 @@ from memberbound.release.noise import izzo_constant
 from memberbound.subset.exponential import ExponentialMechanism, subset_laws
 from memberbound.subset.finite import finite_worlds, largest_stick
 
-__all__ = [
-    "TRAINING_SETS",
-    "attack_on_norm_noise",
-    "best_conditional_accuracy",
-    "capped_loss",
-    "chance_to_reach",
-    "channel_leak",
-    "exact_sum_leak_lower",
-    "least_dp_delta",
-    "maximum_delta",
-    "mean_deviation",
-    "needed_constant",
-    "printed_sample_size",
-    "reciprocal_sensitivity",
-    "required_sample_size",
-    "squared_loss_ceiling",
-]
-
 # ── Counterexamples to claims of A25 and its preprints A24 and A23, and to our first form of X7 ───
 
 _HALF = Fraction(1, 2)

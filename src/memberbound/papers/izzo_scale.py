@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Spread", "dp_scale", "figure_1", "gaussian_scale", "sensitivity", "spread"]
-
 #: Sizes of the whole data set, of which a half is used: "n" of the paper.
 SIZES = (12, 24, 36, 48)
 ETAS = (

@@ -50,8 +50,6 @@ from memberbound.subset.exponential import (
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
 from memberbound.subset.profile import NeighbourProfile, clipped, worst_case_sensitivity
 
-__all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "figure_5", "figure_6"]
-
 # ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
 
 #: 2n = 12 records, n = 6 of them in the data set: 924 subsets.
@@ -68,6 +66,7 @@ class CandidateDraw:
 
     @classmethod
     def of(cls, rng: np.random.Generator, dimension: int, candidates: int) -> CandidateDraw:
+        """Return one draw of directions and records."""
         directions = rng.standard_normal((candidates, dimension))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         noise = rng.standard_normal((TWELVE.population, dimension))
@@ -258,6 +257,7 @@ class Draw:
 
     @classmethod
     def of(cls, rng: np.random.Generator, dimension: int) -> Draw:
+        """Return one draw of noise and of two records."""
         noise = rng.standard_normal((GAME.population, dimension))
         return cls(noise, rng.choice(GAME.population, size=2, replace=False))
 

@@ -40,35 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DATA_VARIABLE",
-    "Average",
-    "Check",
-    "Experiment",
-    "Findings",
-    "LeftOut",
-    "MissingDataError",
-    "Progress",
-    "Quoted",
-    "Reproduction",
-    "Row",
-    "Run",
-    "Sweep",
-    "above",
-    "below",
-    "between",
-    "data_folder",
-    "draw_mean",
-    "experiments",
-    "flat",
-    "near",
-    "overview_page",
-    "ratios_figure",
-    "reproduce",
-    "swept",
-    "trend",
-]
-
 Progress = Callable[[int, int], None]
 #: A line of a table: every cell is a number, a text, or missing.
 Row = dict[str, float | int | str | None]

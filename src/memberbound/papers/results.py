@@ -24,19 +24,6 @@ from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
 from memberbound.quantities import common_fields, json_number
 
-__all__ = [
-    "PAPERS",
-    "Counterexample",
-    "Entry",
-    "Erratum",
-    "ExactLaw",
-    "Status",
-    "Theorems",
-    "entries",
-    "errata",
-    "theorems",
-]
-
 Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
 #: Keys of the papers in order; X is ours.

@@ -33,16 +33,6 @@ from memberbound.quantities import Certificate
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
 from memberbound.release.randomness import RandomSource, SecureSource
 
-__all__ = [
-    "HISTOGRAM_MOVES",
-    "Budget",
-    "CurveReadings",
-    "NoisySums",
-    "Part",
-    "noisy_release",
-    "release_slack",
-]
-
 #: Where the curve is read off for an answer.
 _READ_FPR = (0.1, 0.01, 0.001)
 _READ_DELTA = 1e-5

@@ -12,8 +12,6 @@ from memberbound.quantities import Certificate
 from memberbound.release.budget import Budget
 from memberbound.release.noise import NoiseLaw
 
-__all__ = ["Calibration", "Record", "Release"]
-
 Record = Literal["average", "every"]
 
 

@@ -34,8 +34,6 @@ from memberbound.files import (
 from memberbound.release.budget import Budget
 from memberbound.release.noise import checked_eta
 
-__all__ = ["Entry", "Ledger", "Reservation", "entered", "opened_ledger"]
-
 _FORMAT = "memberbound-ledger/1"
 #: What is set aside for the slack of all releases: at most this, and this share of the limit's η.
 #: One release of a million rows and 30 columns without bounds takes 1e-6.

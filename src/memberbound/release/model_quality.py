@@ -14,16 +14,6 @@ from memberbound.answers import INTERNAL, EstimateOf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
 
-__all__ = [
-    "ModelScores",
-    "Score",
-    "answers_of",
-    "by_class",
-    "probability_scores",
-    "scores_of",
-    "usefulness_notes",
-]
-
 Labels = NDArray[Any]
 #: A model's scores by name; the first is the one that counts.
 ModelScores = dict[str, float]

@@ -17,25 +17,6 @@ from memberbound.errors import InputError, finite_number, positive, whole_number
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.release.randomness import RandomSource, SecureSource
 
-__all__ = [
-    "SAMPLER_ASSUMPTION",
-    "SIMPLE_ERROR",
-    "GaussianNoise",
-    "NoNoise",
-    "NoiseLaw",
-    "NormExponentialNoise",
-    "ScaledNorm",
-    "checked_eta",
-    "floating_point_slack",
-    "gaussian_distance",
-    "grid_steps",
-    "izzo_constant",
-    "norm_exponential_constant",
-    "release",
-    "scaled",
-    "snapped",
-]
-
 # ── How far apart two displaced copies of a unit noise law are, on the safe side ──────────────────
 
 #: A single inverted draw differs from its ideal by at most this, relative (proofs/snapping.md).

@@ -32,8 +32,6 @@ from memberbound.release.all_rows.gradient import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.tables.columns import Values, label_of
 
-__all__ = ["check_onnx", "onnx_bytes", "stored_text"]
-
 #: Understood by every onnxruntime of the last years.
 _OPSET, _ML_OPSET, _IR = 17, 3, 8
 #: Key of the model's own description in the file.

@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["PrivateEstimator", "released_can"]
-
 
 def released_can(name: str) -> Callable[[PrivateEstimator], bool]:
     """Return a check: before ``fit`` what the base promises, afterwards what was released."""

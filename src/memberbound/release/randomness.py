@@ -21,13 +21,6 @@ from scipy import special
 from memberbound.errors import whole_number
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = [
-    "InsecureSource",
-    "RandomSource",
-    "SecureSource",
-    "source_from_seed",
-]
-
 Words = NDArray[np.uint64]
 #: Below this an integer read as a double has fewer than 53 significant bits: more are drawn.
 _DENSE = np.uint64(2**53)

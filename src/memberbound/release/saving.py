@@ -41,17 +41,6 @@ if TYPE_CHECKING:
 
     from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 
-__all__ = [
-    "LINEAR_ENDINGS",
-    "NETWORK_ENDINGS",
-    "SavedRelease",
-    "answering",
-    "certificate_path",
-    "load",
-    "save",
-    "verified",
-]
-
 # ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
 #
 # ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers) or

@@ -59,20 +59,6 @@ if TYPE_CHECKING:
     from memberbound.verbs.population import PopulationAnswer
     from memberbound.verbs.synthesize import Synthesis
 
-__all__ = [
-    "attacks_chart",
-    "ceiling_chart",
-    "charts_of",
-    "explanation_chart",
-    "frontier_chart",
-    "histogram",
-    "leaks_chart",
-    "marginals_chart",
-    "population_chart",
-    "sweep",
-    "swept_epsilons",
-]
-
 #: Called with how much is done, of how much, and what is being done.
 Progress = Callable[[int, int | None, str], None]
 #: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.

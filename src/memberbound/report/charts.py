@@ -52,24 +52,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-
-__all__ = [
-    "ATTACKERS",
-    "Look",
-    "count_above",
-    "count_text",
-    "draw_roc",
-    "estimated_line",
-    "exposure_chart",
-    "remedies_chart",
-    "roc_chart",
-    "sandwich_chart",
-    "sandwich_of",
-    "set_log_ticks",
-    "success_chart",
-    "sweep_chart",
-]
-
 #: How something looks, in matplotlib's words.
 Look = dict[str, Any]
 

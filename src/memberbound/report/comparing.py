@@ -15,8 +15,6 @@ from memberbound.report import prose
 from memberbound.report.exporting import checked_report
 from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject, plain
 
-__all__ = ["ComparedRow", "Comparison", "RowNumbers", "StudySummary", "compare"]
-
 
 @dataclass(frozen=True)
 class RowNumbers:

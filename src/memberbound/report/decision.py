@@ -29,8 +29,6 @@ from memberbound.report.publication import (
     table,
 )
 
-__all__ = ["SIZES", "About", "Case", "dpia_annex", "render_decision"]
-
 # ── What only people know ─────────────────────────────────────────────────────────────────────────
 
 

@@ -31,40 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "DASHED",
-    "DASH_DOT",
-    "DOTTED",
-    "FORMATS",
-    "GREEN",
-    "GREY",
-    "LONG_DASH",
-    "ORANGE",
-    "SMALL",
-    "TEXT",
-    "Cell",
-    "Chart",
-    "Legend",
-    "View",
-    "bar_style",
-    "check_target",
-    "colour",
-    "cut_text",
-    "draw_vertical",
-    "label_axes",
-    "line_key",
-    "make_axes",
-    "name_line",
-    "palette",
-    "patch_key",
-    "save",
-    "set_percent_ticks",
-    "set_ticks",
-    "tag_mark",
-    "write_text",
-]
-
 FORMATS = (".png", ".svg", ".pdf")
 #: From the Okabe–Ito palette, for the figures of the papers.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"

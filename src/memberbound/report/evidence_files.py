@@ -28,8 +28,6 @@ from memberbound.report.publication import (
     table,
 )
 
-__all__ = ["checklist", "cyclonedx", "registry_entry", "sacro_record"]
-
 #: What is not said and nobody can derive.
 _FILL = "[to fill in]"
 #: Kind of a released file → product of the registry; what is not here is a model.

@@ -37,8 +37,6 @@ from memberbound.report.model import Report, checked, read
 from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Publication, model_card
 
-__all__ = ["FORMATS", "Export", "Format", "case_of", "checked_report", "export", "print_pdf"]
-
 _CERTIFICATE = ".certificate.json"
 #: Whom a format is for: everybody, the owner of the rows, or whoever may see what it is made from.
 Audience = Literal["public", "owner", "source"]

@@ -25,8 +25,6 @@ from memberbound.report.publication import Publication, clean, model_card
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["Entry", "log_entry", "owner_entry", "published_entry"]
-
 #: Folder of the run's artifacts that holds the files, and what all names begin with.
 _PLACE = "memberbound"
 _GROUPS = {"certificate": "certified", "estimate": "estimated", "audit": "measured"}

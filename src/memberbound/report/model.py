@@ -26,36 +26,6 @@ from memberbound.quantities import Mark, decimals, marked, significant
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = [
-    "LABELS",
-    "RECORDS",
-    "SCHEMA_ID",
-    "Ceiling",
-    "Data",
-    "Erratum",
-    "Exposure",
-    "Floor",
-    "Histogram",
-    "LedgerEntry",
-    "Price",
-    "Question",
-    "Remedy",
-    "Report",
-    "RocCurve",
-    "Run",
-    "SandwichRow",
-    "Seen",
-    "StepRecord",
-    "Verdict",
-    "access_floors",
-    "checked",
-    "document",
-    "plain",
-    "read",
-    "score_mark",
-    "typed_as",
-]
-
 # ── What a field may hold ─────────────────────────────────────────────────────────────────────────
 
 #: Name and version of the format; a report says it under ``schema``.

@@ -51,14 +51,6 @@ from memberbound.report.model import (
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "decision_page",
-    "pairs_of",
-    "render",
-    "sides_of",
-    "text_of",
-]
-
 # ── All numbers of a step as pairs, whatever the step's dictionary holds ──────────────────────────
 #
 # Each answer declares on which side its numbers are (``SIDES``); a bound has six significant

@@ -5,24 +5,6 @@ from __future__ import annotations
 from memberbound.quantities import NO_GUARANTEE, Mark, allowed, percent, points
 from memberbound.report.model import Report
 
-__all__ = [
-    "ACCESS",
-    "GAMES",
-    "GLOSSARY",
-    "LEVELS",
-    "LIMITS",
-    "OWNER_ONLY",
-    "RELEASE_LIMITS",
-    "STATES",
-    "WHOM",
-    "allowed_over",
-    "assumed",
-    "assumed_of_release",
-    "blind_guess",
-    "promise",
-    "who_chose",
-]
-
 #: Word for the verdict's level.
 LEVELS = {
     "safe": "Passed",

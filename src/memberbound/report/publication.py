@@ -31,19 +31,6 @@ from memberbound.report.model import (
     typed_as,
 )
 
-__all__ = [
-    "Fields",
-    "Promise",
-    "Publication",
-    "ReleasedFile",
-    "bullets",
-    "clean",
-    "escaped",
-    "front_matter",
-    "model_card",
-    "table",
-]
-
 
 @dataclass(frozen=True)
 class Promise:

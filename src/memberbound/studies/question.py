@@ -48,17 +48,6 @@ from memberbound.tables.table import Table, open_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "EMBEDDED_TARGET",
-    "StudyData",
-    "StudyModel",
-    "checked_question",
-    "default_shadows",
-    "embedded_table",
-    "equivalent_security",
-    "read_configuration",
-]
-
 #: Keys of a configuration that name files and folders.
 _PLACES = ("source", "out", "bounds", "model", "nonmembers")
 

@@ -41,8 +41,6 @@ from memberbound.studies.rehearsal import Score
 from memberbound.studies.steps import Finding
 from memberbound.verbs.replacement import command_of
 
-__all__ = ["Findings", "remedies", "verdict"]
-
 #: The findings of the steps that have one.
 Findings = Mapping[StepId, Finding]
 

@@ -26,18 +26,6 @@ from memberbound.release.all_rows.models import fit_private, private_form
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import Records
 
-__all__ = [
-    "Predict",
-    "PrivateRows",
-    "Rows",
-    "Score",
-    "Train",
-    "held_out_score",
-    "score_beside_chance",
-    "score_on_halves",
-    "training_of",
-]
-
 #: A rehearsal is made of four fifths of at most so many rows; where these are too few for it, of
 #: nineteen twentieths.
 _TRAINED = (4 / 5, 19 / 20)

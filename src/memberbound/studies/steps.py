@@ -86,18 +86,6 @@ from memberbound.verbs.synthesize import Synthesis, synthesize
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = [
-    "GIVEN",
-    "STEPS",
-    "Context",
-    "Finding",
-    "Finished",
-    "Score",
-    "Step",
-    "StepFolder",
-    "fingerprint",
-]
-
 # Nothing is released here: models and noise come from the study's seed, for trial.
 
 #: Between the seed of the audits' halves and that of the calibration's.

@@ -71,8 +71,6 @@ from memberbound.studies.steps import (
 from memberbound.tables.source import check_file
 from memberbound.verbs.audit_answer import NOT_COMPARABLE
 
-__all__ = ["Study", "study"]
-
 # ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
 
 

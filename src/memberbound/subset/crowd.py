@@ -40,8 +40,6 @@ from memberbound.subset.profile import (
 )
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = ["Crowd", "CrowdTable", "NormalError", "leak_of_means", "table_leaks"]
-
 THEOREMS = ("X21", "I24-P2", "L24-D2")
 ASSUMPTIONS = (
     "The subset is uniform among all subsets of its size, and the attacker knows the population "

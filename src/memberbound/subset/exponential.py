@@ -29,16 +29,6 @@ from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_
 from memberbound.subset.profile import Progress, checked_table, clipped
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = [
-    "MOST_SUBSETS",
-    "ExponentialMechanism",
-    "SubsetLaws",
-    "clip_sensitivity",
-    "exact_bounds",
-    "l2_losses",
-    "subset_laws",
-]
-
 #: Fewest records of a population: with fewer, some record's set holds it alone or all others.
 _FEWEST = 4
 #: A given Δ may fall short of the population's by this factor: 1/3 is not a double.

@@ -22,16 +22,6 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, down, up
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = [
-    "SUBSET_LIMIT",
-    "Law",
-    "Mechanism",
-    "Worlds",
-    "finite_bounds",
-    "finite_worlds",
-    "largest_stick",
-]
-
 #: Most subsets that are listed: N = 20 at k = N/2 has 184 756.
 SUBSET_LIMIT = 200_000
 

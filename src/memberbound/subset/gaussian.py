@@ -41,17 +41,6 @@ from memberbound.subset.record_bounds import RecordBounds
 if TYPE_CHECKING:
     from memberbound.subset.profile import NeighbourProfile
 
-__all__ = [
-    "dp_from_noise",
-    "gaussian_bounds",
-    "gaussian_success",
-    "noise_for_pmp",
-    "noise_for_success",
-    "noise_from_dp",
-    "worst_pmp_epsilon",
-    "worst_success",
-]
-
 #: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
 _LARGEST_SHIFT = 1e300
 _NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."

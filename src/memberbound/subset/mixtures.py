@@ -22,8 +22,6 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.profile import Progress, checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = ["DensityPair", "FourierSums", "bernstein", "fourier_sums", "mixture_bounds"]
-
 # ── The laws "in" and "out" of several records as cubics on cells, and their hockey-sticks ────────
 #
 # What is known of a density on a cell of width h is its cubic Hermite interpolant, in Bernstein

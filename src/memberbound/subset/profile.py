@@ -39,26 +39,6 @@ from memberbound.errors import (
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up, up_array
 
-__all__ = [
-    "MOST_PAIRED_RECORDS",
-    "BinnedDistances",
-    "ClippedRecords",
-    "Distances",
-    "ExactDistances",
-    "GroupedDistances",
-    "NeighbourProfile",
-    "Progress",
-    "Query",
-    "Rows",
-    "checked_table",
-    "checked_vectors",
-    "clipped",
-    "largest_entry",
-    "noise_on_query",
-    "noise_on_sum",
-    "worst_case_sensitivity",
-]
-
 # ── From records to bounded contributions: clipping, and how far a sum or mean can then move ──────
 
 #: What is released: the sum of the chosen records, or their mean.

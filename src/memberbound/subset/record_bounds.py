@@ -16,8 +16,6 @@ from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["RecordBounds", "eta_from_success"]
-
 
 def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
     """Return η = accuracy - max(k/N, 1 - k/N), per record, from above (I24-D1).

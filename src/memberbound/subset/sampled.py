@@ -17,15 +17,6 @@ from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.profile import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
-__all__ = [
-    "SwapMeans",
-    "bounds_from_swaps",
-    "default_subsets",
-    "sampled_bounds",
-    "swap_means",
-    "uniform_subsets",
-]
-
 # ── Random subsets, and how the exponential mechanism answers when one record is swapped (X10, X1)
 #
 # For every record x at once: a uniform data set D with x in it, and D' = D with x replaced by a

@@ -44,20 +44,6 @@ from memberbound.subset.profile import (
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
 
-__all__ = [
-    "Comparison",
-    "ExponentialSetting",
-    "GaussianQuery",
-    "GaussianSetting",
-    "JointRelease",
-    "Progress",
-    "Quantity",
-    "Sampling",
-    "Setting",
-    "joint_release",
-    "repeated_noise",
-]
-
 Progress = Callable[[int, int], None] | None
 #: What an inverse question limits: ε̃, or the success of any attack.
 Quantity = Literal["pmp", "success"]

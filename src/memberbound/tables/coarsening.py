@@ -34,19 +34,6 @@ from memberbound.tables.recipe import (
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = [
-    "Ancestors",
-    "Coarsener",
-    "Plan",
-    "checked_frame",
-    "date_edges",
-    "frequent_categories",
-    "frequent_groups",
-    "quantile_edges",
-    "read_hierarchy",
-    "tidy_hierarchy",
-]
-
 # ── Hierarchies of categories: a value, its parent, its grandparent ───────────────────────────────
 #
 # Two notations, both written by people: nested YAML whose leaves are lists, or a CSV file with one

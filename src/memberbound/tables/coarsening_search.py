@@ -36,24 +36,6 @@ from memberbound.tables.roles import Selection
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "Choice",
-    "Evaluator",
-    "FrontierPoint",
-    "Ladder",
-    "Score",
-    "State",
-    "Visited",
-    "Wish",
-    "cell_profile",
-    "choose",
-    "column_ladder",
-    "entropy_estimate",
-    "explore",
-    "frontier",
-    "smallest_safe_count",
-]
-
 Codes = NDArray[np.int64]
 #: Position on every ladder, then on the list of pooling thresholds.
 State = tuple[int, ...]

@@ -54,23 +54,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pandas import Series
 
-__all__ = [
-    "BLANKS",
-    "FORMS",
-    "GAPS",
-    "PER_DAY",
-    "SPELLINGS",
-    "Form",
-    "Values",
-    "checked_format",
-    "gaps_of",
-    "in_days",
-    "iso_date",
-    "label_of",
-    "number_label",
-    "read_value",
-]
-
 FloatArray = NDArray[np.float64]
 #: How the values of a column are written: one of :data:`FORMS`, or a format of ``strptime``.
 Form = str

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
-__all__ = [
-    "PairProfile",
-    "count_pair_profile",
-    "count_profile",
-    "rarest_cells",
-    "write_records",
-]
-
 # ── Count how many cells hold one row, two rows, …: the only thing a certificate reads ────────────
 #
 # The count is a two-level GROUP BY on the engine (rows to cells, cells to counts of counts), so
@@ -233,6 +225,7 @@ def _able(table: Table, columns: list[str]) -> Table:
 
 
 def refuse_null_units(table: Table, unit: str) -> None:
+    """Refuse rows that do not say whose they are."""
     value = table.expr[unit]
     missing = value.isnull()
     if value.type().is_floating():

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from ibis.backends.duckdb import Backend
 
-__all__ = [
-    "BATCH_ROWS",
-    "ENCODING_REMEDY",
-    "Engine",
-    "identifier",
-    "literal",
-    "one_sentence",
-    "reading",
-    "size_in_bytes",
-    "streamed",
-    "writing",
-]
-
 T = TypeVar("T")
 
 #: Share of the machine's memory an engine may use when the caller does not say.

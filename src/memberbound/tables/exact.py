@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
     from pandas import DataFrame, Series
 
-__all__ = [
-    "compiled_rows",
-    "exact_array",
-    "exact_batches",
-    "exact_keys",
-    "exact_rows",
-    "exact_schema",
-    "exact_type",
-    "fetched_columns",
-    "from_pandas",
-    "moved_columns",
-    "stored_types",
-]
-
 #: Types of DuckDB whose equality is that of the stored value.
 _SAME = {
     *("boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "bignum", "decimal"),

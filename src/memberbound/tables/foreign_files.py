@@ -34,8 +34,6 @@ from memberbound.tables.engine import one_sentence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FOREIGN_ENDINGS", "foreign_rows"]
-
 Row = tuple[object, ...]
 #: Gives the rows from the first one on, every time it is called.
 Rows = Callable[[], Iterator[Row]]

@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pandas import DataFrame, Series
 
-__all__ = [
-    "PERSON_UNITS",
-    "Persons",
-    "Population",
-    "Records",
-    "StoredColumns",
-    "check_target_role",
-    "column_names",
-    "first_rows",
-    "read_population",
-    "read_records",
-    "read_secret_columns",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Population:

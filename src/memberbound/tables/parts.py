@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Parts", "PartsHere", "added"]
-
 
 class Parts(Protocol):
     """What was made of every part of the rows, and stays where the part is."""

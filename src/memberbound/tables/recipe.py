@@ -24,23 +24,6 @@ from memberbound.tables.columns import Values, iso_date, number_label
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = [
-    "MISSING",
-    "OTHER",
-    "Bins",
-    "Dates",
-    "Drop",
-    "Generalise",
-    "Keep",
-    "Merge",
-    "Pool",
-    "Recipe",
-    "Rule",
-    "exact_codes",
-    "labels_of",
-    "numbers_of",
-]
-
 OTHER, MISSING = "(other)", "(missing)"
 
 

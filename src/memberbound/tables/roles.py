@@ -58,21 +58,6 @@ if TYPE_CHECKING:
 
     from memberbound.tables.table import Table
 
-__all__ = [
-    "ANY_VALUES",
-    "OF_AN_ARRAY",
-    "ROLES",
-    "Reading",
-    "Role",
-    "Roles",
-    "Selection",
-    "checked_roles",
-    "inferred_roles",
-    "overridden",
-    "says_identifier",
-    "selected",
-]
-
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
 #: Roles that a column can be given whatever its values are.

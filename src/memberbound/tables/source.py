@@ -94,26 +94,6 @@ if TYPE_CHECKING:
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
 
-__all__ = [
-    "COLUMN_FILES",
-    "COMPRESSIONS",
-    "CONVERSIONS",
-    "DELIMITERS",
-    "check_file",
-    "delimiter_of",
-    "expression_at",
-    "file_view",
-    "header_notes",
-    "is_address",
-    "is_copied",
-    "object_view",
-    "parquet_files",
-    "refuse_cut",
-    "same_for_secret_rows",
-    "separator_of",
-    "stored_array",
-]
-
 T = TypeVar("T")
 
 _DELIMITED = {".csv": None, ".tsv": "\t"}

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
     from pandas import DataFrame
 
-__all__ = ["Columns", "Table", "chosen_columns", "open_table", "opened_table", "path_of"]
-
 T = TypeVar("T")
 Columns = str | Sequence[str] | None
 #: Rows that are read at once where they need not fit into memory.

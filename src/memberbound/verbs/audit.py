@@ -50,8 +50,6 @@ from memberbound.verbs.audit_answer import (
 )
 from memberbound.verbs.replacement import Replacement, rehearse_replacement
 
-__all__ = ["Audit", "audit"]
-
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 

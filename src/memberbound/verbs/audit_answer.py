@@ -28,16 +28,6 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import NO_LEAK, confident, percent
 
-__all__ = [
-    "NOT_COMPARABLE",
-    "RATES",
-    "AttackFields",
-    "AuditAnswer",
-    "OneRunAnswer",
-    "records_file",
-    "write_columns",
-]
-
 #: Rates for which a TPR is given where the non-members allow it.
 RATES = (0.1, 0.01, 0.001)
 #: Why there is no number to hold to a limit, after who is right about whom.

@@ -67,8 +67,6 @@ from memberbound.verbs.audit_answer import (
     write_columns,
 )
 
-__all__ = ["LearnerAudit", "audit_learner", "audit_run", "release_floor"]
-
 #: The attack on what is released (X24), which has no score per record.
 RELEASED = "released-vector"
 

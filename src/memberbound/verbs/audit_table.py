@@ -26,8 +26,6 @@ from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["TableAudit", "audit_table"]
-
 _TABLE_ASSUMPTIONS = (
     "The numbers are about this table and its own members; nothing is said about other tables of "
     "the same synthesizer.",

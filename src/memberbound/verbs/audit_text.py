@@ -52,8 +52,6 @@ from memberbound.verbs.audit_answer import (
     write_columns,
 )
 
-__all__ = ["TextAudit", "audit_text"]
-
 _ASSUMPTIONS = (
     "The numbers are about this model and its own documents; nothing is said about other models.",
     "A record is a document. The members are the documents of the fine-tuning, or a uniform part "

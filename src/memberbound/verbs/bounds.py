@@ -15,11 +15,6 @@ from memberbound.files import check_output, in_encoding, write_text
 from memberbound.games import NeighbourGame
 from memberbound.tables.table import opened_table, path_of
 
-__all__ = [
-    "BoundsTemplate",
-    "bounds",
-]
-
 _HEAD = """\
 # What is public about the columns, for: memberbound protect FILE --target COL --bounds THIS
 # Fill in what you would know without the table, never its own smallest or largest value:

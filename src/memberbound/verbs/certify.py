@@ -42,17 +42,6 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import at_confidence, marked, percent, significant
 
-__all__ = [
-    "ONE_ROW_PER_PERSON",
-    "Certification",
-    "certify",
-    "certify_profile",
-    "independent_units",
-    "of_unit",
-    "read_probabilities",
-    "rows_in_words",
-]
-
 # ── What a record is, in words ────────────────────────────────────────────────────────────────────
 
 ONE_ROW_PER_PERSON = (

@@ -59,8 +59,6 @@ from memberbound.quantities import (
 if TYPE_CHECKING:
     from memberbound.release.ledger_file import Ledger
 
-__all__ = ["Explanation", "Parameters", "explain"]
-
 #: False-positive rates at which the TPR is bounded unless others are given.
 _DEFAULT_FPR = (0.1, 0.01, 0.001)
 

@@ -60,8 +60,6 @@ from memberbound.tables.table import Table as OpenTable
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-__all__ = ["Hardening", "harden"]
-
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -16,8 +16,6 @@ from memberbound.games import NeighbourGame
 from memberbound.quantities import allowed, marked, percent, significant
 from memberbound.release.ledger_file import Entry, Ledger, opened_ledger
 
-__all__ = ["LedgerState", "ledger"]
-
 
 @dataclass(frozen=True, repr=False)
 class LedgerState(Answer):

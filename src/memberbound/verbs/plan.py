@@ -43,11 +43,6 @@ from memberbound.verbs.certify import (
     rows_in_words,
 )
 
-__all__ = [
-    "Plan",
-    "plan",
-]
-
 
 @dataclass(frozen=True, repr=False)
 class Plan(IidAnswer):

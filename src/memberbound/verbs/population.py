@@ -82,8 +82,6 @@ from memberbound.tables.table import opened_table, path_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Amount", "PopulationAnswer", "population"]
-
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 

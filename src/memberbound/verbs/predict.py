@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from pandas import DataFrame
 
-__all__ = [
-    "Prediction",
-    "predict",
-]
-
 #: Rows of the readable table.
 _SHOWN = 10
 

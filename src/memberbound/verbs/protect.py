@@ -43,8 +43,6 @@ from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
-__all__ = ["Protection", "protect"]
-
 _OWN_EYES = (
     "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
     "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "

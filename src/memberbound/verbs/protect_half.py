@@ -52,8 +52,6 @@ from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection
 
-__all__ = ["HalfProtection", "protect_half"]
-
 #: Statistics of a secret half; those of all rows are in ``release.all_rows.summaries``.
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
 

@@ -43,15 +43,6 @@ if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
 
-__all__ = [
-    "AllRows",
-    "HalfProtection",
-    "Protection",
-    "Summary",
-    "checked_request",
-    "unit_and_seed_notes",
-]
-
 #: Values of a released vector that the table shows.
 _SHOWN = 20
 

@@ -17,8 +17,6 @@ from memberbound.learners.examples import Task
 from memberbound.quantities import decimals, percent
 from memberbound.verbs.protect import protect
 
-__all__ = ["Replacement", "command_of", "other_learners", "rehearse_replacement"]
-
 _ETA = 0.05
 
 

@@ -34,8 +34,6 @@ from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 
-__all__ = ["Summary", "summarize"]
-
 
 @in_encoding
 @on_cluster

@@ -50,8 +50,6 @@ from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Synthesis", "synthesize"]
-
 _OWN_EYES = (
     "fidelity is computed from the secret rows and covered by no certificate: keep it to yourself, "
     "and choose no table by it, which would publish it"

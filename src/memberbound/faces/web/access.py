@@ -25,8 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memberbound.faces.endings import debugging, keep_traceback
 from memberbound.faces.web.processes import Limits, RefusedError, sized
 
-__all__ = ["AccessControl", "Policy", "refusal", "view_policy"]
-
 _LOG = logging.getLogger("memberbound.faces.web")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SAFE = ("GET", "HEAD", "OPTIONS")

@@ -45,8 +45,6 @@ from memberbound.faces.web.schemas import (
 from memberbound.faces.web.uploads import Upload, Uploads, shown_name
 from memberbound.files import PrivateFolder, remove_leftovers
 
-__all__ = ["VERBS", "State", "Views", "application", "router"]
-
 # ── What one running server holds ─────────────────────────────────────────────────────────────────
 
 

@@ -39,25 +39,6 @@ from memberbound.verbs.explain import Explanation, explain
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "INPUTS",
-    "JOBS",
-    "OUTPUTS",
-    "QUESTIONS",
-    "SCRATCH",
-    "Events",
-    "Request",
-    "harmless",
-    "limit_resources",
-    "load_all",
-    "main",
-    "outputs_of",
-    "performed",
-    "renamed",
-    "sentence_of",
-    "without_formulas",
-]
-
 #: The parts of a job's private folder.
 INPUTS, OUTPUTS, SCRATCH = "in", "out", "tmp"
 _NICENESS = 5

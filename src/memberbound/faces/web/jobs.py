@@ -20,8 +20,6 @@ from memberbound.faces.web.processes import Limits, Processes, RefusedError, per
 from memberbound.faces.web.schemas import Equivalent, Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads, make_folders
 
-__all__ = ["Job", "Jobs", "State"]
-
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 _ENDED = ("done", "failed", "cancelled")
 

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["GENERATORS", "become_independent"]
-
 #: What keeps libraries from starting threads and from taking memory in advance, while they load.
 #: Memory in advance would count against the limit of every child.
 _QUIET = {

@@ -32,19 +32,6 @@ from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError, positive, whole_number
 from memberbound.faces.endings import debugging
 
-__all__ = [
-    "GIB",
-    "MIB",
-    "Calculations",
-    "EndedError",
-    "Limits",
-    "Processes",
-    "RefusedError",
-    "Worker",
-    "perform",
-    "sized",
-]
-
 _CHILD = "memberbound.faces.web.child"
 _PRELOAD = "memberbound.faces.web.preload"
 _FORKS = sys.platform == "linux"

@@ -16,26 +16,6 @@ from memberbound.faces.terminal import Block
 from memberbound.faces.web.child import JOBS
 from memberbound.learners import LEARNERS
 
-__all__ = [
-    "Accepted",
-    "Equivalent",
-    "Error",
-    "ExplainOptions",
-    "Figures",
-    "Health",
-    "JobList",
-    "JobRequest",
-    "JobStatus",
-    "Options",
-    "Picture",
-    "UploadedFile",
-    "VerbForm",
-    "View",
-    "equivalent",
-    "options_model",
-    "verb_form",
-]
-
 # ── What may be asked of a verb over the web, made from its declaration ───────────────────────────
 #
 # Arguments that name files take the id of an upload; outputs are named by the server; learners go

@@ -27,8 +27,6 @@ from memberbound.files import codec_named
 from memberbound.tables.foreign_files import FOREIGN_ENDINGS
 from memberbound.tables.source import CONVERSIONS, DELIMITERS
 
-__all__ = ["Upload", "Uploads", "ending_of", "inspected", "make_folders", "shown_name"]
-
 _TEXTS = (".csv", ".tsv", ".csv.gz")
 TABLES = (*_TEXTS, ".parquet", ".arrow", ".feather", *FOREIGN_ENDINGS)
 #: Models that run nothing when they are read; the others are left to the command line.

@@ -35,15 +35,6 @@ from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.parts import Parts
 
-__all__ = [
-    "BoostedModel",
-    "Boosting",
-    "binned_columns",
-    "boost",
-    "leaf_sums",
-    "most_boosting_draws",
-]
-
 IntArray = NDArray[np.int64]
 
 #: Bins of a column of numbers.

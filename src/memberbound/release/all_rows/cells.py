@@ -34,21 +34,6 @@ from memberbound.tables.in_memory import Records
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "FORMATS",
-    "MOST_CELLS",
-    "CategoryCells",
-    "Cells",
-    "NumberCells",
-    "Writing",
-    "as_declared",
-    "declared_writing",
-    "format_cells",
-    "private_column",
-    "public_column",
-    "written_as",
-]
-
 IntArray = NDArray[np.int64]
 #: How numbers are written: with so many decimals, with more, as a day, as a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]

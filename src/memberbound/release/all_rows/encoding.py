@@ -33,47 +33,6 @@ from memberbound.tables.columns import Form, Values, checked_format, label_of, r
 from memberbound.tables.in_memory import Persons, Records
 from memberbound.tables.roles import says_identifier
 
-__all__ = [
-    "BUCKETS",
-    "CELLS",
-    "CENTRE_SHARE",
-    "CLASS_SLACK",
-    "FIRST_SHARE",
-    "HISTOGRAM_SHARE",
-    "IDENTIFIER_SHARE",
-    "MISSING",
-    "MOST_CLASSES",
-    "NOTHING_FOUND",
-    "NUMBER_CELLS",
-    "Bounds",
-    "Categories",
-    "ColumnCode",
-    "EncodedRows",
-    "Encoder",
-    "Range",
-    "Scaling",
-    "TargetCode",
-    "cell_counts",
-    "cells_of",
-    "counted",
-    "fit_encoder",
-    "fit_target",
-    "forms_of",
-    "hardly_shared",
-    "histogram_coordinates",
-    "identifier_codes",
-    "most_classes",
-    "noisy_names",
-    "noisy_range",
-    "noisy_texts",
-    "octave_ends",
-    "public_scaling",
-    "read_bounds",
-    "rows_needed",
-    "settled_bounds",
-    "widest",
-]
-
 # ── What is public about a table's columns ────────────────────────────────────────────────────────
 
 #: Exponents of the signed logarithmic grid: from 2^-20 (a millionth) to 2^44.

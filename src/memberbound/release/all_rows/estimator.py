@@ -27,8 +27,6 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records
 
-__all__ = ["MembershipPrivate"]
-
 #: Name of the target's column, where X and y become one table.
 _TARGET = "y"
 

@@ -22,8 +22,6 @@ from memberbound.tables.in_memory import Records
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Fidelity", "Marginal", "TrainedScores", "fidelity_of"]
-
 IntArray = NDArray[np.int64]
 #: Rows of a comparison, and the share of the real ones that models are tested on.
 _MOST_ROWS = 20_000

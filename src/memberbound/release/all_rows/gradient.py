@@ -31,26 +31,6 @@ from memberbound.release.budget import Part
 from memberbound.tables.in_memory import Persons
 from memberbound.tables.parts import Parts
 
-__all__ = [
-    "GRID",
-    "LARGEST_FEATURE",
-    "MOST_DRAWS",
-    "Block",
-    "Descent",
-    "GradientModel",
-    "SlicedRows",
-    "TrainingRows",
-    "clipped_residuals",
-    "clipped_sum",
-    "descend",
-    "most_draws",
-    "on_grid",
-    "path_sensitivity",
-    "row_cuts",
-    "row_lengths",
-    "summand_step",
-]
-
 #: Encoded rows as numbers, dense or sparse, or blocks of them.
 Features = Any
 IntArray = NDArray[np.int64]

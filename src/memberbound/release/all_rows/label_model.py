@@ -19,22 +19,8 @@ from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.encoding import counted
 from memberbound.release.budget import NoisySums
-from memberbound.tables.in_memory import PERSON_UNITS as UNITS
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.in_memory import PERSON_UNITS, Persons
 from memberbound.tables.parts import Parts
-
-__all__ = [
-    "CLIP",
-    "FITTED_ROWS",
-    "ROOM",
-    "ROUNDS",
-    "UNITS",
-    "LabelModel",
-    "LabelledRows",
-    "clipped_residual_units",
-    "fitted_labels",
-    "probabilities",
-]
 
 IntArray = NDArray[np.int64]
 #: Rows whose residuals are added up at once.
@@ -79,7 +65,7 @@ def clipped_residual_units(
     squares = np.zeros(len(groups))
     for column in residuals.T:
         squares += column * column
-    factor = np.minimum(1.0, CLIP / np.maximum(np.sqrt(squares), 1e-12)) * UNITS
+    factor = np.minimum(1.0, CLIP / np.maximum(np.sqrt(squares), 1e-12)) * PERSON_UNITS
     if weights is not None:
         factor = factor * weights
     return np.asarray(np.trunc(residuals * factor[:, None]))
@@ -227,7 +213,7 @@ def fitted_labels(
     for _ in range(ROUNDS):
         moments = []
         for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
-            noisy = sums.measure(exact / UNITS) * ratio
+            noisy = sums.measure(exact / PERSON_UNITS) * ratio
             moments.append(noisy - noisy.mean(axis=1, keepdims=True))
         likely = probabilities(labels.scores(blocks))
         curvature = wide * likely * (1 - likely) * np.maximum(_unclipped(likely), 0.1)[:, None]

@@ -19,8 +19,6 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import Records
 
-__all__ = ["MOST_LEAVES", "MOST_ROUNDS", "Settings", "settings_of"]
-
 #: How a minimum is found, how fast, and what is printed: nothing that the private form takes.
 _NUMERICAL = (
     *("copy_X", "dual", "max_iter", "n_jobs", "random_state", "solver", "tol", "verbose"),

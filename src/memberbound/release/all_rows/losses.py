@@ -17,8 +17,6 @@ from scipy import special
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["LOSSES", "Loss", "loss_named", "named_loss"]
-
 #: Target range [-1, 1]: where Huber's loss turns from square to straight.
 _BEND = 0.2
 

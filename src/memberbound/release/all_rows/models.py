@@ -70,17 +70,6 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
     from typing_extensions import TypeIs
 
-__all__ = [
-    "LEARNERS",
-    "Prepared",
-    "PrivateModel",
-    "checked_form",
-    "fit_private",
-    "prepare",
-    "private_form",
-    "replaces_preprocessing",
-]
-
 #: A target as it was read: codes of classes, or numbers.
 Labels = NDArray[Any]
 #: What can be trained, and its loss: logistic becomes softmax where there are more classes.

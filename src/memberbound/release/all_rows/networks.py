@@ -53,14 +53,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-__all__ = [
-    "NetworkBudget",
-    "NetworkModel",
-    "PrivateNetwork",
-    "Training",
-    "fit_network",
-]
-
 
 def _torch(name: str = "torch") -> ModuleType:
     try:

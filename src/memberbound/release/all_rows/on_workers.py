@@ -29,8 +29,6 @@ from memberbound.tables.parts import added
 from memberbound.tables.source import COLUMN_FILES, parquet_files, separator_of
 from memberbound.tables.table import Table, open_table
 
-__all__ = ["PartsThere", "RecordsThere", "current_spread", "spread_records"]
-
 #: Rows of a share, at most.
 _MOST_ROWS = 2**21
 #: Times that the connection to the scheduler may be lost while one sum is made.

@@ -24,15 +24,6 @@ from memberbound.release.all_rows.gradient import Features, TrainingRows
 from memberbound.release.budget import HISTOGRAM_MOVES, Part
 from memberbound.tables.parts import Parts
 
-__all__ = [
-    "PROBABILITY_SHARE",
-    "TYPICAL_SLOPES",
-    "log_odds",
-    "probability_line",
-    "probability_sums",
-    "score_counts",
-]
-
 #: Share of μ² for the counts.
 PROBABILITY_SHARE = 0.04
 #: Knots in units of log-odds.

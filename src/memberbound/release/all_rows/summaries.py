@@ -41,8 +41,6 @@ from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, Records, read_records
 from memberbound.tables.recipe import MISSING
 
-__all__ = ["TABLE_STATISTICS", "release_table_statistic"]
-
 #: Numbers in [-1, 1] are counted in units of 2^-30.
 _UNITS = 2.0**30
 #: Rounding to units, and of sums to floating point, lengthens a difference by less than this.

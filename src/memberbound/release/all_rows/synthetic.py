@@ -52,7 +52,6 @@ from memberbound.release.all_rows.label_model import (
     FITTED_ROWS,
     ROOM,
     ROUNDS,
-    UNITS,
     LabelledRows,
     LabelModel,
     fitted_labels,
@@ -62,19 +61,11 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, relea
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import Records
+from memberbound.tables.in_memory import PERSON_UNITS, Records
 from memberbound.tables.parts import Parts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "ReleasedColumn",
-    "SyntheticRows",
-    "SyntheticTable",
-    "fit_synthetic",
-    "pair_score",
-]
 
 IntArray = NDArray[np.int64]
 
@@ -780,4 +771,4 @@ def pair_score(counts: FloatArray, expected: FloatArray) -> float:
         >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
         2.0
     """
-    return float(np.abs(counts - np.rint(expected * UNITS) / UNITS).sum())
+    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())

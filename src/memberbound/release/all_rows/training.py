@@ -34,8 +34,6 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records
 
-__all__ = ["misfit_notes", "train", "trial_scores"]
-
 #: A trial is trained on this share, of at most so many rows.
 _TRAINED = 0.8
 _MOST_ROWS = 200_000

@@ -28,24 +28,6 @@ from memberbound.release.noise import GaussianNoise, scaled
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-__all__ = [
-    "COINS_AFRESH",
-    "COINS_PUBLIC",
-    "COINS_SECRET",
-    "PUBLIC_SEED",
-    "Fits",
-    "NeighbourLengths",
-    "all_subsets",
-    "evaluated",
-    "fit_once",
-    "fitted",
-    "is_nondeterministic",
-    "kept_fits",
-    "public_coins",
-    "with_public_coins",
-    "worth_enumerating",
-]
-
 # ── A learner's own coins, fixed and public: the same in every fit and in the release ─────────────
 #
 # A certificate that compares fits with independent coins says nothing about an attacker who knows

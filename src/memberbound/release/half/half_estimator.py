@@ -65,16 +65,6 @@ from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.tables.columns import label_of
 
-__all__ = [
-    "ESTIMATORS",
-    "TRUSTED",
-    "HalfPrivate",
-    "Rehearsal",
-    "ReleasedLearner",
-    "TableModel",
-    "released_learner",
-]
-
 # ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
 #
 # The order matters and is the guarantee: first everything is chosen and certified on fresh subsets

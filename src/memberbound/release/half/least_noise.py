@@ -27,22 +27,6 @@ from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import percent, significant
 from memberbound.release.noise import checked_eta
 
-__all__ = [
-    "CertifiedScale",
-    "FreshSubsets",
-    "Progress",
-    "Rows",
-    "Statistic",
-    "certified_in_order",
-    "certified_scale",
-    "distance_target",
-    "eta_from_distance",
-    "least_draws",
-    "mean_bounds",
-    "promised_eta",
-    "without_slack",
-]
-
 Rows = NDArray[np.int64]
 Progress = Callable[[int, int], None] | None
 

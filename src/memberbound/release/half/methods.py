@@ -59,25 +59,6 @@ from memberbound.release.noise import (
 )
 from memberbound.release.randomness import InsecureSource, RandomSource, source_from_seed
 
-__all__ = [
-    "METHODS",
-    "MODEL_METHODS",
-    "Configuration",
-    "Trial",
-    "calibrate",
-    "calibration_seed_from",
-    "checked_train",
-    "chosen_method",
-    "configurations",
-    "learnable",
-    "quick_to_fit",
-    "released",
-    "released_statistic",
-    "scored",
-    "secret_subset",
-    "tuned",
-]
-
 METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
 #: Methods of fitted models: a fit is no sum over records.
 MODEL_METHODS = ("auto", "neighbour", "moment", "izzo")

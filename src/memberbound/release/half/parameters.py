@@ -20,20 +20,6 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.half.fitting import with_public_coins
 from memberbound.release.half.least_noise import Rows, Statistic
 
-__all__ = [
-    "Adapter",
-    "EstimatorAdapter",
-    "FittedParameters",
-    "FittedPredictions",
-    "Labels",
-    "Learnable",
-    "PairAdapter",
-    "Population",
-    "PredictionTable",
-    "adapter_for",
-    "clipped_rows",
-]
-
 # ── A fitted estimator as a vector of numbers, and back ───────────────────────────────────────────
 #
 # The vector has one length whatever the subset: classes are the population's, and a class that a

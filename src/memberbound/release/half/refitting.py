@@ -54,20 +54,6 @@ from memberbound.release.noise import (
     scaled,
 )
 
-__all__ = [
-    "MixtureDistances",
-    "Refits",
-    "calibrate_izzo",
-    "calibrate_moment",
-    "calibrate_neighbour",
-    "groups_of_every_record",
-    "matched_neighbours",
-    "neighbour_groups",
-    "refits",
-    "scales_around",
-    "subset_assumptions",
-]
-
 #: Streams of fresh subsets: for a pilot, for the certificate, for the choice of partners and for
 #: the noise at which mixtures are compared.
 _PILOT, _CERTIFY, _CHOOSE, _NOISE = 1, 2, 5, 6

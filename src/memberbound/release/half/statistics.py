@@ -29,18 +29,6 @@ from memberbound.subset.record_bounds import eta_from_success
 if TYPE_CHECKING:
     from memberbound.release.half.parameters import Labels
 
-__all__ = [
-    "CallableStatistic",
-    "SumStatistic",
-    "calibrate_sum",
-    "computed",
-    "covariance",
-    "histogram",
-    "mean",
-    "quantiles",
-    "total",
-]
-
 # ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
 #
 # When one record is replaced the sum moves by v_x - v_x', whatever the rest of the training set is.
