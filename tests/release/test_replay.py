@@ -787,6 +787,34 @@ def test_a_cell_of_a_list_is_read_whatever_it_holds(value):
         assert model.fit(cells, goals).classes_.tolist() == ["no", "yes"]
 
 
+def texts_of(values):
+    """A column of texts that need not be UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        texts_of([b"a", b'sec"\n8642\xff"ret']),
+        pa.array([0, 86_420_000_000], pa.int64()).view(pa.time64("us")),
+    ],
+    ids=["text", "time"],
+)
+def test_what_breaks_the_rules_of_a_format_is_not_quoted(tmp_path, column, ending):
+    path = tmp_path / f"table.{ending}"
+    table = pa.table({"x": column, "y": [1, 2]})
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    with pytest.raises(InputError, match="could not be read") as refusal:
+        in_memory.read_secret_columns(path, {})
+    assert "sec" not in str(refusal.value)
+    assert "8642" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("value", [1e307, -1e308, float("inf"), float("nan"), "word"])
 @pytest.mark.parametrize("learner", ["ridge", "huber"])
 def test_a_trial_cannot_stop_a_release(tmp_path, learner, value):

@@ -67,9 +67,14 @@ ENCODING_REMEDY = (
 )
 
 
+#: A value that an engine or Arrow quotes where a file breaks the rules of its own format.
+_QUOTED = re.compile(r'\bvalue (?:".*"|-?\d+)|(?<=\]) -?\d+', re.DOTALL)
+
+
 def one_sentence(error: BaseException) -> str:
     """Return what an engine's message says first, without its class, its SQL and the data."""
-    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    message = _QUOTED.sub(lambda quoted: "value" * quoted[0].startswith("value"), str(error))
+    lines = [line.strip().rstrip(".") for line in message.splitlines() if line.strip()]
     # The offending line of a file is a record, which is not shown; its number is.
     shown = [x for x in lines if not x.startswith(("Original Line", "LINE 1:", "Possible"))]
     if not shown:
