@@ -93,7 +93,7 @@ def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
     frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
     frame["y"] = np.where(frame["a"] + rng.normal(size=400) > 0, "yes", "no")
     members, others = frame[:200], frame[200:]
-    path = tmp_path / "model.json"
+    path = tmp_path / "model.skops"
     bounds = {**{c: [-5, 5] for c in "abc"}, "y": ["no", "yes"]}
     memberbound.protect(
         members, target="y", learner="logistic", eta=0.1, bounds=bounds, out=path, insecure_seed=1
@@ -101,6 +101,9 @@ def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
     found = memberbound.audit(members, nonmembers=others, model=path, target="y")
     assert found.reached[1] == 0
     assert not found.exceeds(0.6, "floor")
+    (tmp_path / "model.skops.certificate.json").unlink()
+    with pytest.raises(InputError, match="certificate beside it"):
+        memberbound.audit(members, nonmembers=others, model=path, target="y")
 
 
 def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ def _skops(file: _File) -> TrainedModel:
         return reader.load(file.path, trusted=sorted({*foreign, *_SKOPS_TYPES}))
 
     model = _read(file, read)
+    if isinstance(model, str):  # so protect writes its models
+        raise InputError(
+            f"model must be a fitted model, got {file.name!r}, which holds a text. A model that "
+            "protect released must have its certificate beside it."
+        )
     _check_trees(model, file)
     return TrainedModel.of(model, notes=file.ran_code if file.trust else ())
 
