@@ -60,10 +60,10 @@ def test_half_of_the_records_refuses_nothing_that_it_took_before():
 
 
 def test_what_protect_and_the_estimator_refuse():
-    table = pd.DataFrame({"x": np.linspace(0, 9, 40)})
-    with pytest.raises(InputError, match="2 of 40"):
-        protect_half(table, statistic="mean", size=2, eta=0.06, insecure_seed=1)
-    kept = protect_half(table, statistic="mean", size=2, eta=0.04, insecure_seed=1)
+    table = pd.DataFrame({"x": np.linspace(0, 9, 24)})
+    with pytest.raises(InputError, match="2 of 24"):
+        protect_half(table, statistic="mean", size=2, eta=0.09, insecure_seed=1)
+    kept = protect_half(table, statistic="mean", size=2, eta=0.07, insecure_seed=1)
     assert kept.noise_scale > 0
     rows = np.arange(100.0)[:, None]
     model = HalfPrivate(Ridge(), record="average", eta=0.05, pairs=20, insecure_seed=1)

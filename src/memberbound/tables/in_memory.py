@@ -226,7 +226,7 @@ class StoredColumns(Mapping[str, Values]):
         names = [*self.names, *([] if self.person is None else [self.person])]
         batches = self.table.run("reading rows", lambda: self.table.row_batches(names))
         with reading(self.table.name):
-            yield from batches
+            yield from (batch for batch in batches if batch.num_rows)
 
     def parts(self) -> Iterator[tuple[dict[str, Values], Persons | None]]:
         """Yield the values of some rows at a time, and which of them are whose."""
