@@ -1,5 +1,6 @@
 """Rows to train on, as plain arrays: a naive second form of encoded ones."""
 
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,3 +65,10 @@ class Given:
 
     def scores(self, features):
         return features
+
+
+def mapped_file(array):
+    """The file that holds an array, or None."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if array is None or isinstance(array, mmap.mmap) else array.obj

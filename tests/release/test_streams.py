@@ -5,7 +5,6 @@ Truth: the same release with all columns in memory; every way to cut a file in t
 
 import errno
 import io
-import mmap
 import os
 
 import duckdb
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import dataset, feather
+from tests.oracle.training import mapped_file
 
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
@@ -234,12 +234,6 @@ def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch)
     # More than is left of the file goes into another one.
     other = large_array((2**26,), np.dtype(np.int8), 100)
     assert id(mapped_file(other)) not in shared
-
-
-def mapped_file(array):
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return array if array is None or isinstance(array, mmap.mmap) else array.obj
 
 
 def test_a_full_disk_is_said_before_anything_is_written(monkeypatch):

@@ -82,6 +82,11 @@ def _drop(*path: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _result(step: str, *path: Any) -> Callable[[dict[str, Any]], None]:
+    steps = [record["id"] for record in reports.sample()["steps"]]
+    return _put("steps", steps.index(step), "result", *path)
+
+
 #: A change that breaks the report, and what the sentence has to name.
 BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("schema", "memberbound-report/1"), "schema 'memberbound-report/3'"),
@@ -103,6 +108,9 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("remedies", 0, "loss_estimate", 10**400), "loss_estimate must be a finite number"),
     (_put("theorems", ["X1", "X1"]), "report.theorems must be distinct"),
     (_put("data", "task", "ranking"), "report.data.task"),
+    (_result("audit", "records", "x"), "records of model must be of type dict"),
+    (_result("audit", "records", "most_exposed", [1]), "most_exposed[0] must be of type dict"),
+    (_result("population", "sweep", [{"epsilon": "x"}]), "population.sweep[0].epsilon"),
     # A kind is never mistaken for another.
     (_put("sandwich", 2, "ceiling", "kind", "estimate"), "report.sandwich[2].ceiling.kind"),
     (_put("sandwich", 0, "floor", "kind", "certificate"), "report.sandwich[0].floor.kind"),

@@ -443,33 +443,44 @@ class Run:
     chosen: tuple[str, ...]
 
 
+#: What a value of a stored answer holds: a type, the shapes of keys (``*``: of every key), or in a
+#: list that of each item.
+_Shape = type | dict[str, "_Shape"] | list["_Shape"]
 #: Step → keys of its answer that a report shows, and what they hold.
-_SHOWN: dict[StepId, dict[str, type]] = {
+_SHOWN: dict[StepId, dict[str, _Shape]] = {
     "given": {
         **dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), float),
         **dict.fromkeys(("members", "non_members"), int),
-        **dict.fromkeys(("by_access", "records"), dict),
-        **dict.fromkeys(("facts", "warnings"), list),
+        "by_access": {"*": {"attack": str, "advantage": {"estimate": float}}},
+        "records": dict,
+        "facts": [dict.fromkeys(("name", "value", "rule", "passes", "reason"), object)],
+        "warnings": [str],
         "comparable": bool,
     },
     "explain": dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float),
-    "population": dict.fromkeys(("success_blind", "success_upper"), float) | {"sweep": list},
+    "population": dict.fromkeys(("success_blind", "success_upper"), float)
+    | {"sweep": [{"epsilon": float}]},
 }
 #: The same of what an audit measured about single records.
-_RECORDS: dict[str, type] = {
+_RECORDS: dict[str, _Shape] = {
     **dict.fromkeys(("targets", "exposed_records"), int),
     **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
-    "most_exposed": list,
+    "most_exposed": [{"proved": bool}],
 }
 
 
-def _check_keys(name: str, answer: Result | None, shown: Mapping[str, type]) -> None:
-    for key, kind in shown.items():
-        value = None if answer is None else answer.get(key)
-        # A browser writes 8.0 as 8; to Python a truth value is a whole number.
-        fits = isinstance(value, (int, float) if kind is float else kind)
-        if answer is not None and (not fits or (isinstance(value, bool) and kind is not bool)):
-            raise InputError(f"{name}.{key} must be of type {kind.__name__}, got {_shown(value)}.")
+def _check_shape(name: str, value: object, shape: _Shape) -> None:
+    kind = shape if isinstance(shape, type) else type(shape)
+    # A browser writes 8.0 as 8; to Python a truth value is a whole number.
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (isinstance(value, bool) and kind in (int, float)):
+        raise InputError(f"{name} must be of type {kind.__name__}, got {_shown(value)}.")
+    if isinstance(shape, dict) and isinstance(value, dict):
+        for key in value if "*" in shape else shape:
+            _check_shape(f"{name}.{key}", value.get(key), shape.get("*", shape.get(key, object)))
+    if isinstance(shape, list) and isinstance(value, list):
+        for place, item in enumerate(value):
+            _check_shape(f"{name}[{place}]", item, shape[0])
 
 
 def access_floors(answer: Result) -> list[tuple[str, str, float, float | None]]:
@@ -537,9 +548,10 @@ class Report:
             if twice is not None:
                 raise InputError(f"{name} must be distinct, got {twice!r} twice.")
         for step, shown in _SHOWN.items():
-            _check_keys(step, self.answer(step), shown)
+            if (answer := self.answer(step)) is not None:
+                _check_shape(step, answer, shown)
         for item in self.exposure:
-            _check_keys(f"records of {item.subject}", self.records_of(item.subject), _RECORDS)
+            _check_shape(f"records of {item.subject}", self.records_of(item.subject), _RECORDS)
 
     def answer(self, step: str) -> Result | None:
         """Return what the verb of a step answered, if it did."""

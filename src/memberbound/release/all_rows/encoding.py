@@ -566,8 +566,8 @@ class TargetCode:
         """Return codes or scaled numbers, and weights: 0 for a class that is not listed."""
         if self.classes:
             codes = values.positions(self.classes)
-            known = (codes >= 0).astype(np.float64)
-            return codes.astype(np.min_scalar_type(-1 - len(self.classes))), known
+            weights = (codes >= 0).astype(np.float64)
+            return codes.astype(np.min_scalar_type(-1 - len(self.classes))), weights
         half = (self.high - self.low) / 2
         scaled = (np.clip(values.numbers, self.low, self.high) - (self.low + half)) / half
         missing = np.isnan(scaled)

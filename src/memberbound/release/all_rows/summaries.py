@@ -119,8 +119,8 @@ def release_table_statistic(
             f"the table must have at least about {needed} rows for {len(private)} columns without "
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
-    known = _known(records, public, private, budget, counted=form.counted)
-    work = _Work(records, known, rows, budget)
+    used = _bounds_used(records, public, private, budget, counted=form.counted)
+    work = _Work(records, used, rows, budget)
     values, labels, scale = form.release(work, chosen)
     certificate = budget.certificate(secure=drawn.secure)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
@@ -161,7 +161,7 @@ def _slack(form: _Statistic, rows: int, columns: int, private: int) -> float:
     return up(slack + private * CLASS_SLACK, 2) if form.counted else slack
 
 
-def _known(
+def _bounds_used(
     records: Records,
     public: Bounds,
     private: Sequence[str],
@@ -196,18 +196,18 @@ class _Work:
     """The records, what is known of their columns, and the budget to spend."""
 
     table: Records
-    known: Mapping[str, Range | Categories]
+    bounds: Mapping[str, Range | Categories]
     rows: int
     budget: Budget
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
-        return tuple(self.known)
+        return tuple(self.bounds)
 
     @property
     def _ranges(self) -> list[Range]:
-        return [bound for bound in self.known.values() if isinstance(bound, Range)]
+        return [bound for bound in self.bounds.values() if isinstance(bound, Range)]
 
     @property
     def _middles(self) -> FloatArray:
@@ -250,14 +250,14 @@ class _Work:
 
     def counts(self) -> tuple[FloatArray, Sequence[str], float]:
         """Return a count per cell of all columns' cells together, with one for the rest each."""
-        cells = [_cells(bound) for bound in self.known.values()]
+        cells = [_cells(bound) for bound in self.bounds.values()]
         shape = tuple(len(labels) for labels in cells)
         if math.prod(shape) > _MOST_COUNTS:
             raise InputError(
                 f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
                 "Name fewer, or merge categories."
             )
-        counts = self.table.total(_joint_counts, self.known, shape)
+        counts = self.table.total(_joint_counts, self.bounds, shape)
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
@@ -322,11 +322,11 @@ def _moments(
 
 
 def _joint_counts(
-    part: Records, known: Mapping[str, Range | Categories], shape: tuple[int, ...]
+    part: Records, bounds: Mapping[str, Range | Categories], shape: tuple[int, ...]
 ) -> FloatArray:
     """Return how many records are in every cell of all columns together."""
     flat = np.zeros(part.rows, dtype=np.int64)
-    for (name, bound), size in zip(known.items(), shape, strict=True):
+    for (name, bound), size in zip(bounds.items(), shape, strict=True):
         flat = flat * size + _placed(part.columns[name], bound)
     return counted(flat, math.prod(shape), part.persons)
 
