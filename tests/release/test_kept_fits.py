@@ -5,18 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release.half import fitting, methods, refitting
+from memberbound.release.half import refitting
 from memberbound.release.half.fitting import fitted, kept_fits
 from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.noise import GaussianNoise
-from memberbound.report.model import Question
-from memberbound.studies import steps
-from memberbound.studies.question import StudyData
 
 GAME = SubsetGame(30, 15)
 
@@ -135,43 +131,3 @@ def test_a_certificate_is_the_same(tmp_path):
     assert again.certificate == plain.certificate
     assert again.noise_scale == plain.noise_scale
     assert redone < all_of_them / 4
-
-
-@pytest.mark.usefixtures("few_fits")
-def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
-    """Stopped during the calibration: the rest alone is fitted."""
-    rng = np.random.default_rng(0)
-    people = pd.DataFrame(rng.normal(size=(60, 2)).round(2), columns=["a", "b"])
-    people["y"] = np.where(people["a"] + rng.normal(size=60) > 0, "yes", "no")
-    asked = Question("y", eta=0.2, shadows=8)
-    data = StudyData.read(people, asked)
-    monkeypatch.setattr(steps, "_REFITTED", 10)  # few pairs, as for a large table
-    # The fits of the audit have tests of their own.
-    monkeypatch.setattr(steps, "_audit", lambda *_: (None, None))
-    monkeypatch.setattr(steps, "score_on_halves", lambda _: None)
-    monkeypatch.setattr(methods, "_MOST_REFITS", 0)  # the form that fits each subset once
-    monkeypatch.setattr(refitting, "_SUBSETS", 100)
-    monkeypatch.setattr(steps, "_protected", lambda context, answer, *_, **__: answer)
-    done, stop = [], [10**9]
-    once = fitting.evaluated
-
-    def counted(statistic, rows):
-        done.append(1)
-        if len(done) > stop[0]:
-            raise KeyboardInterrupt
-        return once(statistic, rows)
-
-    def run(folder):
-        before = len(done)
-        context = steps.Context(asked, data, 1, str(tmp_path / folder))
-        return steps._protect_half(context, lambda *_: None).to_dict(), len(done) - before
-
-    monkeypatch.setattr(fitting, "evaluated", counted)
-    whole, every = run("whole")
-    stop[0] = len(done) + every * 3 // 4
-    with pytest.raises(KeyboardInterrupt):
-        run("cut")
-    stop[0] = 10**9
-    again, redone = run("cut")
-    assert again == whole
-    assert redone < every * 3 // 4

@@ -3,25 +3,14 @@
 import pytest
 
 from memberbound.attacks import noisy_releases
-from memberbound.release.half import methods, refitting
 from memberbound.studies import rehearsal, steps, studying
 from memberbound.verbs import audit_learner
 
 
 @pytest.fixture(autouse=True, scope="module")
 def little_calibration():
-    """Calibrate on few pairs and settings (as valid, with more noise), and draw few points.
-
-    A study of 80 rows spends nine tenths of its time in fits that lower the noise by some per cent;
-    ``release/`` tests what they are for.
-    """
+    """Attack with few fits, score on few splits, and draw few points."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(refitting, "_PAIRS", 20)
-        changed.setattr(refitting, "_PARTNERS", (1,))
-        changed.setattr(refitting, "_SUBSETS", 100)
-        changed.setattr(methods, "_STRENGTHS", (1.0, 0.01))
-        changed.setattr(methods, "_CLIPS", ())
-        changed.setattr(methods, "_PAIRS", 8)
         changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
         changed.setattr(audit_learner, "_TARGETS", 4)
         changed.setattr(rehearsal, "_TRIALS", {0: (2, 1)})

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from memberbound.attacks.learner_audit import mean_roc
 from memberbound.attacks.records import _worst
-from memberbound.errors import InputError
-from memberbound.release.half.half_estimator import HalfPrivate, released_learner
 from memberbound.report.model import Question
 from memberbound.studies.recommendation import table_promise
 
@@ -80,51 +77,3 @@ def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
     assert enough
     assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"
     assert not table_promise(bounds, Question("y", eta=0.04))[0]
-
-
-def protected(learner, X, y, **options):
-    model = HalfPrivate(
-        learner,
-        eta=0.2,
-        tune=False,
-        pairs=40,
-        insecure_seed=1,
-        calibration_seed=1,
-        **options,
-    )
-    return model.fit(X, y)
-
-
-@pytest.mark.parametrize("record", ["average", "every"])
-def test_a_rehearsal_is_the_fit_plus_the_calibrated_noise(record) -> None:
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(60, 2))
-    y = X @ [1.0, -1.0] + rng.normal(size=60)
-    model = protected(Ridge(), X, y, record=record)
-    learner = released_learner(model, X, y)
-    rows = np.sort(rng.permutation(60)[:30])
-    clean = learner.rehearsal.statistic(rows)
-    seen = []
-    for seed in range(400):
-        fitted = learner.set_params(random_state=seed).fit(X[rows], y[rows]).released_
-        seen.append([*np.ravel(fitted.coef_), *np.ravel(fitted.intercept_)])
-    noise = np.array(seen) - np.mean(seen, axis=0)
-    wanted = learner.rehearsal.statistic.model(clean)
-    centre = np.array([*np.ravel(wanted.coef_), *np.ravel(wanted.intercept_)])
-    rms = model.calibration_.noise_scale
-    # Five standard errors of 400 draws.
-    assert np.linalg.norm(np.mean(seen, axis=0) - centre) < 5 * rms / np.sqrt(400)
-    assert np.sqrt(np.square(noise).sum(axis=1).mean()) == pytest.approx(rms, rel=0.2)
-
-
-def test_a_rehearsal_knows_equal_rows_apart_and_refuses_strangers() -> None:
-    X = np.array([[0.0, 1.0], [0.0, 1.0], [-0.0, 1.0], [2.0, 0.0], [3.0, 1.0], [4.0, 0.0]] * 4)
-    y = np.arange(24) % 2
-    learner = released_learner(protected(LogisticRegression(), X, y), X, y)
-    rows = learner.rehearsal.rows(X[[0, 2, 6]], y[[0, 2, 6]])
-    assert len(set(rows.tolist())) == 3
-    assert all((X[r] == [0.0, 1.0]).all() and y[r] == 0 for r in rows)
-    with pytest.raises(InputError, match="population"):
-        learner.fit(X + 1, y)
-    with pytest.raises(InputError, match="population"):
-        learner.rehearsal.rows(np.repeat(X[:1], 30, axis=0), np.zeros(30, dtype=int))

@@ -26,6 +26,7 @@ from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
+BOUNDS = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
 
 
 def people(rows: int = 80, seed: int = 0) -> pd.DataFrame:
@@ -57,7 +58,8 @@ def told() -> list[tuple[str, int, int]]:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory, told) -> memberbound.Study:
     out = tmp_path_factory.mktemp("study") / "out"
-    return study(people(), **FEW, out=out, progress=lambda *said: told.append(said))
+    options = FEW | {"bounds": BOUNDS, "out": out}
+    return study(people(400), **options, progress=lambda *said: told.append(said))
 
 
 def test_every_step_is_done_and_both_files_are_there(done) -> None:
@@ -67,7 +69,6 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     # So few rows cannot be made coarse enough, or drawn anew, which is a finding.
     assert states.pop("coarser") in ("done", "impossible")
     assert states.pop("synthetic") in ("done", "impossible")
-    assert states.pop("protect-other") == "impossible", "80 rows are too few to train on all"
     assert set(states.values()) == {"done"}
     html, plain = map(Path, done.files)
     assert json.loads(plain.read_text(encoding="utf-8")) == done.report.to_dict()
@@ -82,7 +83,7 @@ def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
 ) -> None:
     """With them the study is the one without them, and nobody has to guess why."""
     only_steps("certify", "audit", "population")
-    table = people()
+    table = people(400)
     odd = table.assign(
         who=[f"p{i}" for i in range(len(table))],
         note=[f"the case number {i} is closed" for i in range(len(table))],
@@ -206,14 +207,14 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(
 
     monkeypatch.setattr(shadows._Training, "__call__", counted)
     with pytest.raises(KeyboardInterrupt):
-        study(people(), **FEW, out=out)
+        study(people(400), **FEW, bounds=BOUNDS, out=out)
     kept = out / ".steps" / "fits"
     assert len(list(kept.rglob("*.npz"))) == 7
     again: list[int] = []
     monkeypatch.setattr(
         shadows._Training, "__call__", lambda work, m: [again.append(m), plain(work, m)][1]
     )
-    whole = study(people(), **FEW, out=out, resume=True)
+    whole = study(people(400), **FEW, bounds=BOUNDS, out=out, resume=True)
     assert again[:5] == [7, 8, 9, 10, 11]
     assert not kept.exists(), "answers stay, what they were made from does not"
     found, wanted = (
@@ -240,7 +241,7 @@ def hurried():
         looked = ("certify", "audit", "protect-every", "population", "rows")
         plain = steps_module.STEPS
         changed.setattr(studying, "STEPS", tuple(s for s in plain if s.id in looked))
-        return study(people(), **(FEW | {"eta": 0.3}), quick=True)
+        return study(people(), **(FEW | {"eta": 0.3}), bounds=BOUNDS, quick=True)
 
 
 def test_a_quick_study_names_the_sample_that_it_is_about(hurried) -> None:
@@ -299,21 +300,20 @@ def test_what_was_left_out_of_the_rehearsal_is_left_out_of_the_release(only_step
 
 
 @pytest.mark.parametrize(
-    ("bounds", "state"),
+    ("bounds", "reason"),
     [
-        ({"a": [-4, 4]}, "done"),  # too few rows for ranges that are not public
-        ({"a": [-4, 4], "b": [-4, 4], "y": [0, 1]}, "impossible"),
+        ({"a": [-4, 4]}, "Give bounds"),  # too few rows for ranges that are not public
+        (BOUNDS | {"y": [0, 1]}, "bounds of 'y'"),
     ],
 )
-def test_only_too_few_rows_lead_to_the_papers_game(only_steps, bounds, state) -> None:
-    """Bounds that do not fit the target are refused, not passed over in silence."""
+def test_a_refusal_of_all_rows_is_the_answer_with_what_would_help(
+    only_steps, bounds, reason
+) -> None:
     only_steps("protect-every")
-    (step,) = study(people(400), **FEW, bounds=bounds).report.steps
-    assert step.state == state
-    if state == "done":
-        assert step.result["game"] == "subset"
-    else:
-        assert "bounds of 'y'" in step.error
+    found = study(people(400), **FEW, bounds=bounds).report
+    assert found.steps[0].state == "impossible"
+    assert reason in found.steps[0].error
+    assert "more rows" in found.verdict.advice
 
 
 def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
@@ -571,8 +571,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
         count(owner, name)
     only_steps("certify", "protect-every", "explain", "rows", "coarser")
     people(400).to_csv(tmp_path / "people.csv", index=False)
-    bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
-    study(tmp_path / "people.csv", **FEW, bounds=bounds, quick=True)
+    study(tmp_path / "people.csv", **FEW, bounds=BOUNDS, quick=True)
     # harden infers the roles of the rows that it fits by itself (X18).
     assert counts == {"__init__": 1, "_fill": 1, "inferred_roles": 2}
 

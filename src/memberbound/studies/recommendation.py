@@ -239,8 +239,7 @@ def _release(
     columns: tuple[str, ...] | None,
 ) -> Remedy:
     """Return a model with noise, or a table of new rows."""
-    certificate, game = finding.result["certificate"], finding.result["game"]
-    verb = "protect-half" if game == "subset" else "protect"
+    certificate, verb = finding.result["certificate"], "protect"
     learner: str | None = finding.learner or question.learner
     label, sentence = blank.label, finding.sentence
     if blank.id == "noise-other":
@@ -251,28 +250,24 @@ def _release(
             "Whatever is trained on the new rows, by anybody and however often, is covered. "
             + sentence
         )
-    halves = verb == "protect-half"
     options = {
         "--target": question.target,
         "--learner": learner,
         "--eta": question.eta,
-        "--record": "every" if halves else None,
-        "--bounds": None if halves else question.bounds,
-        "--confidence": question.confidence if halves else None,
+        "--bounds": question.bounds,
         "--columns": columns,
         "--table": question.database_table,
         "--unit": question.unit,
         "--out": "model.skops" if learner else "safe.parquet",
     }
-    blind = finding.rows[0].blind if halves else 0.5
     return replace(
         blank,
         label=label,
         learner=learner,
         protects="every record",
-        game=game,
+        game="neighbour",
         enough=certificate["upper"] <= question.eta,
-        accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
+        accuracy_upper=min(1.0, sum_up(0.5, certificate["upper"])),
         confidence=certificate["confidence"],
         sentence=sentence,
         command=command_of(verb, source, options),
@@ -348,10 +343,8 @@ def _nobody(chosen: Remedy) -> str:
     if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
         whom = "any of its records'"
-    elif chosen.game == "neighbour":
-        who = "nobody, not even somebody who knows all other records,"
     else:
-        who = "nobody who knows all records but not which half was drawn"
+        who = "nobody, not even somebody who knows all other records,"
     sure = "" if chosen.confidence is None else at_confidence(chosen.confidence)
     most = percent(chosen.accuracy_upper, "upper")
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
@@ -369,8 +362,13 @@ _WHAT: dict[RemedyId, str] = {
 def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
     if chosen is None:
         ways = "Allow"
-        if too_few and question.bounds is None:
-            ways = "Give public bounds for the columns (memberbound bounds), allow"
+        if too_few:
+            bounds = (
+                ""
+                if question.bounds
+                else "Give public bounds for the columns (memberbound bounds), "
+            )
+            ways = f"{bounds}collect more rows, allow"
         return (
             "None of the remedies tried is certified to keep everybody within "
             f"{points(question.eta)} of blind guessing and leaves a useful model. {ways} a larger "
@@ -380,8 +378,6 @@ def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
     if chosen.id == "nothing":
         return "Nothing needs to be changed."
     what = _WHAT[chosen.id].format(learner=chosen.learner)
-    if chosen.game == "subset":
-        what = what.replace("all rows", "a secret half of the rows")
     cost = ""
     if chosen.loss_estimate is not None:
         before, after = chosen.score_before_estimate, chosen.score_after_estimate

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
 
-from memberbound.attacks.shadows import ShadowRun
 from memberbound.learners.examples import Examples, Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -56,14 +55,6 @@ def score_beside_chance(examples: Examples, estimate: float, models: int) -> Sco
         return Score("R²", estimate, models, 0.0)
     chance = float(np.bincount(examples.target).max() / examples.rows)
     return Score("accuracy", estimate, models, chance)
-
-
-def score_on_halves(run: ShadowRun) -> Score:
-    """Return the mean score of an audit's models on records outside their halves."""
-    target = run.examples.target
-    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
-    scores = [score for score in each if score is not None]
-    return score_beside_chance(run.examples, float(np.mean(scores)), len(scores))
 
 
 def held_out_score(

@@ -21,7 +21,7 @@ from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.records import Exposure as RecordExposure
 from memberbound.attacks.shadows import ShadowRun, train_shadows
-from memberbound.errors import InputError, TooFewRowsError
+from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certificates import accuracy_from_leak
@@ -32,8 +32,6 @@ from memberbound.numerics.rounding import FloatArray, down, sum_up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.encoding import forms_of
 from memberbound.release.all_rows.models import checked_form, private_form
-from memberbound.release.half.fitting import kept_fits
-from memberbound.release.half.half_estimator import TableModel, released_learner
 from memberbound.report.model import (
     LABELS,
     Ceiling,
@@ -62,7 +60,6 @@ from memberbound.studies.rehearsal import (
     Train,
     held_out_score,
     score_beside_chance,
-    score_on_halves,
     training_of,
 )
 from memberbound.subset.settings import GaussianSetting
@@ -78,8 +75,7 @@ from memberbound.verbs.harden import Hardening, harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
-from memberbound.verbs.protect_half import protect_half
-from memberbound.verbs.protection import HalfProtection, Protection
+from memberbound.verbs.protection import Protection
 from memberbound.verbs.replacement import other_learners
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
@@ -88,14 +84,10 @@ if TYPE_CHECKING:
 
 # Nothing is released here: models and noise come from the study's seed, for trial.
 
-#: Between the seed of the audits' halves and that of the calibration's.
-_APART = 2**32
 #: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked, and
 #: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
 _PLAYED, _EXPLAINED = 10_000, 2_000
-#: A quick study refits for a secret half where rows times encoded features are no more than this.
-_REFITTED = 20_000
 #: Attackers of the curve over ε, and its points.  The curve only informs: it is by coupling alone,
 #: since the crowd of other records takes as long at each point as at the ε that was asked about.
 _ATTACKERS = ("worst_case", "population", "coupled")
@@ -104,11 +96,6 @@ _DELTA = 1e-5
 _BY_COUPLING = (
     "At other ε the report shows what coupling alone proves; memberbound population counts the "
     "crowd of the other records there as well."
-)
-_TOO_FEW_ROWS = (
-    "The rows are too few to train on all of them within this limit, so this releases a model of a "
-    "secret half: it assumes that the table itself is public. Public bounds for the columns lower "
-    "the number of rows that is needed (memberbound bounds)."
 )
 _NOT_ATTACKED = "It was not attacked: halves of the table are too few rows to train on."
 Progress = Callable[[int, int], None]
@@ -475,7 +462,7 @@ def audit_model(context: Context, progress: Progress) -> Finding:
 
 def _protected(
     context: Context,
-    answer: Protection | HalfProtection,
+    answer: Protection,
     certificate: Certificate,
     audited: LearnerAudit | None,
     **finding: Any,
@@ -493,11 +480,8 @@ def _protected(
         rows = _covered(_unattacked("noise-every", game), certificate)
         fields = {"rows": rows, "roc": (_certified_curve("noise-every", certificate),)}
         note = f" {_NOT_ATTACKED}"
-    about = "The audit"
-    if isinstance(answer, HalfProtection):
-        note, about = f"{note} {_TOO_FEW_ROWS}", "This step"
     result = Finding(answer.to_dict(), answer.sentence + note, **finding, **fields)
-    return context.noting_sample(result, context.sample.examples.rows, about)
+    return context.noting_sample(result, context.sample.examples.rows, "The audit")
 
 
 def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
@@ -554,20 +538,6 @@ def _private_rows(context: Context, data: StudyData, learner: str) -> PrivateRow
 
 
 def protect_every_record(context: Context, progress: Progress) -> Finding:
-    """Protect the study's learner with noise on all rows.
-
-    The papers' game takes the place of that where all rows are too few, of a large table not in a
-    quick study.  Any other refusal is the step's answer.
-    """
-    try:
-        return _protect_all_rows(context, progress)
-    except TooFewRowsError:
-        if context.question.quick and context.data.examples.features.size > _REFITTED:
-            raise
-    return _protect_half(context, progress)
-
-
-def _protect_all_rows(context: Context, progress: Progress) -> Finding:
     """Train on all rows for every record, and audit the same training on halves.
 
     The certificate speaks of every table, so it holds for the halves that the audit draws as well.
@@ -588,35 +558,6 @@ def _protect_all_rows(context: Context, progress: Progress) -> Finding:
         numbered = replace(context.sample.examples, features=numbers)
         audited, _ = _audit(context, numbered, private, _part(progress, 4, 10, 10), certificate)
     return _protected(context, answer, certificate, audited, score=score, learner=learner)
-
-
-def _protect_half(context: Context, progress: Progress) -> Finding:
-    """Release a random half in the papers' game, and audit the releases of other halves."""
-    question, sample = context.question, context.sample
-    with kept_fits(context.fits):
-        answer = protect_half(
-            sample.table,
-            target=question.target,
-            **sample.features,
-            learner=question.learner,
-            eta=question.eta,
-            record="every",
-            confidence=question.confidence,
-            # Some hundred more fits for less noise, where there is time for them.
-            tune=not question.quick and context.data.examples.features.size <= _REFITTED,
-            workers=None if context.workers < 1 else context.workers,
-            # For trial: what the study makes is thrown away, the real release draws its own.
-            insecure_seed=question.seed,
-            # Halves of its own, apart from those of the audits.
-            calibration_seed=question.seed + _APART,
-            progress=_part(progress, 0, 1, 2),
-        )
-    assert isinstance(answer.released, TableModel)
-    examples, certificate = sample.examples, answer.calibration.certificate
-    learner = released_learner(answer.released.model, examples.features, examples.target)
-    audited, run = _audit(context, examples, learner, _part(progress, 1, 2, 2), certificate)
-    score = score_on_halves(run)
-    return _protected(context, answer, certificate, audited, score=score, learner=question.learner)
 
 
 def protect_other_learner(context: Context, progress: Progress) -> Finding:
