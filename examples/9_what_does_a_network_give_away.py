@@ -1,9 +1,8 @@
 """What does a network give away about the pictures that it was trained on?
 
 A small convolutional network has learnt 300 of scikit-learn's handwritten digits. Its weights come
-from a file that is read as numbers only; the factory makes the module. Attacks see its logits: one
-answer per picture, then the average over copies moved by a pixel, then beside reference networks,
-which are trained on all cores and kept, so that a run that was stopped goes on.
+from a file that is read as numbers only; the factory makes the module. Attacks see its logits:
+first the network alone, then beside reference networks, which are trained on all cores.
 """
 
 from pathlib import Path
@@ -46,9 +45,6 @@ if __name__ == "__main__":  # processes that train networks read this file again
 
         print("── One answer per picture")
         print(audited().sentence)
-        print("\n── Five: the picture, and four copies moved by a pixel")
-        moved = mb.AugmentedQueries(learner, (8, 8))
-        print(mb.audit(model=moved, members=members, nonmembers=others, quick=True).sentence)
         print("\n── Beside 8 reference networks")
         found = audited(learner=learner, shadows=8, seconds=600)
         print(found.summary())

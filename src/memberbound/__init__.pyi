@@ -16,7 +16,6 @@ from memberbound.games import ModelGame as ModelGame
 from memberbound.games import NeighbourGame as NeighbourGame
 from memberbound.games import SubsetGame as SubsetGame
 from memberbound.iid.profiles import CountProfile as CountProfile
-from memberbound.learners.torch_learner import AugmentedQueries as AugmentedQueries
 from memberbound.learners.torch_learner import TorchLearner as TorchLearner
 from memberbound.papers.reproduction import Reproduction as Reproduction
 from memberbound.papers.reproduction import reproduce as reproduce

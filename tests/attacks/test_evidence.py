@@ -30,21 +30,6 @@ def overfitted(rows: np.ndarray, codes: np.ndarray) -> object:
     return KNeighborsClassifier(3, weights="distance").fit(rows, codes)
 
 
-def test_a_classifier_of_pictures_is_asked_about_moved_copies() -> None:
-    """The references, trained by default, are asked in the same way."""
-    members, others = digits()
-    sides = {"members": members, "nonmembers": others, "shadows": 4, "workers": 1}
-    model = overfitted(*members)
-    plain = memberbound.audit(model=model, **sides)
-    moved = memberbound.audit(model=memberbound.AugmentedQueries(model, (8, 8)), **sides)
-    for name in ("loss", "lira-offline"):
-        estimates = [a.attacks[name]["auc"]["estimate"] for a in (plain, moved)]
-        assert min(estimates) > 0.6
-        assert estimates[0] != estimates[1]
-    with pytest.raises(InputError, match=r"as many pixels as a row has \(64\), got \(9, 9\)"):
-        memberbound.audit(model=memberbound.AugmentedQueries(model, (9, 9)), **sides)
-
-
 def test_a_model_that_numbers_its_classes(tree) -> None:
     """Libraries keep 0, 1, …; the table has names, which they sorted when they numbered them."""
     model, members, nonmembers = tree

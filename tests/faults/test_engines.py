@@ -1,11 +1,9 @@
-"""Tables on engines of their own, by address: the same certificates as on the embedded one."""
+"""Tables on engines of their own: the same certificates as on the embedded one."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -18,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import command
 from memberbound import certify, harden
 from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.counting import count_profile
@@ -107,87 +104,69 @@ QUESTIONS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def server(postgres):
+    """The server by way of ibis."""
+    import ibis
+
+    return ibis.connect(postgres[0])
+
+
 @pytest.mark.parametrize("asked", QUESTIONS, ids=["text", "floats", "unit"])
-def test_postgres_counts_as_the_embedded_engine_does(postgres, asked):
+def test_postgres_counts_as_the_embedded_engine_does(server, asked):
     """Also under a collation for which f, F and ö in two spellings are equal."""
-    same(certify(f"{postgres[0]}#people", **asked), certify(people(), **asked))
+    same(certify(server.table("people"), **asked), certify(people(), **asked))
 
 
-def test_a_key_that_trusts_the_engine_is_noticed(postgres, monkeypatch):
+def test_a_key_that_trusts_the_engine_is_noticed(server, monkeypatch):
     """Negative control: grouping by the column itself merges cells, which is too optimistic."""
     from memberbound.tables import exact
 
-    right = count_profile(f"{postgres[0]}#people", ["sex"]).expanded().size
+    right = count_profile(server.table("people"), ["sex"]).expanded().size
     assert right == 9
     monkeypatch.setattr(exact, "_key_elsewhere", lambda rows, column, name: rows[column])
-    assert count_profile(f"{postgres[0]}#people", ["sex"]).expanded().size < right
+    assert count_profile(server.table("people"), ["sex"]).expanded().size < right
 
 
-def test_reference_and_harden_on_postgres(postgres):
-    address = postgres[0]
+def test_a_reference_is_counted_and_rows_are_not_sent(server):
     columns = ["sex", "age"]
     same(
-        certify(f"{address}#people", columns=columns, reference=f"{address}#fresh"),
+        certify(server.table("people"), columns=columns, reference=server.table("fresh")),
         certify(people(), columns=columns, reference=people()[:160]),
     )
-    found = harden(f"{address}#people", columns=columns, security=0.6, learners=False).to_dict()
-    text = people()[columns].astype({"age": "string"})
-    local = harden(text.sort_values(columns), columns=columns, security=0.6, learners=False)
-    assert found["before"]["delta_upper"] == local.to_dict()["before"]["delta_upper"]
-
-
-def test_the_command_line_and_addresses_that_do_not_answer(postgres):
-    ran = command(
-        "certify", "--source", postgres[0], "--table", "people", "--columns", "sex,age", "--json"
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["rows"] == 600
-    with pytest.raises(InputError, match="could not be opened") as refused:
-        certify("postgres://reader:secret@127.0.0.1:1/postgres#people")
-    assert "secret" not in str(refused.value)
-    for address, words in ((f"{postgres[0]}#none", "could not be opened"), (postgres[0], "table")):
-        with pytest.raises(InputError, match=words):
-            certify(address)
-    with pytest.raises(InputError, match="source must be left out"):
-        certify(people(), source=postgres[0])
+    with pytest.raises(InputError, match="Save it as Parquet"):
+        harden(server.table("people"), columns=columns, security=0.6, learners=False)
 
 
 def test_the_how_to_runs(postgres):
-    """Every line of the page about Postgres, with the address of this server."""
+    """The code of the page about Postgres, with the address of this server."""
     page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[0]
     page = page.replace("postgres://reader@127.0.0.1:5432/postgres", postgres[0])
-    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
-    lines = [line for line in lines if postgres[0] in line]
-    assert len(lines) == 3
-    for line in lines:
-        ran = command(*shlex.split(line)[1:])
-        assert ran.returncode == 0, ran.stderr
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
 def test_a_connection_that_is_cut(postgres):
-    """Within a call that is one sentence; the next call connects again."""
+    """Within a call that is one sentence."""
+    import ibis
     import psycopg
 
-    from memberbound.tables.table import open_table
-
-    address = f"{postgres[0]}?application_name=cut"
-    opened = open_table(f"{address}#people")
+    table = ibis.connect(f"{postgres[0]}?application_name=cut").table("people")
     with psycopg.connect(postgres[0], autocommit=True) as other:
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut'"
         )
     time.sleep(0.2)
     with pytest.raises(MemberboundError, match="could not be asked"):
-        count_profile(opened, ["age"])
-    assert count_profile(f"{address}#people", ["age"]).expanded().size == 4
+        count_profile(table, ["age"])
 
 
 @pytest.fixture(scope="module")
 def spark():
     """A Spark session of two threads; skipped with a reason where there is none."""
     sql = pytest.importorskip("pyspark.sql", reason="memberbound[spark] is not installed")
+    import ibis
+
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, and there is none here")
     session = (
@@ -205,7 +184,7 @@ def spark():
         data = [(int(r.who), r.sex, int(r.age)) for r in part.itertuples(index=False)]
         made = session.createDataFrame(data, "who long, sex string, age long")
         made.createOrReplaceTempView(name)
-    yield "spark://local[2]"
+    yield ibis.pyspark.connect(session)
     stopper = threading.Thread(target=session.stop, daemon=True)
     stopper.start()
     stopper.join(30)
@@ -213,13 +192,13 @@ def spark():
 
 @pytest.mark.cluster
 def test_spark_counts_rows_persons_and_references(spark):
-    columns = ["sex", "age"]
-    same(certify(f"{spark}#people", columns=columns), certify(people(), columns=columns))
+    columns, table = ["sex", "age"], spark.table("people")
+    same(certify(table, columns=columns), certify(people(), columns=columns))
     same(
-        certify(f"{spark}#people", columns=columns, unit="who"),
+        certify(table, columns=columns, unit="who"),
         certify(people(), columns=columns, unit="who"),
     )
     same(
-        certify(f"{spark}#people", columns=columns, reference=f"{spark}#fresh"),
+        certify(table, columns=columns, reference=spark.table("fresh")),
         certify(people(), columns=columns, reference=people()[:160]),
     )

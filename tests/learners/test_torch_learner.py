@@ -1,17 +1,17 @@
-"""Torch modules as learners: repeatable, on all cores, resumed; pictures asked with copies."""
+"""Torch modules as learners: repeatable, on all cores, resumed."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 
 from memberbound.attacks.shadows import train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
 from memberbound.learners import Examples, learner_from_name
-from memberbound.learners.torch_learner import AugmentedQueries, TorchLearner, moved
+from memberbound.learners.torch_learner import TorchLearner
 from optional import Later
 
 torch = Later("torch")
@@ -91,58 +91,3 @@ def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(data, tmp_pa
     assert np.array_equal(again.signals.logit, whole.signals.logit)
     changed = train_shadows(rows, learner.set_params(epochs=4), models=2, cache=tmp_path, n_jobs=1)
     assert changed.reused == 0  # another training is another folder
-
-
-# ── pictures ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_copies_are_moved_by_a_pixel():
-    picture = np.arange(24.0).reshape(1, 3, 4, 2)
-    copies = moved(picture, (3, 4, 2))
-    assert np.array_equal(copies[0], picture)
-    right, left, down, up = (copy[0] for copy in copies[1:])
-    assert np.array_equal(right[:, 1:], picture[0, :, :-1])
-    assert np.array_equal(left[:, :-1], picture[0, :, 1:])
-    assert np.array_equal(down[1:], picture[0, :-1])
-    assert np.array_equal(up[:-1], picture[0, 1:])
-    assert np.array_equal(right[:, 0], picture[0, :, 0])  # the rim is repeated
-    flat = moved(picture.reshape(1, -1), (3, 4, 2))
-    assert all(np.array_equal(f.reshape(c.shape), c) for f, c in zip(flat, copies, strict=True))
-
-
-@pytest.mark.parametrize("shape", [(3, 3), (4,), (1, 1, 2, 2)])
-def test_a_picture_has_the_pixels_of_a_row(shape):
-    with pytest.raises(InputError, match=r"as many pixels as a row has \(4\)"):
-        moved(np.zeros((1, 4)), shape)
-
-
-def test_answers_are_averages_over_the_copies(data):
-    x, y = data
-    plain = LogisticRegression().fit(x, y)
-    logits = np.mean([plain.decision_function(copy) for copy in moved(x, (2, 2))], axis=0)
-    asked = AugmentedQueries(LogisticRegression(), (2, 2)).fit(x, y)
-    chances = asked.predict_proba(x)
-    np.testing.assert_allclose(np.log(chances[:, 1] / chances[:, 0]), logits, atol=1e-9)
-    assert np.array_equal(asked.predict(x), (logits > 0).astype(int))
-    given = AugmentedQueries(plain, (2, 2)).predict_proba(x)  # a fitted one is asked as it is
-    np.testing.assert_allclose(given, chances, atol=1e-9)
-
-
-def test_copies_find_more_members_of_a_network_that_was_trained_with_them():
-    """A planted case: the module has seen moved copies of its members, each with a label of chance.
-
-    One answer hides the record under the copies' noise; the average over copies does not.
-    """
-    rng = np.random.default_rng(3)
-    x, y = rng.normal(size=(120, 16)), rng.integers(2, size=120)
-    inside = np.arange(120) < 60
-    rows = np.concatenate([copy[inside] for copy in moved(x, (4, 4))])
-    learner = TorchLearner(small, epochs=60, learning_rate=0.02, random_state=1)
-    learner.fit(rows, np.tile(y[inside], 5))
-
-    def auc(model: Any) -> float:
-        logits = np.log(model.predict_proba(x))
-        own = (logits[:, 1] - logits[:, 0]) * np.where(y == 1, 1, -1)
-        return float((own[inside][:, None] > own[~inside][None, :]).mean())
-
-    assert auc(AugmentedQueries(learner, (4, 4))) > auc(learner) + 0.02 > 0.6

@@ -206,14 +206,6 @@ def test_some_records_of_a_stored_table(tmp_path, unit):
         assert [a.label(k) for k in range(len(a))] == [b.label(k) for k in range(len(b))]
 
 
-def test_rows_of_another_engine_that_would_not_fit_are_refused(monkeypatch, tmp_path):
-    table = STORED["ibis"](pa.Table.from_pandas(people()), tmp_path)
-    monkeypatch.setattr(tables.Table, "connection", None)  # as of an engine that is not DuckDB
-    monkeypatch.setattr(tables.Table, "_repeated_rows", None)
-    with pytest.raises(InputError, match="5000 rows of 5 columns take about 0 MB"):
-        in_memory.read_secret_columns(table, {}, memory="2KB")
-
-
 def test_more_new_rows_than_fit_are_refused_before_anything_is_counted(tmp_path):
     table = in_parquet(pa.Table.from_pandas(people()), tmp_path)
     with pytest.raises(InputError, match="rows must be at most 1118481, or memory larger"):

@@ -21,7 +21,6 @@ ACS_2019 = "nist_acs_national2019.csv.gz"
 ACS_2018 = "nist_acs_national2018.csv.gz"
 #: Coarse facts about a person and the household, no geography, age or income in dollars.
 ACS_COLUMNS = ("SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "EDU", "PINCP_DECILE")
-ACS_SMALL = ("SEX", "MSP", "EDU", "PINCP_DECILE")
 
 DIABETES = "diabetes130.csv.xz"
 DIABETES_UNIT = "patient_nbr"

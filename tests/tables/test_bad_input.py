@@ -13,7 +13,6 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
-from memberbound.tables.table import open_table
 
 
 def refusal(source, *args, **kwargs) -> str:
@@ -65,7 +64,6 @@ def test_broken_files(tmp_path):
     lite = b"SQLite format 3\0" + b"rubbish" * 900
     assert "could not be read" in refusal(written(tmp_path / "a.sqlite", lite))
     assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))
-    assert "could not be read" in refusal(written(tmp_path / "a.csv.gz", "x\n1\n"))
     short = gzip.compress(b"x\n" + np.random.default_rng(1).bytes(9000).hex().encode())[:3000]
     assert "could not be read" in refusal(written(tmp_path / "b.csv.gz", short))
     assert "could not be read" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
@@ -138,17 +136,12 @@ def test_databases_need_a_table(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_memory_limit():
-    with pytest.raises(InputError, match="a size such as '2GB'"):
-        open_table(pa.table({"x": [1]}), memory_limit="plenty")
-
-
 def test_arrays_must_be_flat_tables():
     assert "2-D" in refusal(np.zeros((2, 2, 2)))
     assert "2-D" in refusal(np.zeros((2, 2), dtype=complex))
     assert "2-D" in refusal(np.zeros((2, 2), dtype=object))
     assert "of one type, got bytes and int" in refusal(pd.DataFrame({"x": [1, "a", b"c"]}))
-    assert "got unknown object" in refusal(pd.DataFrame({"x": [object()]}))
+    assert "got object" in refusal(pd.DataFrame({"x": [object()]}))
 
 
 def test_odd_but_fine():

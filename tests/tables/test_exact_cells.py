@@ -54,12 +54,10 @@ SINGLES = np.array(
 ).view(np.float32)
 HALVES = np.array([0, 1 << 15, 0x3C00, 0x3C01, 0x7E00, 0x7E01, 0x7C01], np.uint16).view(np.float16)
 NANOSECONDS = np.array([0, 1, 2, 999, 1000, 1001, 10**9, 10**9 + 1])
-MONTHS = [(1, 0, 0), (0, 30, 0), (0, 0, 30 * 86400 * 10**9), (0, 0, 1), (0, 0, 2), (0, 0, 1000)]
 
 
 def arrow_columns() -> dict[str, pa.Array]:
     """Columns in which every two values differ."""
-    nested = [[x] for x in FLOATS] + [[], [0.0, 0.0], [None]]
     return {
         "text": pa.array(WORDS),
         "large text": pa.array(WORDS, pa.large_string()),
@@ -84,27 +82,10 @@ def arrow_columns() -> dict[str, pa.Array]:
         "seconds": pa.array([-1, 0, 1], pa.timestamp("s", "UTC")),
         "duration": pa.array(NANOSECONDS, pa.duration("ns")),
         "milliseconds": pa.array([0, 1, 1000], pa.duration("ms")),
-        "interval": pa.array([pa.MonthDayNano(m) for m in MONTHS], pa.month_day_nano_interval()),
         "date": pa.array([0, 1, -1], pa.date32()),
         "part of a day": pa.array([0, 1, 86_400_000], pa.int64()).view(pa.date64()),
         "uuid": pa.array([uuid.UUID(int=i).bytes for i in range(3)], pa.uuid()),
         "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, 2], pa.int8())),
-        "list": pa.array([*nested, None], pa.list_(pa.float64())),
-        "list of text": pa.array([[w] for w in WORDS] + [[], None, [None], ["a", "A"]]),
-        "record": pa.array(
-            [{"x": float(x), "t": "a"} for x in (0.0, -0.0, 1.0)]
-            + [{"x": None, "t": None}, None, {"x": 0.0, "t": "A"}]
-        ),
-        "map": pa.array(
-            [[("a", 0.0)], [("a", -0.0)], [("A", 0.0)], [], None],
-            pa.map_(pa.string(), pa.float64()),
-        ),
-        "lists of moments": pa.array(
-            [[int(n)] for n in NANOSECONDS], pa.list_(pa.timestamp("ns", "UTC"))
-        ),
-        "lists of durations": pa.array(
-            [[int(n)] for n in NANOSECONDS], pa.list_(pa.duration("ns"))
-        ),
         "dictionary of floats": pa.DictionaryArray.from_arrays(
             pa.array(range(len(FLOATS))), pa.array(FLOATS)
         ),
@@ -193,19 +174,13 @@ SOURCES = {
     "a.feather": as_feather,
     "a.parquet": as_parquet,
     "polars": lambda table, _: pl.from_arrow(table),
-    "ibis on polars": lambda table, _: ibis.polars.connect({"t": pl.from_arrow(table)}).table("t"),
 }
 #: What a source cannot be given, or what its own writer cuts before we see it (each was tried).
 CUT_BY_THE_SOURCE = {
-    "a.parquet": {"interval", "runs", "part of a day"},
-    "polars": {"interval", "long decimal", "runs", "small decimal"},
-    "ibis on polars": {"interval", "long decimal", "runs", "small decimal", "bool8", "half", "map"},
-    **dict.fromkeys(
-        ("a.duckdb", "ibis.duckdb"),
-        {"half", "long decimal", "interval", "duration", "part of a day", "bool8"}
-        | {"lists of durations", "small decimal"},
-    ),
+    "a.parquet": {"runs", "part of a day"},
+    "polars": {"long decimal", "runs", "small decimal"},
 }
+CUT_BY_DUCKDB = {"half", "long decimal", "duration", "part of a day", "bool8", "small decimal"}
 NAMES = list(arrow_columns())
 
 
@@ -227,11 +202,7 @@ def test_every_type_in_every_source(tmp_path, source):
 @pytest.mark.parametrize("source", ["a.duckdb", "ibis.duckdb"])
 def test_every_type_in_a_database(tmp_path, source):
     columns = arrow_columns()
-    made = {
-        name: repeated(columns[name], name)
-        for name in NAMES
-        if name not in CUT_BY_THE_SOURCE[source]
-    }
+    made = {name: repeated(columns[name], name) for name in NAMES if name not in CUT_BY_DUCKDB}
     path = tmp_path / source
     in_one_database({name: table for name, (table, _) in made.items()}, path)
     if source == "ibis.duckdb":
@@ -257,31 +228,6 @@ def test_a_parquet_file_with_nanoseconds_declared_to_be_in_utc(tmp_path):
     with duckdb.connect() as engine:
         cut = engine.sql(f"SELECT count(DISTINCT time) FROM '{path}'").fetchall()
     assert cut[0][0] < len(counts) - 1
-
-
-@pytest.mark.parametrize("name", ["text", "bytes", "double", "duration", "interval", "list"])
-def test_pairs_units_cells_and_written_rows(tmp_path, name):
-    table, counts = repeated(arrow_columns()[name], name)
-    rows = table.num_rows
-    half = table.slice(0, rows // 2)
-    tags = [tag for tag, n in counts.items() for _ in range(n)]
-    assert len(tags) == rows
-    pair = count_pair_profile(beside(table), beside(table))
-    assert pair.train.tolist() == pair.reference.tolist()
-    assert pair.cells.tolist() == list(profile_of(counts).values())
-    joint = count_pair_profile(beside(table), beside(half))
-    assert int((joint.train * joint.cells).sum()) == rows
-    assert int(joint.cells.sum()) == len(counts)
-    # Every row a person: bags of one row; two rows each: the bag tells its rows apart.
-    persons = table.append_column("who", pa.array([f"{i}" for i in range(rows)]))
-    assert counted(persons, unit="who") == profile_of(counts)
-    values = {n: float(n) for n in set(counts.values())}
-    for unit in (None, "who"):
-        out = tmp_path / f"{unit}.parquet"
-        chosen = name if unit is None else None
-        assert write_records(beside(persons), chosen, values, out, unit=unit) == rows
-        written = Counter(pq.read_table(out)["record_leak_upper"].to_pylist())
-        assert written == Counter(float(n) for n in counts.values() for _ in range(n))
 
 
 # ---- text files and arrays ---------------------------------------------------------------------
@@ -332,13 +278,11 @@ def objects(*values) -> pd.DataFrame:
         (pd.DataFrame({"x": np.array([0.0, -0.0, 1.0], np.float16)}), 3),
         (pd.DataFrame({"x": pd.Categorical(["a", "A", "a "])}), 3),
         (pd.DataFrame({"x": pd.array([1, 2**53, 2**53 + 1, None], "Int64")}), 4),
-        (objects(*(pd.Timestamp(int(n)) for n in NANOSECONDS)), 8),
-        (objects(*(pd.Timedelta(int(n), "ns") for n in NANOSECONDS)), 8),
         (objects(2**70, 2**70 + 1, -(2**200), None), 4),
         (objects(Decimal("1.0"), Decimal("1.00"), Decimal(1), Decimal("-0"), Decimal(0)), 5),
         (objects(True, False, None), 3),
         (objects(b"a", b"a\0"), 2),
-        (objects(uuid.UUID(int=1), uuid.UUID(int=2)), 2),
+        (objects(dt.date(2020, 1, 1), dt.date(2020, 1, 2)), 2),
     ],
 )
 def test_pandas_columns_keep_what_differs(frame, atoms):
@@ -352,23 +296,13 @@ def test_pandas_columns_keep_what_differs(frame, atoms):
     ("values", "said"),
     [
         ((True, 1), "bool and int"),
-        ((1, True), "bool and int"),
         ((1, 1.0), "float and int"),
-        ((1.0, True), "bool and float"),
-        (("1", 1), "int and str"),
         (("a", b"a"), "bytes and str"),
-        ((np.int64(1), 1), "int and numpy.int64"),
-        ((np.float32(1), 1.0), "float and numpy.float32"),
-        ((Decimal(1), 1), "Decimal and int"),
-        ((dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)), "date and datetime in no zone"),
-        (
-            (pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020-01-01 01:00", tz="Europe/Berlin")),
-            "Europe/Berlin and",
-        ),
-        ((dt.time(1), dt.time(1, tzinfo=dt.UTC)), "time in UTC and time in no zone"),
-        (([0.0], [-0.0]), "got unknown list"),
-        ((np.longdouble(1),), "got unknown"),
-        ((1j,), "got unknown complex"),
+        ((np.int64(1), 1), "int and int64"),
+        ((dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)), "date and datetime"),
+        ((dt.datetime(2020, 1, 1),), "got datetime"),
+        (([0.0], [-0.0]), "got list"),
+        ((1j,), "got complex"),
         (("\ud800",), "could not be read"),
     ],
 )
@@ -440,13 +374,8 @@ def test_sqlite_is_read_as_stored(tmp_path, kind):
         path = lite(tmp_path / f"{name}.sqlite", kind, rows)
         expected = profile_of(stored_in_lite(path))
         assert counted(path) == expected, name
-        connection = sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES)
-        shared = ibis.sqlite.from_connection(connection).table("t")
-        connection.text_factory = bytes
-        connection.row_factory = sqlite3.Row
-        assert counted(shared) == expected, name
-        assert connection.text_factory is bytes
-        connection.close()
+        with pytest.raises(InputError, match="given as its file"):  # ibis believes declared types
+            count_profile(ibis.sqlite.connect(path).table("t"))
 
 
 def test_mixed_values_of_sqlite_are_shown_as_literals(tmp_path):
@@ -471,8 +400,6 @@ def test_collations_of_duckdb(tmp_path, collation):
 
 def test_types_that_only_duckdb_has(tmp_path):
     cells = {
-        "lists": ["['a']", "['A']", "[]", "NULL", "[NULL]"],
-        "records": ["{'a': 'x'}", "{'a': 'X'}", "{'a': NULL}", "NULL"],
         "zone": ["TIMETZ '12:00:00+00'", "TIMETZ '13:00:00+01'", "TIMETZ '12:00:00+01'"],
         "interval": ["INTERVAL 1 MONTH", "INTERVAL 30 DAY", "INTERVAL 720 HOUR", "INTERVAL 31 DAY"],
         "huge": [
@@ -513,12 +440,14 @@ def test_types_that_only_duckdb_has(tmp_path):
 
 def test_types_without_an_exact_key_are_refused(tmp_path):
     with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
-        connection.execute("CREATE TABLE t AS SELECT union_value(a := 1) AS x, [1::VARIANT] AS y")
-    for column in "xy":
-        with pytest.raises(
-            InputError, match=r"that DuckDB can compare exactly, got (UNION|VARIANT)"
-        ):
+        connection.execute("CREATE TABLE t AS SELECT union_value(a := 1) AS x, ['a'] AS y, 1 AS z")
+    assert count_profile(tmp_path / "a.duckdb", "z").rows == 1
+    for column, kind in {"x": "UNION", "y": r"VARCHAR\[\]"}.items():
+        with pytest.raises(InputError, match=rf"that DuckDB can compare exactly, got {kind}"):
             count_profile(tmp_path / "a.duckdb", column)
+    months = pa.array([pa.MonthDayNano((0, 0, 1))], pa.month_day_nano_interval())
+    with pytest.raises(InputError, match="intervals"):
+        count_profile(pa.table({"x": months}))
 
 
 def test_polars_categories_and_objects():
@@ -544,7 +473,9 @@ def test_old_parquet_timestamps(tmp_path):
         pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
         return str(tmp_path / "a.parquet")
 
-    assert counted(written(NANOSECONDS, "ns")) == {1: 8}
+    for finer in (NANOSECONDS, [0, 2**62 + 1]):
+        with pytest.raises(InputError, match="with nanoseconds"):
+            counted(written(finer, "ns"))
     far = 253_402_300_799_000_000  # the last second of 9999, beyond 64 bits of nanoseconds
     assert counted(written([far, far - 1, 0, None], "us")) == {1: 4}
 
@@ -580,32 +511,6 @@ def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
 # ---- the verbs ---------------------------------------------------------------------------------
 
 
-def test_the_verbs_count_what_is_there(tmp_path):
-    sources = {
-        "duckdb": collated(tmp_path / "a.duckdb"),
-        "ibis": ibis.duckdb.connect(collated(tmp_path / "b.duckdb"), read_only=True).table("t"),
-        "sqlite": lite(tmp_path / "a.sqlite", "TEXT COLLATE NOCASE", CASES),
-        "numeric": lite(tmp_path / "b.sqlite", "NUMERIC", CASES),
-        "blob": lite(tmp_path / "c.sqlite", "BLOB", CASES),
-        "date": lite(tmp_path / "d.sqlite", "DATE", CASES),
-        "json": lite(tmp_path / "e.sqlite", "JSON", CASES),
-        "pandas": pd.DataFrame({"x": pd.to_timedelta(np.arange(1024) % 1000, unit="ns")}),
-        "arrow": as_feather(
-            pa.table({"x": pa.array(range(1024), pa.duration("ns"))}), tmp_path / "a.feather"
-        ),
-    }
-    for name, source in sources.items():
-        atoms = 1000 if name == "pandas" else 1024
-        # Named, because text that never repeats is an identifier, which is left out otherwise.
-        result = memberbound.certify(source, columns="x").to_dict()
-        assert result["atoms"] == atoms, name
-        assert result["delta_upper"] > 0.9, name
-        assert memberbound.plan(table=source, columns="x", security=0.5).n_required != 1, name
-    for name in ("duckdb", "ibis", "sqlite"):
-        roles = memberbound.certify(sources[name]).to_dict()["roles"]
-        assert roles["x"] == "identifier", name
-
-
 def test_units_references_and_records_ignore_collations(tmp_path):
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as connection:
@@ -634,7 +539,7 @@ def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
     # The broken twin: columns compared as the engine likes.
     path = collated(tmp_path / "a.duckdb")
     assert counted(path, columns="x") == {1: 1024}
-    monkeypatch.setattr(exact, "_key", lambda value, kind, depth=0: value)
+    monkeypatch.setattr(exact, "_key", lambda value, kind: value)
     assert counted(path, columns="x") == {1024: 1}
     assert memberbound.certify(path).to_dict()["delta_upper"] < 0.02
     assert counted(pa.table({"x": FLOATS})) != profile_of(Counter(range(len(FLOATS))))

@@ -38,14 +38,6 @@ def test_a_folder_is_one_table(tmp_path):
     assert certify(folder).to_dict() == certify(tmp_path / "whole.parquet").to_dict()
 
 
-def test_old_timestamps_of_every_file_are_read_alike(tmp_path):
-    days = pa.table({"day": pa.array([0, 1, 2**40], pa.timestamp("us"))})
-    for name in "ab":
-        pq.write_table(days, tmp_path / f"{name}.parquet", use_deprecated_int96_timestamps=True)
-    one = values(tmp_path / "a.parquet")["day"]
-    assert values(tmp_path)["day"] == one + one
-
-
 @pytest.mark.parametrize("secret", [False, True])
 def test_the_name_of_a_folder_is_a_text_whatever_the_others_are(tmp_path, secret):
     pq.write_to_dataset(ROWS, tmp_path / "t", partition_cols=["age"])

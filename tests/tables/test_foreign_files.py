@@ -139,25 +139,6 @@ def test_labels_and_dates_are_declared(ending, tmp_path):
     assert [row["born"] for row in rows] == born
 
 
-@pytest.mark.parametrize("version", [5, 8])
-def test_a_transport_file_of_sas(version, tmp_path):
-    """SAS's own .sas7bdat, which nobody else writes, goes through the same code but its reader."""
-    pyreadstat = pytest.importorskip("pyreadstat")
-    path = tmp_path / "t.xpt"
-    seen = [dt.datetime(1990, 1, 2, 3, 4, 5), None, dt.datetime(1950, 5, 6)]
-    born = [time and time.date() for time in seen]
-    stored = pd.DataFrame({"age": [30.0, None, 7.0], "born": born, "seen": pd.to_datetime(seen)})
-    stored["name"] = ["Ada", "Köln", ""]
-    formats = {"born": "DATE9.", "seen": "DATETIME19."}
-    pyreadstat.write_xport(stored, path, file_format_version=version, variable_format=formats)
-    rows = rows_of(path)
-    assert rows == rows_of(path, secret=True)
-    assert [row["age"] for row in rows] == [30.0, None, 7.0]
-    assert [row["born"] and row["born"].date() for row in rows] == born
-    assert [row["seen"] for row in rows] == seen
-    assert [row["name"] for row in rows] == ["Ada", "Köln", ""]
-
-
 @pytest.mark.parametrize("ending", [".xlsx", ".dta", ".sav", ".xpt", ".sas7bdat", ".jsonl"])
 def test_damaged_files_are_refused(ending, book, tmp_path):
     path = tmp_path / f"t{ending}"

@@ -33,22 +33,14 @@ def as_dict(profile) -> dict[int, int]:
 @pytest.mark.parametrize(
     ("file", "columns"),
     [
-        (real_data.ADULT, None),
         (real_data.ADULT, real_data.ADULT_FOUR),
         (real_data.ACS_2019, None),
-        (real_data.ACS_2019, real_data.ACS_COLUMNS),
-        (real_data.ACS_2019, real_data.ACS_SMALL),
     ],
 )
 def test_profiles(file, columns):
     path = real_data.real_file(file)
     expected = naive.counts_of_counts(cells(path, columns))
     assert as_dict(count_profile(path, columns)) == expected
-
-
-def test_adult_has_316_cells_over_four_columns():
-    profile = count_profile(real_data.real_file(real_data.ADULT), real_data.ADULT_FOUR)
-    assert (profile.rows, profile.atoms) == (32561, 316)
 
 
 def test_acs_2018_is_a_reference_for_2019():

@@ -103,16 +103,6 @@ def test_a_parsed_table_shares_the_engine_and_knows_its_roles(path, calls):
     assert atoms == len(PEOPLE[FEATURES].drop_duplicates())
 
 
-def test_a_table_on_the_engine_of_another_leaves_it_running(path):
-    with open_table(path) as table:
-        with table.with_frame(PEOPLE.head(9)) as part:
-            assert memberbound.certify(part, columns="sex").rows == 9
-            view = part.view
-        assert view not in str(table.engine.sql("SHOW TABLES").fetchall())
-        assert memberbound.certify(part, columns="sex").rows == 9  # made again where it is needed
-        assert table.rows().num_rows == len(PEOPLE)
-
-
 def test_rows_of_a_public_table_are_read_again_where_they_are_secret(tmp_path):
     """One value that is no number makes a whole column of SQLite text, in a public table only."""
     path = tmp_path / "t.sqlite"

@@ -25,19 +25,6 @@ VISITS = pd.DataFrame(
 )
 
 
-def test_the_first_row_of_everybody_in_order_of_appearance():
-    kept, note = first_rows(VISITS, "who")
-    naive, seen = [], set()
-    for place, who in enumerate(VISITS["who"]):
-        if who not in seen:
-            naive.append(place)
-            seen.add(who)
-    pd.testing.assert_frame_equal(
-        kept, VISITS.iloc[naive].drop(columns="who").reset_index(drop=True)
-    )
-    assert f"{PEOPLE} of {len(VISITS)} rows" in note
-
-
 def test_what_a_program_can_tell_apart_is_two_people():
     """Merging two people would make one row depend on both: 1, 1.0, "1" and True are four."""
     mixed = pd.DataFrame({"who": np.array([1, 1.0, "1", True, 1], dtype=object), "x": range(5)})

@@ -1,4 +1,4 @@
-"""Torch modules as learners, one core each; classifiers of pictures asked with moved copies."""
+"""Torch modules as learners, one core each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from scipy import special
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
-from memberbound.learners.examples import Labels, Learner, takes_sizes
+from memberbound.learners.examples import Labels, takes_sizes
 from memberbound.numerics.rounding import FloatArray
 
 #: Rows that a trained module answers at once.
@@ -154,77 +154,3 @@ def _torch() -> ModuleType:
         return importlib.import_module("torch")
     except ImportError:
         raise InputError("torch must be installed: pip install memberbound[torch].") from None
-
-
-# ── Pictures are asked about more than once: as they are, and moved by a pixel ────────────────────
-
-#: Rows and columns by which a copy is moved; the picture itself comes first.
-_MOVES = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
-
-
-class AugmentedQueries(BaseEstimator):  # type: ignore[misc]
-    """A classifier of pictures that is asked about each picture and four copies, moved by a pixel.
-
-    A model remembers training pictures together with their close copies, so the average over copies
-    can say more about membership than one answer (Carlini and others 2022, §VI-C).  It is trained
-    as it is; only its answers are averages.  ``audit`` takes it as a model.
-
-    Args:
-        estimator: a classifier with ``predict_proba`` on rows of pixels, fitted or not.
-        shape: height, width and, where there are several, colours of a picture.
-    """
-
-    def __init__(self, estimator: Learner, shape: tuple[int, ...]) -> None:
-        self.estimator = estimator
-        self.shape = shape
-
-    def fit(self, X: FloatArray, y: Labels) -> AugmentedQueries:
-        """Train a copy of the classifier."""
-        self.model_ = clone(self.estimator).fit(X, y)
-        return self
-
-    @property
-    def classes_(self) -> Labels:
-        """The classes of the fitted classifier."""
-        return np.asarray(self._fitted.classes_)
-
-    @property
-    def _fitted(self) -> Any:
-        return getattr(self, "model_", self.estimator)
-
-    def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return the average of the logits over the copies, as probabilities."""
-        tables = [np.asarray(self._fitted.predict_proba(copy)) for copy in moved(X, self.shape)]
-        logits = np.mean([np.log(np.maximum(table, 1e-15)) for table in tables], axis=0)
-        return np.asarray(special.softmax(logits, axis=1))
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Return the likeliest class."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-
-
-def moved(rows: FloatArray, shape: tuple[int, ...]) -> list[FloatArray]:
-    """Return the pictures and their copies, one pixel right, left, down and up.
-
-    The rim is repeated, so no pixel appears that was not there.  Rows of pixels stay rows, and
-    arrays of pictures stay arrays of pictures.
-
-    Examples:
-        >>> [copy.tolist() for copy in moved(np.array([[1.0, 2.0, 3.0, 4.0]]), (2, 2))]
-        [[[1.0, 2.0, 3.0, 4.0]], [[1.0, 1.0, 3.0, 3.0]], [[2.0, 2.0, 4.0, 4.0]],
-         [[1.0, 2.0, 1.0, 2.0]], [[3.0, 4.0, 3.0, 4.0]]]
-    """
-    values = np.asarray(rows, dtype=np.float64)
-    pixels = int(np.prod(values.shape[1:]))
-    if len(shape) not in (2, 3) or int(np.prod(shape)) != pixels:
-        raise InputError(
-            "shape must be height, width and perhaps colours of as many pixels as a row has "
-            f"({pixels}), got {shape!r}."
-        )
-    pictures = values.reshape(len(values), *shape)
-    copies = []
-    for down, right in _MOVES:
-        lines = np.clip(np.arange(shape[0]) - down, 0, shape[0] - 1)
-        places = np.clip(np.arange(shape[1]) - right, 0, shape[1] - 1)
-        copies.append(pictures[:, lines][:, :, places].reshape(values.shape))
-    return copies

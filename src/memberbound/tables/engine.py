@@ -258,10 +258,14 @@ class Engine:
         self.copies.add(view)
         return view
 
-    def parquet(self, paths: Iterable[Path]) -> str:
-        """Return a view of Parquet files of one schema, whose names must hold no patterns."""
+    def parquet(self, paths: Iterable[Path], *, partitioned: bool = False) -> str:
+        """Return a view of Parquet files of one schema, whose names must hold no patterns.
+
+        With ``partitioned`` folders ``name=value`` give columns of text.
+        """
         listed = ", ".join(map(literal, paths))
-        return self.view(f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)")
+        options = f"hive_partitioning = {partitioned}, hive_types_autocast = false"
+        return self.view(f"SELECT * FROM read_parquet([{listed}], {options})")
 
     @contextmanager
     def stored(self, select: str) -> Iterator[str]:

@@ -1,23 +1,24 @@
 """Exact equality: two values are one cell only if no learner could tell them apart.
 
-Engines call equal what is not the same: text under a collation, 0.0 and -0.0, one month and thirty
-days, two durations a nanosecond apart.  Cells merged that way make a certificate too small, so no
+Engines call equal what is not the same: text under a collation, 0.0 and -0.0, two durations a
+nanosecond apart.  Cells merged that way make a certificate too small, so no
 GROUP BY and no join compares a column itself.  They compare its *key*, an expression that is equal
 on two rows exactly when the stored values are the same:
 
-- text by its bytes, so that no collation applies, wherever in a list or a record it stands;
+- text by its bytes, so that no collation applies;
 - floats by their bits, so that the sign of a zero and the payload of a NaN count;
 - intervals and times with a zone by their spelling;
 - whole numbers, decimals, dates, times, timestamps, truth values, bytes and UUIDs as they are.
 
-A type or an engine for which no key is known is refused.  What comes as Arrow data is first given a
-type that the engine holds without loss (:func:`exact_type`), and what comes from pandas a type at
-all (:func:`from_pandas`).
+A type (lists, records) or an engine for which no key is known is refused.  What comes as Arrow data
+is first given a type that the engine holds without loss (:func:`exact_type`), and what comes from
+pandas a type at all (:func:`from_pandas`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,7 @@ def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:
         place = _quoted(column)
         if kind.id in _UNMOVED:
             chosen.append(f"CAST({place} AS VARCHAR) AS {place}")
-        elif _key(place, kind) is None or _holds(kind, _UNMOVED):
+        elif _key(place, kind) is None:
             raise InputError(
                 f"column {column!r} of {name} must have a type that can be copied without loss, "
                 f"got {kind}. {_PARQUET_FIRST}"
@@ -139,19 +140,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _inside(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    """Return the types of the members of a list, a record or a map."""
-    if kind.id not in {"list", "array", "struct", "tuple", "map"}:
-        return []
-    # An array's second child is its length.
-    return [child for _, child in kind.children if isinstance(child, type(kind))]
-
-
-def _holds(kind: DuckDBPyType, ids: set[str]) -> bool:
-    return kind.id in ids or any(_holds(child, ids) for child in _inside(kind))
-
-
-def _key(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
+def _key(value: str, kind: DuckDBPyType) -> str | None:
     """Return the SQL of a value's key, or None where there is none."""
     if kind.id in _SAME:
         return value
@@ -160,27 +149,7 @@ def _key(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
     if kind.id in _TEXTS | _SPELLED:
         text = value if str(kind) == "VARCHAR" else f"CAST({value} AS VARCHAR)"
         return f"encode({text})"
-    members = _inside(kind)
-    if not members:
-        return None
-    item = f"item{depth}"
-    if kind.id in {"list", "array"}:
-        inner = _key(item, members[0], depth + 1)
-        if inner is None or inner == item:
-            return inner and value
-        return f"list_transform({value}, lambda {item}: {inner})"
-    whole = item if kind.id == "map" else value
-    parts = [f"struct_extract_at({whole}, {i + 1})" for i in range(len(members))]
-    keys = [_key(part, child, depth + 1) for part, child in zip(parts, members, strict=True)]
-    if None in keys:
-        return None
-    if keys == parts:
-        return value
-    record = ", ".join(f"m{i} := {key}" for i, key in enumerate(keys))
-    if kind.id == "map":
-        return f"list_transform(map_entries({value}), lambda {item}: struct_pack({record}))"
-    # A record of nulls is not a missing record.
-    return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({record}) END"
+    return None
 
 
 def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
@@ -195,10 +164,8 @@ def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
         if kind.is_decimal() or kind.is_timestamp():
             return value
     if engine == "postgres":
-        if kind.is_string():
-            return _postgres("convert_to")(value.cast("string"), "UTF8")
-        if kind.is_floating():
-            return _postgres("float8send" if kind.is_float64() else "float4send")(value)
+        if kind.is_string() or kind.is_float64():
+            return _bytes_on_postgres(value)
         if kind.is_decimal() or kind.is_timestamp() or kind.is_binary() or kind.is_uuid():
             return value
     raise InputError(
@@ -207,8 +174,8 @@ def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
     )
 
 
-def _postgres(name: str) -> Callable[..., ir.Value]:
-    """Return a function of Postgres that gives the bytes of a value.
+def _bytes_on_postgres(value: ir.Value) -> ir.Value:
+    """Return the bytes of a text or a double.
 
     A cast of text to bytes would read escapes in it; ``convert_to`` does not, and knows no
     collation.  ``float8send`` gives the bits, so that the sign of a zero and a NaN count.
@@ -221,12 +188,9 @@ def _postgres(name: str) -> Callable[..., ir.Value]:
     def float8send(number: float) -> bytes:  # type: ignore[empty-body]
         ...
 
-    def float4send(number: float) -> bytes:  # type: ignore[empty-body]
-        ...
-
-    functions = {"convert_to": convert_to, "float8send": float8send, "float4send": float4send}
-    made: Callable[..., ir.Value] = ibis.udf.scalar.builtin(functions[name])
-    return made
+    if value.type().is_string():
+        return ibis.udf.scalar.builtin(convert_to)(value.cast("string"), "UTF8")
+    return ibis.udf.scalar.builtin(float8send)(value)
 
 
 # ---- Arrow ------------------------------------------------------------------------------------
@@ -236,9 +200,9 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
     """Return a type that the embedded engine holds without loss; most types stay as they are.
 
     Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a
-    zone the same instant in UTC, intervals a record of their three parts, half floats single ones,
-    decimals of more than 38 digits text, views of text plain text, extension types what they are
-    stored as.
+    zone the same instant in UTC, half floats single ones, decimals of more than 38 digits text,
+    views of text plain text, extension types what they are stored as.  Lists and records stay, and
+    are refused where they are counted; intervals, which the engine cuts, are refused.
 
     With ``secret`` the engine takes every value of the type, so that no record decides whether a
     table is read: durations become days, dates and times in seconds or milliseconds microseconds,
@@ -276,8 +240,8 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
         return kind if words else exact_type(kind.value_type, secret=secret)
     if types.is_run_end_encoded(kind):
         return exact_type(kind.value_type, secret=secret)
-    if types.is_nested(kind):
-        return _nested_type(kind, exact_type)
+    if types.is_interval(kind):
+        raise InputError("a table must not hold intervals of months, days and nanoseconds.")
     simple = {
         types.is_duration: pa.int64(),
         types.is_date64: pa.timestamp("ms"),
@@ -285,36 +249,8 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
         # Some releases of the engine crash when they read a view.
         types.is_string_view: pa.large_string(),
         types.is_binary_view: pa.large_binary(),
-        types.is_interval: pa.struct(
-            {"months": pa.int32(), "days": pa.int32(), "nanoseconds": pa.int64()}
-        ),
     }
     return next((exact for test, exact in simple.items() if test(kind)), kind)
-
-
-def _nested_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type of lists, maps or records with the types of its members changed."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    def member(field: pa.Field) -> pa.Field:
-        return field.with_type(change(field.type))
-
-    if types.is_struct(kind):
-        return pa.struct([member(field) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(member(kind.key_field), member(kind.item_field), kind.keys_sorted)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(member(kind.value_field), kind.list_size)
-    makers = {
-        types.is_list: pa.list_,
-        types.is_large_list: pa.large_list,
-        types.is_list_view: pa.list_view,
-        types.is_large_list_view: pa.large_list_view,
-    }
-    return next(
-        (make(member(kind.value_field)) for test, make in makers.items() if test(kind)), kind
-    )
 
 
 def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -337,13 +273,13 @@ def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return exact_array(array.dictionary_decode(), kind)
     if types.is_run_end_encoded(source):
         return exact_array(pc.run_end_decode(array), kind)
-    if types.is_interval(source):
-        return _interval_parts(array, kind)
     if types.is_duration(source) and types.is_float64(kind):
         return pa.array(in_days(_whole(array), source.unit), kind, mask=gaps_of(array))
+    if types.is_duration(source):
+        return array.cast(pa.duration("ns")).cast(kind)
     if types.is_timestamp(kind) and kind.unit == "us":
         return _microseconds(array, kind)
-    return array.cast(_in_nanoseconds(source)).cast(kind)
+    return array.cast(kind)
 
 
 def _whole(array: pa.Array) -> NDArray[np.int64]:
@@ -361,23 +297,6 @@ def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
     farthest = np.iinfo(np.int64).max // finer
     micro = np.clip(_whole(array), -farthest, farthest) * finer
     return pa.array(micro, pa.int64(), mask=gaps_of(array)).cast(kind)
-
-
-def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
-    if pa.types.is_duration(kind):
-        return pa.duration("ns")
-    return _nested_type(kind, _in_nanoseconds) if pa.types.is_nested(kind) else kind
-
-
-def _interval_parts(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-    parts = np.frombuffer(array.buffers()[1], layout, len(array), array.offset * layout.itemsize)
-    members = [pa.array(np.ascontiguousarray(parts[field.name]), field.type) for field in kind]
-    return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
 
 
 def exact_schema(schema: pa.Schema, *, secret: bool = False) -> pa.Schema:
@@ -404,8 +323,8 @@ def from_pandas(frame: DataFrame) -> pa.Table:
 
     Whole numbers beyond 64 bits, decimals with different numbers of digits and signed decimal zeros
     become text.  Every missing value (None, NaN, NaT, NA) is null, as pandas means it.
-    Edge cases: a column that mixes types (``True`` and ``1``, text and bytes, two time zones) or
-    holds objects of an unknown type, such as lists, is refused.
+    Edge cases: a column that mixes types (``True`` and ``1``, text and bytes) or holds objects of
+    another type, such as lists, is refused.
     """
     import pandas as pd
     import pyarrow as pa
@@ -430,51 +349,24 @@ def from_pandas(frame: DataFrame) -> pa.Table:
 def _one_type(series: Series, name: Hashable) -> Series:
     """Return a column of objects whose values Arrow will not merge."""
     present = series[series.notna().to_numpy()]
-    kinds = sorted({_type_label(value) for value in present})
+    kinds = {type(value) for value in present} or {str}
     if len(kinds) > 1:
+        one, two, *_ = sorted(kind.__name__ for kind in kinds)
         raise InputError(
-            f"column {name!r} must hold values of one type, got {kinds[0]} and {kinds[1]}. Convert "
-            "it first, for example to text."
+            f"column {name!r} must hold values of one type, got {one} and {two}. Convert it first, "
+            "for example to text."
         )
-    kind = kinds[0] if kinds else "str"
-    if kind.startswith("unknown"):
+    (kind,) = kinds
+    if kind not in (str, bytes, bool, int, float, Decimal, date):
         raise InputError(
-            f"column {name!r} must hold text, numbers or times, got {kind}. Convert it first, for "
-            "example to text."
+            f"column {name!r} must hold text, numbers or dates, got {kind.__name__}. Convert it "
+            "first, for example to text, or with infer_objects or to_datetime of pandas."
         )
-    if kind.startswith("Time"):  # pandas' own: Arrow would cut their nanoseconds
-        return series.infer_objects()
-    whole = kind == "int" or kind.startswith(("numpy.int", "numpy.uint"))
-    if (kind == "Decimal" and len({_digits(v) for v in present}) > 1) or (
-        whole and any(not -(2**63) <= int(v) < 2**63 for v in present)
+    if (kind is Decimal and len({_digits(v) for v in present}) > 1) or (
+        kind is int and any(not -(2**63) <= v < 2**63 for v in present)
     ):
         return series.map(str, na_action="ignore").astype("string")
     return series
-
-
-def _type_label(value: object) -> str:
-    """Return what a learner could tell from a value's type, zone and unit included."""
-    import datetime
-    import uuid
-
-    import pandas as pd
-
-    kind = type(value)
-    if isinstance(value, (datetime.datetime, datetime.time)):
-        unit = f"[{value.unit}]" if isinstance(value, pd.Timestamp) else ""
-        is_plain = kind in (datetime.datetime, datetime.time, pd.Timestamp)
-        label = f"{kind.__name__}{unit} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
-        return label if is_plain else f"unknown {label}"
-    if isinstance(value, pd.Timedelta):
-        return f"Timedelta[{value.unit}]"
-    if (
-        isinstance(value, np.generic)
-        and kind is not np.longdouble
-        and value.dtype.kind in "biufUSMm"
-    ):
-        return f"numpy.{value.dtype if value.dtype.kind in 'Mm' else kind.__name__}"
-    plain = {str, bytes, bool, int, float, Decimal, uuid.UUID, datetime.date, datetime.timedelta}
-    return kind.__name__ if kind in plain else f"unknown {kind.__name__}"
 
 
 def _digits(value: Decimal) -> str:

@@ -24,7 +24,6 @@ from memberbound.tables.engine import identifier, literal, reading, size_in_byte
 from memberbound.tables.parts import Parts, PartsHere, added
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
-from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
@@ -444,23 +443,12 @@ def read_records(
 def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
-    """Return records that are read in parts, None where all of them fit into memory.
-
-    Edge cases: a table of another engine that would not fit is refused before its rows are sent.
-    """
-    if table.elsewhere is not None and table.connection is not None:
-        table = table.local
-    if not table.streams and table.elsewhere is None:
+    """Return records that are read in parts, None where all of them fit into memory."""
+    table = table if table.elsewhere is None else table.local
+    if not table.streams:
         return None
     rows = table.run("counting rows", table.count_rows)
-    size = rows * len(names) * _BYTES
-    if not table.streams and size > memory:
-        raise InputError(
-            f"{table.name} must fit into memory, where {rows} rows of {len(names)} columns take "
-            f"about {size // 10**6} MB. Save it as Parquet and give the file: that is read in "
-            "parts."
-        )
-    if not table.streams or size <= memory // 2:
+    if rows * len(names) * _BYTES <= memory // 2:
         return None
     schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
     types = {field.name: field.type for field in schema}
@@ -565,7 +553,7 @@ def read_population(
         raise InputError(f"columns must not hold the target {target!r}.")
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
-    notes = [*header_notes(table), *chosen.notes]
+    notes = [*chosen.notes]
     if unit is not None:
         frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
         notes.append(note)

@@ -14,7 +14,7 @@ a folder of Parquet files            as typed in the files, all of which have th
 ``.dta`` ``.sav`` ``.sas7bdat``      as typed in the file, labelled codes by their labels
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
 ``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
-SQLite files, ibis on SQLite         as stored, whatever the column is declared: whole numbers,
+SQLite files                         as stored, whatever the column is declared: whole numbers,
                                      floats, text or bytes; a column that mixes them is text, a
                                      number as its literal (``1``, ``1.0``), bytes as ``x'31'``, a
                                      text as it is unless it could be taken for one of these
@@ -23,7 +23,6 @@ pandas                               as typed; a missing value of any kind (None
                                      null, as pandas means it; a column of objects must hold one
                                      type
 polars, pyarrow, numpy               as typed
-ibis on polars                       copied to the embedded engine
 ibis on DuckDB                       on its own engine, as typed
 a relation of DuckDB                 as typed; streamed to the embedded engine, never held whole
 ibis on Spark                        on its own engine: truth values, whole numbers, decimals,
@@ -31,7 +30,6 @@ ibis on Spark                        on its own engine: truth values, whole numb
 ibis on Postgres                     on its own engine: truth values, whole numbers, decimals,
                                      floats, dates, timestamps, text, bytes and UUIDs
 ibis on another engine               on its own engine: truth values, whole numbers and dates
-``postgres://…#table``, …            as ibis on that engine
 ===================================  ============================================================
 
 Two rows are the same cell when every column agrees, and two values agree only if no learner could
@@ -42,13 +40,12 @@ tell them apart (how: :mod:`memberbound.tables.exact`):
   another payload (in pandas, where NaN says that a value is missing, all are null);
 - text is compared by its bytes, without the collation of its column: case, accents' encoding,
   trailing blanks and zero characters count;
-- times are compared to the last digit stored, nanoseconds included, intervals by their parts (one
-  month is not thirty days);
+- times are compared to the last digit stored, nanoseconds included;
 - the values of one column of decimals or whole numbers are compared as numbers.
 
 Durations are read as whole numbers of nanoseconds, timestamps in nanoseconds with a zone in UTC,
-half floats as single ones, decimals of more than 38 digits as text.  A type that the engine cannot
-compare in this way is refused.
+half floats as single ones, decimals of more than 38 digits as text.  Lists, records, intervals and
+other types that are not compared in this way are refused.
 """
 
 from __future__ import annotations
@@ -66,13 +63,11 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
-from urllib.parse import unquote
 
 from memberbound.errors import InputError
-from memberbound.files import FULL, csv_codec, csv_encoding
+from memberbound.files import FULL, csv_codec
 from memberbound.tables.engine import (
     BATCH_ROWS,
     ENCODING_REMEDY,
@@ -90,8 +85,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as pads
     import pyarrow.parquet as pq
-    from duckdb import DuckDBPyRelation
-    from ibis.backends import BaseBackend
     from numpy.typing import NDArray
 
 T = TypeVar("T")
@@ -103,8 +96,6 @@ _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 COLUMN_FILES = (*_PARQUET, *_ARROW)
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
-#: What stands for a missing value in the name of a folder.
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
     ".jsonl, .xlsx, .dta, .sav, .sas7bdat"
@@ -131,64 +122,6 @@ _LIKE_A_LITERAL = re.compile(
 _LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 #: Values per batch when an array is copied.
 _VALUES = 2**21
-
-
-#: Addresses of engines that ibis connects to; Spark's is the one of its master.
-_ADDRESS = re.compile(
-    r"(postgres(ql)?|spark|bigquery|snowflake|trino|databricks|clickhouse|mysql|mssql|redshift)://"
-)
-
-
-def is_address(source: object) -> bool:
-    """Tell whether a table is named by the address of its engine."""
-    return isinstance(source, str) and bool(_ADDRESS.match(source))
-
-
-def expression_at(address: str, table: str | None) -> tuple[ir.Table, str]:
-    """Return a table of an engine (``postgres://host/database#table``), and what it is called.
-
-    The part after ``#`` names the table where ``table`` does not.  The engine stays connected while
-    this process runs, so that two tables of one engine can be counted together.
-    """
-    place, _, part = address.partition("#")
-    # Without user and password.
-    shown = re.sub(r"//[^/@]*@", "//", place)
-    chosen = table or part
-    if not chosen:
-        raise InputError(f"table must name one table of {shown}, got none.")
-    schema, _, name = chosen.rpartition(".")
-
-    def named() -> ir.Table:
-        backend = _connected(place)
-        return backend.table(name, database=schema) if schema else backend.table(name)
-
-    try:
-        try:
-            rows = named()
-        except Exception:  # a connection of an earlier call may have been cut
-            _connected.cache_clear()
-            rows = named()
-    except ImportError as error:
-        raise InputError(f"{shown} needs a driver that is not installed: {error}.") from None
-    except Exception as error:
-        reason = one_sentence(error).replace(place, shown)
-        raise InputError(f"{shown} could not be opened: {reason}.") from None
-    return rows, f"table {chosen!r} of {shown}"
-
-
-@lru_cache(maxsize=8)
-def _connected(place: str) -> BaseBackend:
-    import ibis
-
-    if not place.startswith("spark://"):
-        return ibis.connect(place)
-    from pyspark.sql import SparkSession
-
-    master = place.removeprefix("spark://")
-    if not master.startswith("local"):
-        master = place
-    session = SparkSession.builder.master(master).appName("memberbound").getOrCreate()
-    return ibis.pyspark.connect(session)
 
 
 def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None:
@@ -236,22 +169,11 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
 
     ``table`` names the table of a database file; it may be left out when there is only one.
     """
-    if any("\ud800" <= character <= "\udfff" for character in str(path)):
-        # Bytes that are no text: no engine takes such a name.
-        endings = "".join(path.suffixes[-2:]).encode("ascii", "ignore").decode()
-        link = engine.folder / f"{engine.fresh('file')}{endings}"
-        link.symlink_to(path.absolute())
-        try:
-            return file_view(engine, link, table, secret=secret)
-        except InputError as error:
-            raise InputError(str(error).replace(str(link), str(path))) from error
-    return _file_view(engine, path, table, secret=secret)
-
-
-def _file_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     suffix = path.suffix.lower()
     if path.is_dir():
         return _parquet_folder(engine, path, secret=secret)
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise InputError(f"{path!r} must have a name that is text. Rename the file.")
     if suffix in _DATABASE:
         if _magic(path).startswith(_SQLITE):
             return _sqlite(engine, path, table, secret=secret)
@@ -290,92 +212,87 @@ def _parquet_folder(engine: Engine, folder: Path, *, secret: bool) -> str:
 
     Which types values of such a name could have is not asked: one record could decide it.
     """
-    selects, first = [], None
-    for inside, files in itertools.groupby(parquet_files(folder), lambda path: path.parent):
-        pairs = [p.split("=", 1) for p in inside.relative_to(folder).parts if "=" in p]
-        values = {name: None if text == _HIVE_NULL else unquote(text) for name, text in pairs}
-        paths = list(files)
-        for path in paths:
-            declared = *_parquet_schema(path), list(values)
-            first = declared if first is None else first
-            if declared != first or set(values) & set(declared[0].names):
-                raise InputError(
-                    f"the files of {folder} must have the same columns with the same types, in the "
-                    f"same order, got others in {path.relative_to(folder)}."
-                )
-        constants = [
-            f"CAST({'NULL' if value is None else literal(value)} AS VARCHAR) AS {identifier(name)}"
-            for name, value in values.items()
-        ]
-        view = _parquet(engine, paths, secret=secret)
-        selects.append(f"SELECT {', '.join(['*', *constants])} FROM {view}")
-    return engine.view(" UNION ALL ".join(selects))
+    files = parquet_files(folder)
+    parts = [path.relative_to(folder).parts[:-1] for path in files]
+    names = [[part.partition("=")[0] for part in inside if "=" in part] for inside in parts]
+    schema = _parquet_schema(files[0])
+    for path, named in zip(files, names, strict=True):
+        if (
+            _parquet_schema(path) != schema
+            or named != names[0]
+            or set(named) & set(schema[0].names)
+        ):
+            raise InputError(
+                f"the files of {folder} must have the same columns with the same types, in the "
+                f"same order, got others in {path.relative_to(folder)}."
+            )
+    return _parquet(engine, files, secret=secret, partitioned=bool(names[0]))
 
 
 def _parquet_schema(path: Path) -> tuple[pa.Schema, list[str]]:
-    """Return the types of a file, and its columns of 96-bit timestamps."""
+    """Return the types of a file, and its columns of 96-bit timestamps (not those in lists)."""
     import pyarrow.parquet as pq
 
     if _magic(path)[:4] != b"PAR1":
         raise InputError(f"{path} is not a Parquet file.")
     with pq.ParquetFile(path) as file:
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        schema = file.schema_arrow.remove_metadata()
         old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        return file.schema_arrow.remove_metadata(), old
+        return schema, [name for name in old if name in schema.names]
 
 
-def _parquet(engine: Engine, paths: Sequence[Path], *, secret: bool) -> str:
+def _parquet(
+    engine: Engine, paths: Sequence[Path], *, secret: bool, partitioned: bool = False
+) -> str:
     """Let the engine read files of one schema unless it would cut what pyarrow reads whole."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema, old = _parquet_schema(paths[0])
     if exact_schema(schema, secret=secret).types == schema.types and not old:
-        return engine.parquet([_plain(engine, path) for path in paths])
-    nested = next((name for name in old if name not in schema.names), None)
-    if nested is not None:
+        plain = [_plain(engine, path) for path in paths]
+        return engine.parquet(plain, partitioned=partitioned)
+    if partitioned:
         raise InputError(
-            f"{paths[0]} must not hold 96-bit timestamps within lists or records, got {nested!r}. "
-            "Save it again with 64-bit timestamps."
+            f"{paths[0].parent.parent} must hold plain types where folders name values. Write it "
+            "as one file."
         )
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
-                if not old:
+            with (
+                pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse,
+                pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine,
+            ):
+                if secret or not old:
                     yield from coarse.iter_batches()
-                    continue
-                with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
-                    yield from _old_timestamps(coarse, fine, set(old))
+                else:
+                    yield from _without_nanoseconds(coarse, fine, old)
 
-    texts = [f.with_type(pa.string()) if f.name in old else f for f in schema]
-    return engine.copied(pa.schema(texts), batches(), secret=secret)
+    with pq.ParquetFile(paths[0], coerce_int96_timestamp_unit="us") as file:
+        return engine.copied(file.schema_arrow, batches(), secret=secret)
 
 
-def _old_timestamps(
-    coarse: pq.ParquetFile, fine: pq.ParquetFile, old: set[str]
+def _without_nanoseconds(
+    coarse: pq.ParquetFile, fine: pq.ParquetFile, old: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with 96-bit timestamps as text: no 64-bit unit has their range and digits.
+    """Yield batches with 96-bit timestamps in microseconds; refuse those that this would cut.
 
-    Microseconds have the range; what nanoseconds, which wrap around, have beyond them are the last
-    three digits.
+    No 64-bit unit has their range and their digits.  The product below wraps around where the
+    nanoseconds of a file do.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    streams = (coarse.iter_batches(), fine.iter_batches(columns=sorted(old)))
-    for whole, last in zip(*streams, strict=True):
-        columns = dict(zip(whole.schema.names, whole.columns, strict=True))
+    for batch, finer in zip(coarse.iter_batches(), fine.iter_batches(columns=old), strict=True):
         for name in old:
-            micro, nano = (
-                batch.column(batch.schema.get_field_index(name)).view(pa.int64())
-                for batch in (whole, last)
-            )
-            rest = pc.subtract(nano, pc.multiply(micro, 1000))
-            digits = pc.utf8_lpad(rest.cast(pa.string()), 3, "0")
-            stamps = pc.strftime(columns[name], "%Y-%m-%d %H:%M:%S")
-            columns[name] = pc.binary_join_element_wise(stamps, digits, "")
-        yield pa.record_batch(list(columns.values()), names=list(columns))
+            micro, nano = (part.column(name).view(pa.int64()) for part in (batch, finer))
+            if pc.any(pc.not_equal(nano, pc.multiply(micro, 1000))).as_py():
+                raise InputError(
+                    f"column {name!r} must not hold 96-bit timestamps with nanoseconds. Save it "
+                    "again with 64-bit timestamps."
+                )
+        yield batch
 
 
 def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> str:
@@ -454,48 +371,28 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: boo
     return engine.copied(schema, blocks(), secret=secret)
 
 
-def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool) -> str:
-    """Copy a stream or a data set, or a relation of the user's as a stream that loses nothing."""
-    stream: pa.RecordBatchReader = rows
-    if hasattr(rows, "get_fragments"):
-        dataset = cast("pads.Dataset", rows)
-        batches = dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
-        return engine.copied(dataset.schema, _sound(batches), secret=secret)
-    if hasattr(rows, "project"):
-        types = dict(zip(rows.columns, rows.types, strict=True))
-        stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
-    return engine.copied(stream.schema, stream, secret=secret)
-
-
-def is_copied(rows: ir.Table) -> bool:
-    """Tell whether an expression's rows are copied when it is opened."""
-    return bool(rows.get_backend().name in ("sqlite", "polars"))
-
-
 def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
     """Return a view of an object in memory, or of a stream, which is copied."""
     import duckdb
     import numpy as np
     import pyarrow as pa
 
-    if hasattr(source, "get_backend"):
-        expr = cast("ir.Table", source)
-        backend = expr.get_backend()
-        if backend.name == "sqlite":
-            texts = dict.fromkeys(expr.columns, False)  # ibis does not tell affinities
-            query = backend.compile(expr)
-            return _from_sqlite(engine, backend.con, query, texts, secret=secret)
-        source = expr.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
-    kinds = duckdb.DuckDBPyRelation | pa.RecordBatchReader
-    if isinstance(source, kinds) or hasattr(source, "get_fragments"):
-        return _stream(engine, cast("pa.RecordBatchReader", source), secret=secret)
+    if hasattr(source, "get_fragments"):
+        dataset = cast("pads.Dataset", source)
+        batches = dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+        return engine.copied(dataset.schema, _sound(batches), secret=secret)
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        types = dict(zip(source.columns, source.types, strict=True))
+        source = source.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
+    if isinstance(source, pa.RecordBatchReader):
+        return engine.copied(source.schema, source, secret=secret)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
         source = from_pandas(source)
-    elif not isinstance(source, pa.Table) and hasattr(source, "__arrow_c_stream__"):
+    elif type(source).__module__.startswith("polars") and hasattr(source, "__arrow_c_stream__"):
         if "Object" in map(str, getattr(source, "dtypes", ())):
             raise InputError("a polars table must not hold Python objects; convert them to text.")
         source = pa.table(source)
@@ -612,8 +509,11 @@ def _spelled(value: object, text: bool) -> str | None:
 
 
 def refuse_cut(source: ir.Table) -> None:
-    """Refuse tables in memory that ibis hands to its engine with less than they hold."""
+    """Refuse tables of ibis whose engine would be handed, or would compare, less than they hold."""
     import ibis.expr.operations as ops
+
+    if source.get_backend().name == "sqlite":  # its columns have no types, only affinities
+        raise InputError("a table of SQLite must be given as its file, not by way of ibis.")
 
     for memory in source.op().find(ops.InMemoryTable):
         for column, kind in memory.schema.items():
@@ -798,38 +698,6 @@ def delimiter_of(path: Path) -> str:
     ending = path.suffix.lower()
     with _open(path, ending if ending in COMPRESSIONS else "") as stream:
         return _header(stream, str(path), None)[0]
-
-
-def header_notes(source: object) -> tuple[str, ...]:
-    """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
-
-    Such rows are read as missing values.  ``source`` is a file, or a table that was opened from it.
-    """
-    place = getattr(source, "path", source)
-    path = Path(place) if isinstance(place, (str, os.PathLike)) else None
-    endings = [] if path is None else [ending.lower() for ending in path.suffixes[-2:]]
-    if path is None or not set(_DELIMITED) & set(endings) or not path.is_file():
-        return ()
-    lines = []
-    compression = endings[-1] if endings[-1] in COMPRESSIONS else ""
-    with csv_encoding(getattr(source, "encoding", None)), _open(path, compression) as stream:
-        first = stream.readline().rstrip(b"\r\n").removeprefix(codecs.BOM_UTF8)
-        if len(first) > _BLOCK or not any(mark.encode() in first for mark in DELIMITERS):
-            return ()  # one column, whose name may be a value
-        number, rest = 2, b""
-        while chunk := stream.read(_CHUNK):
-            whole, mark, rest = (rest + chunk).rpartition(b"\n")
-            block = whole + mark
-            if first in block:
-                numbered = enumerate(block.splitlines(), number)
-                lines += [line for line, text in numbered if text.rstrip(b"\r") == first]
-            number += block.count(b"\n")
-        lines += [number] if rest.rstrip(b"\r") == first else []
-    if not lines:
-        return ()
-    shown = ", ".join(map(str, lines[:5])) + (f" and {len(lines) - 5} more" if lines[5:] else "")
-    word, verb = ("line", "repeats") if len(lines) == 1 else ("lines", "repeat")
-    return (f"{word} {shown} of {path.name} {verb} the header: read as missing values",)
 
 
 def _open(path: Path, compression: str) -> io.BufferedIOBase:

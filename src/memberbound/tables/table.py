@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,6 @@ from memberbound.tables.columns import label_of
 from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading, streamed
 from memberbound.tables.exact import (
     compiled_rows,
-    exact_rows,
     fetched_columns,
     moved_columns,
     stored_types,
@@ -43,11 +42,7 @@ from memberbound.tables.roles import (
 )
 from memberbound.tables.source import (
     check_file,
-    expression_at,
     file_view,
-    header_notes,
-    is_address,
-    is_copied,
     object_view,
     refuse_cut,
     same_for_secret_rows,
@@ -227,25 +222,7 @@ class Table:
     @cached_property
     def local(self) -> Table:
         """This table where its rows can be looked at one by one: on the embedded engine."""
-        if self.elsewhere is None:
-            return self
-        return self.embedded() if self.connection is not None else self._repeated_rows()
-
-    def _repeated_rows(self) -> Table:
-        """Return the rows of an engine of its own as text, equal rows together.
-
-        They are counted where they are: every different row travels once, with its number.
-        """
-        keys = [f"k{place}" for place in range(len(self.columns))]
-        pairs = dict(zip(keys, self.columns, strict=True))
-        renamed = self.expr.select(**{key: self.expr[name] for key, name in pairs.items()})
-        rows = exact_rows(renamed, self.name, values=True)
-        texts = {f"s_{key}": rows[f"v_{key}"].cast("string").max() for key in keys}
-        cells = rows.group_by(keys).agg(n=rows.count(), **texts)
-        counted = self.fetch(cells.select("n", *texts))
-        places = np.repeat(np.arange(counted.num_rows), counted.column("n").to_numpy())
-        distinct = counted.select(list(texts)).rename_columns(list(self.columns))
-        return _named(distinct.take(places), self.name)
+        return self.embedded()
 
     # ── What the columns are ──────────────────────────────────────────────────────────────────────
 
@@ -296,14 +273,9 @@ class Table:
                     raise
                 view = object_view(self.engine, _labelled(self.frame))
             return inferred_roles(self, view, names, separator)
-        sample = Table(self.name, self.columns, elsewhere=self.elsewhere.limit(_SAMPLE_ROWS))
-        if self.connection is None:
-            texts = {name: sample.expr[name].cast("string") for name in names}
-            rows = self.fetch(sample.expr.select(**texts), "reading rows")
-            copy = _named(rows, self.name)
-        else:
-            copy = sample.embedded(columns=names)
-        with copy:
+        sample = self.elsewhere.limit(_SAMPLE_ROWS)
+        texts = sample.select(**{name: sample[name].cast("string") for name in names})
+        with open_table(self.fetch(texts, "reading rows")) as copy:
             return inferred_roles(copy, copy.view, names, separator)
 
     # ── Rows in memory ────────────────────────────────────────────────────────────────────────────
@@ -453,9 +425,7 @@ def open_table(
 
 def _fill(table: Table, source: object, database_table: str | None) -> None:
     """Find out a table's name, where its rows are, and its columns."""
-    if is_address(source):
-        table.elsewhere, table.name = expression_at(str(source), database_table)
-    elif isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike)):
         table.path = path = Path(source)
         table.name, table.database_table = str(path), database_table
         with reading(table.name):
@@ -467,7 +437,7 @@ def _fill(table: Table, source: object, database_table: str | None) -> None:
                 table.view = file_view(table.engine, path, database_table, secret=table.secret)
     elif _is_pandas(source) or isinstance(source, (np.ndarray, list, tuple)):
         table.name, table.memory = "the table" if _is_pandas(source) else "the array", source
-    elif hasattr(source, "get_backend") and not is_copied(source):
+    elif hasattr(source, "get_backend"):
         refuse_cut(source)
         table.name, table.elsewhere = "the ibis table", source
     else:
@@ -511,8 +481,7 @@ def chosen_columns(
     """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
     readings = table.readings(columns, roles, forms=False)
     apart = () if unit is None or columns is not None else (unit,)
-    chosen = selected(readings, columns, apart=apart, texts=True)
-    return replace(chosen, notes=(*header_notes(table), *chosen.notes))
+    return selected(readings, columns, apart=apart, texts=True)
 
 
 # ── Objects in memory ─────────────────────────────────────────────────────────────────────────────
@@ -521,12 +490,6 @@ def chosen_columns(
 def _is_pandas(source: object) -> bool:
     """Tell a pandas table, without importing pandas."""
     return hasattr(source, "iloc") and hasattr(source, "columns")
-
-
-def _named(rows: pa.Table, name: str) -> Table:
-    table = open_table(rows)
-    table.name = name
-    return table
 
 
 def _names_in_memory(source: object) -> tuple[str, ...]:

@@ -205,7 +205,6 @@ def certify(
     uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
     reference: InputFile | None = None,
     unit: Column | None = None,
-    source: Annotated[str, Option("text", metavar="URL", web=False)] | None = None,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
     list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
@@ -240,9 +239,7 @@ def certify(
         reference: further, independent rows from the same source that are not trained on.
         unit: column that identifies the person; all rows of a person are one record, and persons
             are counted instead of rows.
-        source: instead of a file: the address of a database in which the table is counted,
-            ``postgres://user@host/database#table``, ``spark://host:7077#table``.
-        database_table: the table inside a DuckDB or SQLite file, or at an address.
+        database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         list_exposed: how many exposed cells to list with their values, rarest first.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
@@ -252,16 +249,12 @@ def certify(
         memberbound certify people.csv --columns education,sex,income
         memberbound certify visits.parquet --unit patient --records leaks.parquet
         memberbound certify --uniform 316 --n 32561
-        memberbound certify --source postgres://reader@db.example.org/clinic --table visits
 
     Examples:
         >>> certify(uniform=316, n=32561).security_lower > 0.96
         True
     """
     game = IidGame(float(nu), float(lam))
-    if source is not None and table is not None:
-        raise InputError("source must be left out when a table is given.")
-    table = source if table is None else table
     sources = {"a table": table, "probabilities": probabilities, "uniform": uniform}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:

@@ -53,7 +53,6 @@ from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, selected
-from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
 
@@ -299,7 +298,7 @@ def harden(
     information = choice.visited.information([*choice.visited.front(), release.state], wish.seed)
     most, kept = max(information.values()), information[release.state]
     person = "a person has one row"
-    notes = (*header_notes(table), *selection.notes)
+    notes = selection.notes
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
         notes = (*notes, f"one record is one value of {unit!r}, by its first row")

@@ -40,7 +40,6 @@ from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.in_memory import read_secret_columns
-from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 _OWN_EYES = (
@@ -203,7 +202,6 @@ def protect(
         what=f"{form} model",
         model_scores=scores,
         warnings=(
-            *header_notes(source),
             *notes,
             *misfit_notes(table, target, released, public),
             _OWN_EYES,

@@ -44,7 +44,6 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.in_memory import Records, read_secret_columns
-from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
@@ -297,7 +296,7 @@ def synthesize(
         certificate=model.certificate_,
         fidelity=fidelity_of(model, records, frame),
         out=None if out is None else str(out),
-        warnings=(*header_notes(source), *notes, _OWN_EYES),
+        warnings=(*notes, _OWN_EYES),
         baseline=guesses,
         table=released.frame,
         model=model,
