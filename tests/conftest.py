@@ -79,7 +79,7 @@ LONGEST = (
     "verbs/test_audit_text.py",
     "tables/test_exact_cells.py",
     "attacks/test_splits.py",
-    "papers/test_aubinais_mnist.py",
+    "papers/test_iid_figures.py",
     "release/test_half_estimator.py",
     "report/test_drawing.py",
     "release/test_synthetic.py",

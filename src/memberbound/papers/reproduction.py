@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import import_module, resources
@@ -34,10 +33,8 @@ from memberbound.files import write_table, write_text
 from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import common_fields, json_number
-from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Progress = Callable[[int, int], None]
@@ -45,7 +42,7 @@ Progress = Callable[[int, int], None]
 Row = dict[str, float | int | str | None]
 
 
-# ---- sweeps ------------------------------------------------------------------------------------
+# ── Sweeps ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,8 @@ class Average:
     """A mean over trials with its standard error (0 for a single trial)."""
 
     mean: float
-    standard_error: float
-    trials: int
+    standard_error: float = 0.0
+    trials: int = 1
 
     @classmethod
     def of(cls, values: FloatArray) -> Average:
@@ -74,10 +71,19 @@ class Sweep:
     values: tuple[float, ...]
     quantities: Mapping[str, FloatArray]
 
-    @property
-    def trials(self) -> int:
-        """The number of trials at every value."""
-        return int(next(iter(self.quantities.values())).shape[1])
+    @classmethod
+    def of(
+        cls,
+        parameter: str,
+        values: Sequence[float],
+        trials: Sequence[Sequence[Mapping[str, float]]],
+    ) -> Sweep:
+        """Return the sweep of trials that each hold the quantities at every value."""
+        quantities = {
+            name: np.array([[at[place][name] for at in trials] for place in range(len(values))])
+            for name in trials[0][0]
+        }
+        return cls(parameter, tuple(values), quantities)
 
     def trials_at(self, quantity: str, value: float) -> FloatArray:
         """Return a quantity at one value, trial by trial."""
@@ -93,25 +99,23 @@ class Sweep:
 
     def rows(self) -> list[Row]:
         """Return mean, standard error and number of trials of every quantity, one row per value."""
-        rows: list[Row] = []
-        for place, value in enumerate(self.values):
-            row: Row = {self.parameter: value}
-            for name, table in self.quantities.items():
-                average = Average.of(table[place])
+        rows: list[Row] = [{self.parameter: value} for value in self.values]
+        for name in self.quantities:
+            for row, average in zip(rows, self.averages(name), strict=True):
                 row[f"{name}_mean"] = json_number(average.mean)
                 row[f"{name}_se"] = json_number(average.standard_error)
                 row[f"{name}_n"] = average.trials
-            rows.append(row)
         return rows
 
-    def trial_rows(self) -> Iterator[Row]:
+    def trial_rows(self) -> list[Row]:
         """Return every trial, one row each."""
-        for place, value in enumerate(self.values):
-            for trial in range(self.trials):
+        rows: list[Row] = []
+        for i, value in enumerate(self.values):
+            for trial in range(len(next(iter(self.quantities.values()))[i])):
                 row: Row = {self.parameter: value, "trial": trial}
-                for name, table in self.quantities.items():
-                    row[name] = json_number(float(table[place, trial]))
-                yield row
+                row.update((n, json_number(float(q[i, trial]))) for n, q in self.quantities.items())
+                rows.append(row)
+        return rows
 
 
 def swept(
@@ -122,19 +126,15 @@ def swept(
     progress: Progress | None,
 ) -> Sweep:
     """Run ``measure(trial)``, which returns the quantities at every value, for all trials."""
-    columns = []
+    measured = []
     for trial in range(trials):
-        columns.append(measure(trial))
+        measured.append(measure(trial))
         if progress is not None:
             progress(trial + 1, trials)
-    quantities = {
-        name: np.array([[at[place][name] for at in columns] for place in range(len(values))])
-        for name in columns[0][0]
-    }
-    return Sweep(parameter, tuple(values), quantities)
+    return Sweep.of(parameter, values, measured)
 
 
-# ---- checks ------------------------------------------------------------------------------------
+# ── Checks ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,11 @@ class Check:
     standard_error: float
     holds: bool
 
-    def printed(self) -> str:
-        """Return the paper's number as a text, empty for words only."""
-        return "" if self.paper is None else f"{self.paper:g}"
-
-    def ours(self) -> str:
-        """Return what was measured as a text, with its standard error where there is one."""
-        if math.isnan(self.standard_error):
-            return f"{self.measured:.4g}"
-        return f"{self.measured:.4g} ± {self.standard_error:.2g}"
+    def numbers(self) -> tuple[str, str]:
+        """Return the paper's number and ours as texts; empty for words only."""
+        paper = "" if self.paper is None else f"{self.paper:g}"
+        error = "" if math.isnan(self.standard_error) else f" ± {self.standard_error:.2g}"
+        return paper, f"{self.measured:.4g}{error}"
 
 
 def _checked(claim: str, paper: float | None, average: Average, holds: bool) -> Check:
@@ -176,12 +172,6 @@ def below(claim: str, paper: float | None, average: Average, *, limit: float) ->
 def above(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
     """Check that the average is above a limit, which stands in the claim."""
     return _checked(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
-
-
-def between(claim: str, paper: float, low: Average, high: Average) -> Check:
-    """Check that the paper's number lies between two averages; ours is the lower one."""
-    text = f"{claim} (between our two means {low.mean:.3g} and {high.mean:.3g})"
-    return _checked(text, paper, low, low.mean <= paper <= high.mean)
 
 
 def trend(
@@ -214,7 +204,7 @@ def flat(
     return Check(text, None, measured, math.nan, bool(measured <= factor))
 
 
-# ---- experiments -------------------------------------------------------------------------------
+# ── Experiments ───────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,12 +225,7 @@ class Findings:
         cls, sweep: Sweep, checks: Sequence[Check], draw: Callable[[], Figure]
     ) -> Findings:
         """Return the findings of a figure that shows one sweep."""
-        return cls(sweep.rows(), list(sweep.trial_rows()), tuple(checks), draw)
-
-    @classmethod
-    def of_ratios(cls, sweep: Sweep, checks: Sequence[Check], **look: Any) -> Findings:
-        """Return the findings of a figure of L24; ``look`` as in :func:`ratios_figure`."""
-        return cls.of_sweep(sweep, checks, lambda: ratios_figure(sweep, **look))
+        return cls(sweep.rows(), sweep.trial_rows(), tuple(checks), draw)
 
 
 Run = Callable[[int, int, Progress | None], Findings]
@@ -309,109 +294,8 @@ def data_folder(data: str | Path | None) -> Path | None:
     return folder
 
 
-# ---- drawing -----------------------------------------------------------------------------------
+# ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
-
-def draw_mean(
-    axes: Axes,
-    sweep: Sweep,
-    quantity: str,
-    *,
-    colour: str,
-    label: str | None = None,
-    limits: tuple[float, float] = (-math.inf, math.inf),
-    **look: Any,
-) -> None:
-    """Draw the means of a quantity with a band of two standard errors, cut at the limits."""
-    x = np.array(sweep.values, dtype=np.float64)
-    averages = sweep.averages(quantity)
-    mean = np.array([a.mean for a in averages])
-    band = 2 * np.array([a.standard_error for a in averages])
-    low, high = (np.clip(edge, *limits) for edge in (mean - band, mean + band))
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-    axes.plot(x, mean, color=colour, label=label, **look)
-
-
-@dataclass(frozen=True)
-class Quoted:
-    """A number that the paper states, in the colour of its curve; a limit points downwards."""
-
-    x: float
-    y: float
-    label: str
-    colour: str = "black"
-    limit: bool = False
-
-
-#: What every figure of L24 shows: quantity, text of the legend, colour, style and marker.
-_RATIOS = (
-    ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "-", "s"),
-    ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "-", "o"),
-)
-_PROVED = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "-", "D")
-
-
-def ratios_figure(
-    sweep: Sweep,
-    *,
-    title: str,
-    xlabel: str,
-    other_reading: tuple[str, str] | None = None,
-    proved: bool = False,
-    quoted: Sequence[Quoted] = (),
-    log_x: bool = False,
-    log_y: bool = False,
-) -> Figure:
-    """Draw L24's ratios of privacy parameters against the swept parameter.
-
-    ``other_reading`` is the quantity that another reading of the paper gives, and what the legend
-    calls it; ``proved`` adds what X21 proves; ``quoted`` are the paper's numbers, marked.
-    """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
-
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
-    axes = figure.subplots()
-    curves = list(_RATIOS)
-    if other_reading is not None:
-        curves.append((*other_reading, GREY, ":", "^"))
-    if proved:
-        curves.append(_PROVED)
-    for quantity, label, colour, ls, marker in curves:
-        look: dict[str, Any] = {"ls": ls, "marker": marker, "ms": 4.5, "lw": 1.6}
-        draw_mean(axes, sweep, quantity, colour=colour, label=label, **look)
-    for point in quoted:
-        look = {"marker": "*", "ms": 15, "mec": "black"}
-        if point.limit:
-            look = {"marker": "v", "ms": 9, "mfc": "none", "mec": point.colour, "mew": 1.6}
-        axes.plot(
-            point.x, point.y, color=point.colour, ls="none", zorder=5, label=point.label, **look
-        )
-    if log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(sweep.values))
-    if log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    else:
-        axes.set_ylim(bottom=0)
-    # Plain numbers at the ticks of logarithmic axes.
-    for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter("{x:g}")
-    axes.set(xlabel=xlabel, ylabel="ratio of privacy parameters")
-    axes.grid(visible=True, which="major", alpha=0.25)
-    several = f"mean of {sweep.trials} trials, band ± 2 standard errors"
-    trials = several if sweep.trials > 1 else "a single trial"
-    axes.legend(frameon=True, fontsize=9, title=trials, title_fontsize=9)
-    axes.set_title(title, fontsize=11)
-    return figure
-
-
-# ---- the verb ----------------------------------------------------------------------------------
-
-#: Name of the page that sums up several figures, in their folder.
-SUMMARY = "summary.md"
 #: Steps of the progress of one figure among several.
 _STEPS = 1000
 
@@ -469,46 +353,33 @@ def reproduce(
     wanted, several = _chosen(id)
     count = None if trials is None else whole_number("trials", trials)
     start = whole_number("seed", seed, at_least=0)
-    ready, left_out = _ready(wanted, data, several)
-    folder = None if out is None else _folder(out, wanted)
+    # The environment is not looked at for figures that need no data.
+    needed = data is not None or any(one.needs_data for one in wanted)
+    source = data_folder(data) if needed else None
+    ready: list[tuple[Experiment, Run]] = []
+    left_out = []
+    for one in wanted:
+        try:
+            ready.append((one, one.prepared(source)))
+        except MissingDataError as missing:
+            if len(wanted) == 1:
+                raise
+            left_out.append(LeftOut(one.id, one.title, str(missing)))
+    folder = None if out is None else _folder(out)
     parts = []
     for place, (one, run) in enumerate(ready):
-        step = _among(progress, place, len(ready))
         own = one.trials if count is None else count
-        before = time.perf_counter()
-        findings = run(own, start, step)
-        seconds = time.perf_counter() - before
-        part = Reproduction.of(one, findings, trials=own, seed=start, seconds=seconds)
+        findings = run(own, start, _among(progress, place, len(ready)))
+        part = Reproduction(one.id, one.title, findings.table, findings.checks, (one,), own, start)
         parts.append(part if folder is None else _written(part, findings, folder))
     if not several:
         return parts[0]
     together = Reproduction.together(str(id), parts, start, left_out)
     if folder is None:
         return together
-    page = folder / SUMMARY
-    write_text(overview_page(together), page, force=True)
+    page = folder / "summary.md"
+    write_text(together.summary() + "\n", page, force=True)
     return replace(together, files=(*together.files, str(page)))
-
-
-def _ready(
-    wanted: list[Experiment], data: str | Path | None, several: bool
-) -> tuple[list[tuple[Experiment, Run]], list[LeftOut]]:
-    """Read the data sets that are there; among several, leave out what has none."""
-    ready: list[tuple[Experiment, Run]] = []
-    left_out = []
-    # The environment is not looked at for figures that need no data.
-    needed = data is not None or any(one.needs_data for one in wanted)
-    folder = data_folder(data) if needed else None
-    for one in wanted:
-        try:
-            ready.append((one, one.prepared(folder)))
-        except MissingDataError as missing:
-            if not several:
-                raise
-            left_out.append(LeftOut(one.id, one.title, str(missing)))
-    if not ready:
-        raise MissingDataError(left_out[0].reason)
-    return ready, left_out
 
 
 def _among(progress: Progress | None, place: int, of: int) -> Progress | None:
@@ -518,22 +389,14 @@ def _among(progress: Progress | None, place: int, of: int) -> Progress | None:
     return lambda done, total: progress(place * _STEPS + _STEPS * done // total, of * _STEPS)
 
 
-def _folder(out: str | Path, wanted: list[Experiment]) -> Path:
-    """Refuse a folder that cannot be written to, before any work is done."""
+def _folder(out: str | Path) -> Path:
+    """Make the folder, or refuse what is a file, before any work is done."""
     folder = Path(out)
-    existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
-    if existing is not None and not existing.is_dir():
-        raise InputError(f"out must be a folder, got {str(out)!r}, where {existing} is a file.")
-    targets = [path for one in wanted for path in _targets(folder, one.id)]
-    taken = [path for path in (*targets, folder / SUMMARY) if path.is_dir()]
-    if taken:
-        raise InputError(f"out must not hold folders named like the files, got {str(taken[0])!r}.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"out must be a folder, got {str(out)!r}, where a file is.") from None
     return folder
-
-
-def _targets(folder: Path, id: str) -> list[Path]:
-    return [folder / f"{id}{end}" for end in (".png", ".svg", ".csv", "-trials.csv", ".json")]
 
 
 def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduction:
@@ -542,7 +405,9 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
 
     from memberbound.report.drawing import save
 
-    png, svg, table, single, record = _targets(folder, str(result.id))
+    png, svg, table, single, record = (
+        folder / f"{result.id}{end}" for end in (".png", ".svg", ".csv", "-trials.csv", ".json")
+    )
     result = replace(
         result, figures=(str(png), str(svg)), files=(str(table), str(single), str(record))
     )
@@ -559,7 +424,7 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
     return result
 
 
-# ---- the answer --------------------------------------------------------------------------------
+# ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -584,40 +449,13 @@ class Reproduction:
     title: str
     table: list[Row] = field(repr=False)
     checks: tuple[Check, ...]
-    notes: tuple[str, ...]
-    games: tuple[Game, ...]
-    theorems: tuple[str, ...]
-    assumptions: tuple[str, ...]
+    experiments: tuple[Experiment, ...] = field(repr=False)
     trials: int | None = None
     seed: int | None = None
     figures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     parts: tuple[Reproduction, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    #: How long it took; not in the answer, which is the same for the same seed.
-    seconds: float | None = None
-    #: Every single measurement, one row per value and trial.
-    trial_table: list[Row] = field(default_factory=list, repr=False)
-
-    @classmethod
-    def of(
-        cls, experiment: Experiment, findings: Findings, *, trials: int, seed: int, seconds: float
-    ) -> Reproduction:
-        """Return the answer about one experiment."""
-        return cls(
-            experiment.id,
-            experiment.title,
-            findings.table,
-            findings.checks,
-            experiment.notes,
-            (experiment.game,),
-            experiment.theorems,
-            experiment.assumptions,
-            trials,
-            seed,
-            seconds=seconds,
-            trial_table=findings.trials,
-        )
 
     @classmethod
     def together(
@@ -634,10 +472,7 @@ class Reproduction:
             f"{len(parts)} figures and tables" + (f", {len(left_out)} left out" * bool(left_out)),
             [dict(zip(names, row, strict=True)) for row in rows],
             tuple(check for part in parts for check in part.checks),
-            tuple(f"{part.id}: {note}" for part in parts for note in part.notes),
-            tuple(game for part in parts for game in part.games),
-            _distinct(t for part in parts for t in part.theorems),
-            _distinct(a for part in parts for a in part.assumptions),
+            tuple(one for part in parts for one in part.experiments),
             seed=seed,
             figures=tuple(f for part in parts for f in part.figures),
             files=tuple(f for part in parts for f in part.files),
@@ -648,24 +483,33 @@ class Reproduction:
     @classmethod
     def listing(cls) -> Reproduction:
         """Return what can be redone."""
-        listed = experiments().values()
-        return cls(
-            None,
-            "figures and tables that can be redone",
-            [{"id": one.id, "title": one.title, "trials": one.trials} for one in listed],
-            (),
-            (),
-            tuple(one.game for one in listed),
-            _distinct(t for one in listed for t in one.theorems),
-            (),
-        )
+        listed = tuple(experiments().values())
+        rows: list[Row] = [{"id": e.id, "title": e.title, "trials": e.trials} for e in listed]
+        return cls(None, "figures and tables that can be redone", rows, (), listed)
+
+    @property
+    def notes(self) -> list[str]:
+        """How the papers were read; among several each note names its figure."""
+        if self.id is None:
+            return []
+        several = len(self.experiments) > 1
+        return [
+            f"{e.id}: {note}" if several else note for e in self.experiments for note in e.notes
+        ]
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract; checks of several figures name theirs."""
-        common = common_fields("reproduce", self.games[0], self.theorems, self.assumptions)
-        for key in ("name", "protects"):
-            if len({getattr(game, key) for game in self.games}) > 1:
-                common["game" if key == "name" else key] = None
+        theorems = dict.fromkeys(t for e in self.experiments for t in e.theorems)
+        assumed = (
+            {}
+            if self.id is None
+            else dict.fromkeys(a for e in self.experiments for a in e.assumptions)
+        )
+        games = [e.game for e in self.experiments]
+        common = common_fields("reproduce", games[0], tuple(theorems), tuple(assumed))
+        for key, of_game in (("game", "name"), ("protects", "protects")):
+            if len({getattr(game, of_game) for game in games}) > 1:
+                common[key] = None
         checks = [plain(check) for check in self.checks]
         if self.parts:
             checks = [{"id": p.id} | plain(check) for p in self.parts for check in p.checks]
@@ -678,76 +522,56 @@ class Reproduction:
             "files": list(self.files),
             "table": self.table,
             "checks": checks,
-            "notes": list(self.notes),
+            "notes": self.notes,
             "left_out": [asdict(one) for one in self.left_out],
         }
 
     def summary(self) -> str:
-        """Return a short text: the list, or the claims with what was measured."""
+        """Return a short text: the list, the claims with what was measured, or a page of several.
+
+        The page is Markdown: a row for each figure, and what does not match.
+        """
         if self.id is None:
             lines = [f"{row['id']}  {row['title']} ({row['trials']} trials)" for row in self.table]
             return "\n".join([*lines, "", "Run one with its id, or all of them with: all"])
         if self.parts:
-            done = "\n\n".join(part.summary() for part in self.parts)
-            holding = sum(check.holds for check in self.checks)
-            lines = [done, "", f"{holding} of {len(self.checks)} claims hold as stated."]
-            lines += [f"{one.id} was left out: {one.reason}" for one in self.left_out]
-            return "\n".join(lines)
+            return self._page()
         lines = [f"{self.id}  {self.title}", f"{self.trials} trials, seed {self.seed}", ""]
         lines += [f"{'holds':<7}{'paper':<9}{'measured':<20}claim"]
-        lines += [_line(check) for check in self.checks]
+        for check in self.checks:
+            paper, ours = check.numbers()
+            holds = "yes" if check.holds else "NO"
+            lines.append(f"{holds:<7}{paper:<9} {ours:<20} {check.claim}")
         lines += ["", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines)
 
-
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
-
-
-def _line(check: Check) -> str:
-    holds = "yes" if check.holds else "NO"
-    return f"{holds:<7}{check.printed():<9} {check.ours():<20} {check.claim}"
-
-
-# ---- the page that sums up several -------------------------------------------------------------
-
-
-def overview_page(together: Reproduction) -> str:
-    """Return the page that sums up several figures, as Markdown: a row each, and what fails."""
-    holding = sum(check.holds for check in together.checks)
-    lines = [
-        "# Figures and tables of the papers, redone",
-        "",
-        "Written by `memberbound reproduce "
-        f"{together.id} --seed {together.seed}`; do not edit. {holding} of {len(together.checks)} "
-        "claims hold as stated. Several claims are alternative readings of one sentence of a "
-        "paper, so the count is not a score. Minutes are those of the clock on the machine that "
-        "ran it.",
-        "",
-        "| id | what | trials | claims | hold | minutes |",
-        "|---|---|---|---|---|---|",
-    ]
-    for part in together.parts:
-        hold = sum(check.holds for check in part.checks)
-        minutes = "" if part.seconds is None else f"{part.seconds / 60:.1f}"
-        cells = (part.id, part.title, part.trials, len(part.checks), hold, minutes)
-        lines.append(_row(cells))
-    lines += [_row((one.id, one.title, "", "left out", "", "")) for one in together.left_out]
-    for one in together.left_out:
-        lines += ["", f"{one.id} was left out: {one.reason}"]
-    lines += ["", "## What does not match", ""]
-    lines += [
-        "| id | claim, with the tolerance that was applied | paper | ours |",
-        "|---|---|---|---|",
-    ]
-    for part in together.parts:
-        for check in part.checks:
-            if not check.holds:
-                lines.append(_row((part.id, check.claim, check.printed(), check.ours())))
-    lines += ["", "## Notes", ""]
-    lines += [f"- **{part.id}.** {note}" for part in together.parts for note in part.notes]
-    return "\n".join(lines) + "\n"
+    def _page(self) -> str:
+        holding = sum(check.holds for check in self.checks)
+        lines = [
+            "# Figures and tables of the papers, redone",
+            "",
+            f"Written by `memberbound reproduce {self.id} --seed {self.seed}`; do not edit. "
+            f"{holding} of {len(self.checks)} claims hold as stated. Several claims are "
+            "alternative readings of one sentence of a paper, so the count is not a score.",
+            "",
+            "| id | what | trials | claims | hold |",
+            "|---|---|---|---|---|",
+        ]
+        for part in self.parts:
+            hold = sum(check.holds for check in part.checks)
+            lines.append(_row(part.id, part.title, part.trials, len(part.checks), hold))
+        lines += [_row(one.id, one.title, "", "left out", "") for one in self.left_out]
+        for one in self.left_out:
+            lines += ["", f"{one.id} was left out: {one.reason}"]
+        lines += ["", "## What does not match", ""]
+        lines += [_row("id", "claim, with the tolerance that was applied", "paper", "ours")]
+        lines += ["|---|---|---|---|"]
+        for part in self.parts:
+            failed = [check for check in part.checks if not check.holds]
+            lines += [_row(part.id, check.claim, *check.numbers()) for check in failed]
+        lines += ["", "## Notes", "", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines)
 
 
-def _row(cells: tuple[object, ...]) -> str:
+def _row(*cells: object) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"

@@ -11,8 +11,8 @@ Examples:
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
@@ -38,8 +38,6 @@ PAPERS = {
 
 
 Number = float | int | Fraction
-#: Outputs of a release and their probabilities.
-ExactLaw = dict[Hashable, Fraction]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Counterexample:
     printed_value: Number
     true_value: Number
     violated: bool
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, Number] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields; a number that is not finite is ``None``."""

@@ -1,0 +1,695 @@
+"""Figures and tables of A25: losses of learners that overfit, and discretised MNIST.
+
+A25-F1 and F2: a learner that brings nearly all training losses below an ε that nearly no fresh loss
+reaches has almost no security (A25-T11).  F1 follows a wide two-layer ReLU network through
+training; F2 looks at interpolating linear regression and the nearest neighbour in growing
+dimension.
+
+A25-Tab1: images are replaced by the centre of their cluster.  The paper counts clusters as the
+atoms of the law; what a classifier is trained on are pairs (cluster, label).  Both readings are
+computed: C_K, the bound C_K/(2√n) of A25-C15, the worst case A25-T14 at the observed frequencies
+(these three are estimates) and the certificate X5, from the images that no clustering was made of.
+MNIST is read from a file that the user has; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_loss
+from memberbound.errors import InputError
+from memberbound.iid.certificates import certify_counts
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.worst_case import leak_from_diversity
+from memberbound.numerics import one_thread
+from memberbound.numerics.rounding import FloatArray
+from memberbound.papers.reproduction import (
+    DATA_VARIABLE,
+    Average,
+    Check,
+    Findings,
+    MissingDataError,
+    Progress,
+    Run,
+    Sweep,
+    above,
+    below,
+    near,
+    trend,
+)
+from memberbound.report.drawing import BLUE, GREY, ORANGE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from sklearn.neural_network import MLPClassifier
+
+Single = NDArray[np.float32]
+Whole = NDArray[np.int64]
+
+
+def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
+    """Return what is called after every step of a run."""
+    steps = iter(range(1, total + 1))
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(steps), total)
+
+    return step
+
+
+# ── A25-F1: the network ───────────────────────────────────────────────────────────────────────────
+
+#: Thresholds of the figures; the text speaks of the smallest one only.
+THRESHOLDS = (1e-2, 1e-4, 1e-6)
+SMALLEST = THRESHOLDS[-1]
+#: N(0, 0.01) is read as a variance.
+NOISE = 0.1
+DIMENSIONS = (10, 20, 50, 100, 200, 500, 1000, 1200, 1500, 2000)
+
+
+class Network:
+    """f(x) = Σ_j v_j·max(0, w_jᵀ(x, 1)) + c, in single precision, trained with Adam.
+
+    ``inner`` is (d + 1, width), its last row the biases; ``outer`` is (width + 1,), its last entry
+    the bias.  Both start at U(±1/√inputs), and the steps are those of PyTorch, so that no extra is
+    needed.  Rows are worked off in blocks whose activations stay in the cache.
+    """
+
+    def __init__(self, rng: np.random.Generator, dimension: int, width: int, rate: float) -> None:
+        a, b = 1 / math.sqrt(dimension), 1 / math.sqrt(width)
+        self.inner = rng.uniform(-a, a, (dimension + 1, width)).astype(np.float32)
+        self.outer = rng.uniform(-b, b, width + 1).astype(np.float32)
+        self.rate, self.steps, self.block = rate, 0, 125
+        self._moments = [np.zeros((2, *w.shape), np.float32) for w in (self.inner, self.outer)]
+
+    def outputs(self, x: Single) -> Single:
+        """Return f at the rows of x, which end in a 1."""
+        parts = [hidden @ self.outer[:-1] for _, hidden in self._hidden(x)]
+        return np.asarray(np.concatenate(parts) + self.outer[-1])
+
+    def gradients(self, x: Single, y: Single) -> tuple[Single, Single]:
+        """Return the gradients of the mean squared error."""
+        inner, outer = np.zeros_like(self.inner), np.zeros_like(self.outer)
+        for rows, hidden in self._hidden(x):
+            error = hidden @ self.outer[:-1] + self.outer[-1] - y[rows]
+            error *= np.float32(2 / len(y))
+            outer[:-1] += error @ hidden
+            outer[-1] += error.sum()
+            # The slope of the j-th unit is v_j where it is active.
+            active = (hidden > 0).astype(np.float32)
+            inner += (x[rows] * error[:, None]).T @ active
+        inner *= self.outer[:-1]
+        return inner, outer
+
+    def step(self, x: Single, y: Single) -> None:
+        """Move every weight once, by Adam (Kingma and Ba) with the usual constants."""
+        self.steps += 1
+        scale = np.float32(self.rate / (1 - 0.9**self.steps))
+        root = np.float32(math.sqrt(1 - 0.999**self.steps))
+        weights = (self.inner, self.outer)
+        for w, g, moments in zip(weights, self.gradients(x, y), self._moments, strict=True):
+            first, second = moments
+            first += np.float32(0.1) * (g - first)
+            second += np.float32(0.001) * (g * g - second)
+            np.subtract(w, scale * first / (np.sqrt(second) / root + np.float32(1e-8)), out=w)
+
+    def _hidden(self, x: Single) -> Iterator[tuple[slice, Single]]:
+        room = np.empty((min(self.block, len(x)), self.inner.shape[1]), np.float32)
+        for start in range(0, len(x), self.block):
+            rows = slice(start, min(start + self.block, len(x)))
+            hidden = np.matmul(x[rows], self.inner, out=room[: rows.stop - start])
+            yield rows, np.maximum(hidden, 0, out=hidden)
+
+
+def with_one(x: FloatArray) -> Single:
+    """Return rows that end in a 1, in single precision."""
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float32)
+
+
+def sine(first: FloatArray) -> FloatArray:
+    """Return the truth that the network and the nearest neighbour learn."""
+    return np.sin(np.pi * first)
+
+
+def draw_records(
+    rng: np.random.Generator,
+    count: int,
+    dimension: int = 10,
+    truth: Callable[[FloatArray], FloatArray] = sine,
+) -> tuple[FloatArray, FloatArray]:
+    """Return x uniform on the unit sphere and y = Ψ(x₁) + N(0, 0.1²)."""
+    x = rng.standard_normal((count, dimension))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x, truth(x[:, 0]) + NOISE * rng.standard_normal(count)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The setting of figure 1; tests use a smaller one."""
+
+    records: int = 1000
+    fresh: int = 10_000
+    width: int = 4096
+    iterations: int = 2500
+    every: int = 25
+    rate: float = 0.1
+
+    @property
+    def looks(self) -> tuple[float, ...]:
+        """Iterations at which losses are looked at, the start and the end among them."""
+        return (*map(float, range(0, self.iterations, self.every)), float(self.iterations))
+
+    def losses(self, rng: np.random.Generator) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Train, and yield training and fresh losses at every look."""
+        (x, y), (x0, y0) = draw_records(rng, self.records), draw_records(rng, self.fresh)
+        network = Network(rng, x.shape[1], self.width, self.rate)
+        x1, x01, y1 = with_one(x), with_one(x0), y.astype(np.float32)
+        for look in self.looks:
+            # The products are small: more threads than one cost more than they save.
+            with one_thread():
+                while network.steps < look:
+                    network.step(x1, y1)
+                losses = (network.outputs(x1) - y) ** 2, (network.outputs(x01) - y0) ** 2
+            yield losses
+
+
+def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
+    """Return the shares of losses at most ε at every threshold, and the ceiling of A25-T11."""
+    shares: dict[str, float] = {}
+    for epsilon in THRESHOLDS:
+        shares[f"train_{epsilon:g}"] = float(np.mean(train <= epsilon))
+        shares[f"fresh_{epsilon:g}"] = float(np.mean(fresh <= epsilon))
+    shares["train_loss"], shares["fresh_loss"] = float(train.mean()), float(fresh.mean())
+    above_it = float(np.mean(train > SMALLEST))
+    shares["ceiling_estimate"] = ceiling_from_overfitting(above_it, shares[f"fresh_{SMALLEST:g}"])
+    return shares
+
+
+def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
+    """Return the first look of every trial at which something is so; nan if never."""
+    values = np.array(sweep.values)
+    return np.asarray(np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan))
+
+
+def training_checks(sweep: Sweep) -> tuple[Check, ...]:
+    """Return the claims of the text about figure 1."""
+    end = sweep.values[-1]
+    share, loss = sweep.quantities[f"train_{SMALLEST:g}"], sweep.quantities["train_loss"]
+    most = share >= 0.99
+    # From which look on it is so to the end: the end itself counts where it is not so at all.
+    stays = np.flip(np.logical_and.accumulate(np.flip(most, 0)), 0)
+    settled = np.asarray(np.where(most[-1], _first(sweep, stays), end))
+    # A25-P10 with α = 1 %: stop at the first mean loss of at most ε·α.
+    stopped = loss <= stopping_loss(SMALLEST, 0.01)
+    ceilings = sweep.quantities["ceiling_estimate"][
+        stopped.argmax(axis=0), np.arange(loss.shape[1])
+    ]
+    ever_most = Average.of(np.asarray(most.any(axis=0), dtype=np.float64))
+    every = "ε = 1e-6: all training records are below it"
+    fresh = "ε = 1e-6: the share of fresh records below it stabilises near 0; at the end"
+    late = (
+        "the attack with ε = 1e-6 is nearly perfect only after at least 2000 iterations; first "
+        "look at which 99 % of training records are below it"
+    )
+    stay = "the same; look from which on 99 % stay below it (the last one if none)"
+    rule = (
+        "stopped as soon as the mean loss is at most 1e-8 (A25-P10 with α = 1 %), A25-T11 caps "
+        "the security; the ceiling at ε = 1e-6"
+    )
+    return (
+        above(f"{every} at some look; share of runs in which 99 % are", 1.0, ever_most, limit=0.99),
+        above(
+            f"{every} after the last iteration; their share",
+            1.0,
+            sweep.at(f"train_{SMALLEST:g}", end),
+            limit=0.99,
+        ),
+        below(fresh, 0.0, sweep.at(f"fresh_{SMALLEST:g}", end), limit=0.01),
+        above(late, 2000.0, Average.of(_first(sweep, most)), limit=2000.0),
+        near(stay, 2000.0, Average.of(settled), share=0.25),
+        below(rule, None, Average.of(np.where(stopped.any(axis=0), ceilings, 1.0)), limit=0.02),
+    )
+
+
+def figure_1(
+    trials: int, seed: int, progress: Progress | None = None, *, setting: Training | None = None
+) -> Findings:
+    """Run A25-F1, in the paper's setting or another."""
+    setting = setting or Training()
+    step = _counted(progress, trials * len(setting.looks))
+
+    def measured(trial: int) -> Iterator[dict[str, float]]:
+        for losses in setting.losses(np.random.default_rng([seed, 25, 1, trial])):
+            yield small_losses(*losses)
+            step()
+
+    runs = [list(measured(trial)) for trial in range(trials)]
+    sweep = Sweep.of("iteration", setting.looks, runs)
+    title = (
+        "A25-F1: two-layer ReLU network during training, n = "
+        f"{setting.records}, d = 10, width {setting.width}"
+    )
+    panels = {"train": "training records", "fresh": "fresh records"}
+    return Findings.of_sweep(
+        sweep,
+        training_checks(sweep),
+        lambda: _losses_figure(sweep, panels, title, "iteration of Adam"),
+    )
+
+
+# ── A25-F2: dimension ─────────────────────────────────────────────────────────────────────────────
+
+Losses = tuple[FloatArray, FloatArray]
+
+
+def linear_losses(rng: np.random.Generator, dimension: int, records: int, fresh: int) -> Losses:
+    """Return training and fresh losses of least squares of minimal norm, y = x₁ + noise."""
+    (x, y), (x0, y0) = (draw_records(rng, n, dimension, np.copy) for n in (records, fresh))
+    if dimension > records:
+        # Minimal norm, by the smaller of the two Gram matrices.
+        beta = x.T @ np.linalg.solve(x @ x.T, y)
+        beta += x.T @ np.linalg.solve(x @ x.T, y - x @ beta)
+    else:
+        beta = np.linalg.lstsq(x, y, rcond=None)[0]
+    return (x @ beta - y) ** 2, (x0 @ beta - y0) ** 2
+
+
+def neighbour_losses(rng: np.random.Generator, dimension: int, records: int, fresh: int) -> Losses:
+    """Return training and fresh losses of the nearest neighbour, on the data of figure 1."""
+    (x, y), (x0, y0) = (draw_records(rng, n, dimension) for n in (records, fresh))
+    # On the sphere the nearest record is the one with the largest inner product.
+    nearest, own = (x0 @ x.T).argmax(axis=1), (x @ x.T).argmax(axis=1)
+    return (y[own] - y) ** 2, (y[nearest] - y0) ** 2
+
+
+def figure_2(
+    trials: int,
+    seed: int,
+    progress: Progress | None = None,
+    *,
+    dimensions: Sequence[int] = DIMENSIONS,
+    records: int = 1000,
+    fresh: int = 10_000,
+) -> Findings:
+    """Run A25-F2."""
+    step = _counted(progress, trials * len(dimensions))
+
+    def measured(trial: int, d: int) -> dict[str, float]:
+        rng = np.random.default_rng([seed, 25, 2, trial, d])
+        row: dict[str, float] = {}
+        for name, losses in (("linear", linear_losses), ("nearest", neighbour_losses)):
+            shares = small_losses(*losses(rng, d, records, fresh))
+            row |= {f"{name}_{key}": value for key, value in shares.items()}
+        step()
+        return row
+
+    runs = [[measured(trial, d) for d in dimensions] for trial in range(trials)]
+    sweep = Sweep.of("dimension", tuple(map(float, dimensions)), runs)
+    smallest = f"{SMALLEST:g}"
+
+    def largest(name: str) -> Average:
+        return max(sweep.averages(f"{name}_fresh_{smallest}"), key=lambda a: a.mean)
+
+    def least(name: str, above: float) -> Average:
+        shares = (sweep.at(f"{name}_train_{smallest}", d) for d in sweep.values if d > above)
+        return min(shares, key=lambda a: a.mean)
+
+    near_0 = (
+        "the share of fresh records with loss at most 1e-6 is near 0 at every dimension; "
+        "the largest"
+    )
+    share = "share at most 1e-6, the smallest"
+    linear = f"d > n: the linear fit reaches training loss 0; {share}"
+    nearest = f"the nearest neighbour has training loss 0; {share}"
+    checks = (
+        below(f"linear: {near_0}", 0.0, largest("linear"), limit=0.02),
+        below(f"nearest: {near_0}", 0.0, largest("nearest"), limit=0.02),
+        above(linear, 1.0, least("linear", records), limit=0.999),
+        above(nearest, 1.0, least("nearest", 0), limit=0.999),
+    )
+    title = f"A25-F2: share of fresh records with a loss of at most ε, n = {records}"
+    panels = {"linear_fresh": "linear regression", "nearest_fresh": "nearest neighbour"}
+    return Findings.of_sweep(
+        sweep, checks, lambda: _losses_figure(sweep, panels, title, "dimension d", log_x=True)
+    )
+
+
+def _losses_figure(
+    sweep: Sweep, panels: Mapping[str, str], title: str, xlabel: str, *, log_x: bool = False
+) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    rows = figure.subplots(1, len(panels), sharey=True)
+    for axes, (name, heading) in zip(rows, panels.items(), strict=True):
+        for epsilon, colour in zip(THRESHOLDS, (GREY, ORANGE, BLUE), strict=True):
+            means = [a.mean for a in sweep.averages(f"{name}_{epsilon:g}")]
+            axes.plot(sweep.values, means, color=colour, label=f"ε = {epsilon:g}")
+        axes.set(xlabel=xlabel, title=heading, ylim=(-0.02, 1.02))
+        axes.set_xscale("log" if log_x else "linear")
+        axes.grid(visible=True, alpha=0.25)
+    rows[0].set_ylabel("share of records with loss at most ε")
+    rows[0].legend()
+    figure.suptitle(title, fontsize=12)
+    return figure
+
+
+# ── A25-Tab1: the data set ────────────────────────────────────────────────────────────────────────
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+CLASSES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Images as rows of numbers in [0, 1] with their labels 0 … 9, as the data set splits them."""
+
+    train: Single
+    train_labels: Whole
+    test: Single
+    test_labels: Whole
+
+    @classmethod
+    def read(cls, folder: Path | None) -> Digits:
+        """Read ``mnist.npz``; refuse a folder without it and files that are something else."""
+        if folder is None or not (folder / "mnist.npz").is_file():
+            raise MissingDataError(
+                f"data or {DATA_VARIABLE} must name a folder with mnist.npz, "
+                f"got {'nothing' if folder is None else repr(str(folder))}. "
+                "Where to get it: the how-to page 'Reproduce the papers' figures'."
+            )
+        path = folder / "mnist.npz"
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                x, y, x0, y0 = (np.asarray(stored[name]) for name in ARRAYS)
+        except (KeyError, OSError, ValueError, EOFError, zipfile.BadZipFile):
+            raise InputError(
+                f"{path} must be a file of numpy with the arrays {', '.join(ARRAYS)}."
+            ) from None
+        if x.shape[1:] != x0.shape[1:]:
+            raise InputError("images of MNIST must have one size, got two.")
+        return cls(*_checked("train", x, y), *_checked("test", x0, y0))
+
+
+def _checked(part: str, images: NDArray[Any], labels: NDArray[Any]) -> tuple[Single, Whole]:
+    """Return images as rows in [0, 1], and labels as whole numbers from 0 to 9."""
+    if images.dtype != np.uint8 or images.ndim != 3 or len(images) == 0:
+        raise InputError(
+            f"x_{part} must be images of whole numbers from 0 to 255 (uint8, 3 axes), "
+            f"got {images.dtype} of shape {images.shape}."
+        )
+    count = len(images)
+    if labels.shape != (count,) or not np.isin(labels, np.arange(CLASSES)).all():
+        raise InputError(f"y_{part} must be one label from 0 to 9 for each of {count} images.")
+    pixels = images.reshape(count, -1) / np.float32(255)
+    return np.asarray(pixels, dtype=np.float32), labels.astype(np.int64)
+
+
+# ── A25-Tab1: what is measured ────────────────────────────────────────────────────────────────────
+
+#: Stands for the images as they are, in the place of a number of clusters.
+RAW = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The setting of the table; tests use a smaller one."""
+
+    sizes: tuple[int, ...] = (1000, 5000, 10_000)
+    clusters: tuple[int, ...] = (20, 50, 100)
+    #: Images per clustering, used for nothing else.
+    set_aside: int = 1000
+    width: int = 256
+    rate: float = 0.01
+    iterations: int = 500
+    #: Images per iteration; the paper does not say.
+    batch: int = 200
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The numbers of clusters, with 0 for the raw images."""
+        return (RAW, *self.clusters)
+
+
+def train_network(x: Single, y: Whole, setting: Setting, rng: np.random.Generator) -> MLPClassifier:
+    """Return scikit-learn's network after that many steps of Adam on the cross-entropy."""
+    from sklearn.neural_network import MLPClassifier
+
+    size = min(setting.batch, len(y))
+    network = MLPClassifier(
+        (setting.width, setting.width),
+        alpha=0.0,
+        batch_size=size,
+        learning_rate_init=setting.rate,
+        shuffle=False,
+        random_state=int(rng.integers(2**31)),
+    )
+    left = setting.iterations
+    # The products are small: more threads than one cost more than they save.
+    with one_thread():
+        while left:
+            # Every pass takes the rows in a new order, cut so that the iterations come out.
+            batches = min(len(y) // size, left)
+            rows = rng.permutation(len(y))[: batches * size]
+            network.partial_fit(x[rows], y[rows], classes=np.arange(CLASSES))
+            left -= batches
+    return network
+
+
+def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
+    """Return C_K and the bounds on Δ for atoms that were seen so often."""
+    certificate = certify_counts(CountProfile.from_counts(counts), n, 0.95)
+    diversity = certificate.c_k_plug_in_estimate
+    return {
+        f"c_k_{reading}_estimate": diversity,
+        f"delta_{reading}_formula_estimate": leak_from_diversity(diversity, n),
+        f"delta_{reading}_worst_estimate": certificate.delta_plug_in_estimate,
+        f"delta_{reading}_certified": certificate.delta_upper,
+    }
+
+
+def measured(
+    digits: Digits, setting: Setting, rng: np.random.Generator, step: Callable[[], None]
+) -> dict[tuple[int, int], dict[str, float]]:
+    """Return the quantities of every cell of the table, by n and number of clusters.
+
+    One draw of clusterings and training sets; ``step`` is called after every cell.
+    """
+    order = rng.permutation(len(digits.train))
+    # What remains: the rows that training sets are drawn from, and that the law is read off.
+    rest = order[len(setting.clusters) * setting.set_aside :]
+    sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
+    table = {}
+    for place, clusters in enumerate(setting.columns):
+        if clusters == RAW:
+            cells, test_cells = distinct(digits.train), distinct(digits.test)
+            images, test = digits.train, digits.test
+        else:
+            own = order[(place - 1) * setting.set_aside : place * setting.set_aside]
+            centres, cells, test_cells = clustered(digits, clusters, own, rng)
+            images, test = centres[cells], centres[test_cells]
+        pairs = cells * CLASSES + digits.train_labels
+        for n, rows in sets.items():
+            network = train_network(images[rows], digits.train_labels[rows], setting, rng)
+            right = network.predict(test) == digits.test_labels
+            values = {
+                "accuracy": float(np.mean(right)),
+                "accuracy_ceiling": best_accuracy(test_cells, digits.test_labels),
+            }
+            for reading, atoms in (("clusters", cells), ("pairs", pairs)):
+                values |= leaks(np.bincount(atoms[rest]), n, reading)
+            table[n, clusters] = values
+            step()
+    return table
+
+
+def clustered(
+    digits: Digits, clusters: int, own: Whole, rng: np.random.Generator
+) -> tuple[Single, Whole, Whole]:
+    """Return centres of the clusters of some images, and the cluster of every image."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    fitted = MiniBatchKMeans(clusters, random_state=int(rng.integers(2**31)))
+    fitted.fit(digits.train[own])
+    train, test = (fitted.predict(x).astype(np.int64) for x in (digits.train, digits.test))
+    return fitted.cluster_centers_.astype(np.float32), train, test
+
+
+def distinct(images: Single) -> Whole:
+    """Return a number for every image, the same for equal images only."""
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in images])
+
+
+def best_accuracy(cells: Whole, labels: Whole) -> float:
+    """Return the accuracy that no classifier of the cluster alone exceeds on these images."""
+    table = np.zeros((int(cells.max()) + 1, CLASSES), dtype=np.int64)
+    np.add.at(table, (cells, labels), 1)
+    return float(table.max(axis=1).sum() / len(labels))
+
+
+def tabulated(
+    digits: Digits, setting: Setting, trials: int, seed: int, progress: Progress | None = None
+) -> Findings:
+    """Fill the table."""
+    needed = len(setting.clusters) * setting.set_aside + max(setting.sizes)
+    if len(digits.train) < needed:
+        raise InputError(f"the training images must be at least {needed}, got {len(digits.train)}.")
+    step = _counted(progress, trials * len(setting.sizes) * len(setting.columns))
+    tables = [
+        measured(digits, setting, np.random.default_rng((seed, 25, 3, trial)), step)
+        for trial in range(trials)
+    ]
+    columns = setting.columns
+    sweeps = {
+        n: Sweep.of(
+            "clusters",
+            tuple(map(float, columns)),
+            [[table[n, k] for k in columns] for table in tables],
+        )
+        for n in setting.sizes
+    }
+    return Findings(
+        [{"records": n} | row for n, sweep in sweeps.items() for row in sweep.rows()],
+        [{"records": n} | row for n, sweep in sweeps.items() for row in sweep.trial_rows()],
+        table_checks(sweeps),
+        lambda: _readings_figure(sweeps),
+    )
+
+
+def table_1(folder: Path | None) -> Run:
+    """Read MNIST, and return what runs A25-Tab1 on it."""
+    digits = Digits.read(folder)
+    return lambda trials, seed, progress: tabulated(digits, Setting(), trials, seed, progress)
+
+
+# ── A25-Tab1: what the paper prints in and about it ───────────────────────────────────────────────
+
+#: C_K as printed, by number of clusters.
+DIVERSITY = {20: 4.3, 50: 6.74, 100: 9.20}
+#: Accuracy as printed, by n and number of clusters.
+ACCURACY = {
+    (1000, RAW): 0.989, (1000, 20): 0.963, (1000, 50): 0.968, (1000, 100): 0.986,
+    (5000, RAW): 0.993, (5000, 20): 0.967, (5000, 50): 0.971, (5000, 100): 0.984,
+    (10_000, RAW): 0.994, (10_000, 20): 0.971, (10_000, 50): 0.977, (10_000, 100): 0.984,
+}  # fmt: skip
+#: Bound on Δ as printed.
+LEAK = {
+    (1000, 20): 0.07, (1000, 50): 0.11, (1000, 100): 0.15,
+    (5000, 20): 0.03, (5000, 50): 0.05, (5000, 100): 0.07,
+    (10_000, 20): 0.02, (10_000, 50): 0.03, (10_000, 100): 0.05,
+}  # fmt: skip
+READINGS = {"clusters": "atoms are clusters, as printed", "pairs": "atoms are (cluster, label)"}
+
+Sweeps = Mapping[int, Sweep]
+
+
+def table_checks(sweeps: Sweeps) -> tuple[Check, ...]:
+    """Return the claims about the table; none in a setting about which nothing is printed."""
+    if {(n, int(k)) for n, sweep in sweeps.items() for k in sweep.values} != set(ACCURACY):
+        return ()
+    return (*_bound_checks(sweeps), *_accuracy_checks(sweeps), *_trend_checks(sweeps))
+
+
+def _bound_checks(sweeps: Sweeps) -> Iterator[Check]:
+    """Return the claims about C_K and the bounds on Δ."""
+    for k, printed in DIVERSITY.items():
+        c_k = sweeps[1000].at("c_k_clusters_estimate", k)
+        yield near(f"K = {k}: C_K(P), counted over clusters", printed, c_k, share=0.05)
+    for reading, words in READINGS.items():
+        for (n, k), printed in LEAK.items():
+            claim = f"n = {n}, K = {k}: Δ ≤ {printed:g}; certified, {words}"
+            bound = sweeps[n].at(f"delta_{reading}_certified", k)
+            yield below(claim, printed, bound, limit=printed)
+    ratios = {
+        (n, k): sweeps[n].at("delta_pairs_worst_estimate", k).mean / printed
+        for (n, k), printed in LEAK.items()
+    }
+    n, k = min(ratios, key=lambda cell: ratios[cell])
+    claim = (
+        "the printed bounds hold for a learner that releases the counts of pairs; its leak "
+        "(A25-T14 at the observed frequencies) over the printed bound, the smallest such "
+        f"ratio, at n = {n}, K = {k}"
+    )
+    yield below(claim, 1.0, Average(ratios[n, k], math.nan), limit=1.0)
+    excess = max(leak_from_diversity(DIVERSITY[k], n) - LEAK[n, k] for n, k in LEAK)
+    claim = (
+        "the printed bounds are C_K/(2√n) of the printed C_K; largest amount by which one "
+        "lies below it (at most 0)"
+    )
+    yield Check(claim, 0.0, excess, math.nan, excess <= 0)
+
+
+def _accuracy_checks(sweeps: Sweeps) -> Iterator[Check]:
+    """Return the claims about accuracy: as printed, whether it is possible, and what is lost."""
+    for (n, k), printed in ACCURACY.items():
+        images = "test images, discretised likewise" if k else "test images"
+        claim = f"n = {n}, {f'K = {k}' if k else 'raw images'}: accuracy on {images}"
+        yield near(claim, printed, sweeps[n].at("accuracy", k), share=0.02)
+    for k in DIVERSITY:
+        best = max(printed for (_, column), printed in ACCURACY.items() if column == k)
+        claim = (
+            f"K = {k}: an accuracy of {best:g} is possible; the best that any "
+            "classifier of the cluster reaches on the test images"
+        )
+        yield above(claim, best, sweeps[1000].at("accuracy_ceiling", k), limit=best)
+    raw = sweeps[1000].trials_at("accuracy", RAW)
+    for k, loss, words in ((20, 0.025, "almost 2.5 %"), (50, 0.02, "2 %"), (100, 0.02, "2 %")):
+        lost = Average.of(raw - sweeps[1000].trials_at("accuracy", k))
+        claim = f"n = 1000, K = {k}: discretising costs {words} of accuracy"
+        yield near(claim, loss, lost, share=0.25)
+
+
+def _trend_checks(sweeps: Sweeps) -> Iterator[Check]:
+    falling = {
+        "accuracy": "accuracy",
+        "delta_clusters_certified": "the bound on Δ, clusters as atoms,",
+        "delta_pairs_certified": "the bound on Δ, pairs as atoms,",
+    }
+    for n, sweep in sweeps.items():
+        for quantity, words in falling.items():
+            claim = f"n = {n}: {words} falls with fewer clusters"
+            yield trend(claim, sweep, quantity, rising=True, values=list(DIVERSITY))
+
+
+def _readings_figure(sweeps: Sweeps) -> Figure:
+    """Draw accuracy and the bounds on Δ, cell by cell, beside the printed ones."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.5, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    accuracies = {
+        "accuracy": ("ours", BLUE, "o"),
+        "accuracy_ceiling": ("best possible from the cluster", GREY, "_"),
+    }
+    bounds = {
+        "delta_pairs_certified": ("certified, pairs (covers the classifier)", BLUE, "o"),
+        "delta_clusters_certified": ("certified, clusters", GREY, "s"),
+    }
+    for axes, series, printed, heading in (
+        (left, accuracies, ACCURACY, "accuracy on test images"),
+        (right, bounds, LEAK, "bound on the leak Δ"),
+    ):
+        cells = [(n, int(k)) for n, s in sweeps.items() for k in s.values if k or axes is left]
+        for quantity, (words, colour, marker) in series.items():
+            means = [sweeps[n].at(quantity, k).mean for n, k in cells]
+            axes.plot(means, marker, color=colour, label=words, ms=9)
+        axes.plot([printed.get(cell, math.nan) for cell in cells], "D", color=ORANGE,
+                  label="printed")  # fmt: skip
+        names = [f"n = {n}, {f'K = {k}' if k else 'raw'}" for n, k in cells]
+        axes.set_xticks(range(len(cells)), names, rotation=60, ha="right")
+        axes.set_ylim(bottom=0)
+        axes.set_title(heading)
+        axes.grid(visible=True, alpha=0.25)
+        axes.legend()
+    figure.suptitle("A25-Tab1: discretised MNIST", fontsize=12)
+    return figure

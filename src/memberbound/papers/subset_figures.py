@@ -1,0 +1,621 @@
+"""Figures of the subset game: L24-F1 to F6 and I24-F1.
+
+L24-F1 to F3, twelve records, half of them chosen: candidates are m random directions, records are
+N(w₁, σ²I) around the first one, clipped to norm C; the loss is the mean distance (geometric
+median).  The paper fixes ε(X) and plots ε̃(X)/ε and ε̃(X)/ε(X) averaged over trials.  How ε(X) is
+read: the mechanism is calibrated to the loss's sensitivity Δ(X) inside X, so ε = ε(X)·Δ/Δ(X) with Δ
+from the clip radius.
+
+L24-F4 to F6, the mean of a random half of 200 records N(0, σ²I), clipped to norm C: noise is
+calibrated to (ε, δ)-DP over the whole ball (L24-L10); ε(X) is the same noise read with the diameter
+of X, ε̃(X) with L24-P12, and what can be proved beyond with X21.  The mean of n records with noise s
+is the sum with noise n·s, so everything is computed for the sum.
+
+I24-F1: the noise that DP, I24 and X1 ask for on the population of I24-P11 and the statistic 1/Σ of
+a random half.  A second panel asks whether the noise keeps its promise in high dimension: the
+published sampler of I24-Alg1 (erratum I24-C10), the corrected one and Gaussian noise, under attack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.games import SubsetGame
+from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.papers.errata import attack_on_noise
+from memberbound.papers.reproduction import (
+    Average,
+    Check,
+    Findings,
+    Progress,
+    Sweep,
+    above,
+    below,
+    flat,
+    near,
+    swept,
+    trend,
+)
+from memberbound.release.noise import izzo_constant, norm_exponential_constant
+from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
+from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    clip_sensitivity,
+    exact_bounds,
+    l2_losses,
+)
+from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
+from memberbound.subset.profile import NeighbourProfile, clipped, worst_case_sensitivity
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# ── L24: what every figure shows ──────────────────────────────────────────────────────────────────
+
+#: Quantity, text of the legend, colour and marker.
+Curve = tuple[str, str, str, str]
+_RATIOS: tuple[Curve, ...] = (
+    ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),
+    ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "o"),
+)
+_PROVED: Curve = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "D")
+
+
+def draw_means(axes: Axes, sweep: Sweep, curves: Iterable[Curve]) -> None:
+    """Draw the means of quantities with bands of two standard errors."""
+    x = np.array(sweep.values, dtype=np.float64)
+    for quantity, label, colour, marker in curves:
+        averages = sweep.averages(quantity)
+        mean = np.array([a.mean for a in averages])
+        band = 2 * np.array([a.standard_error for a in averages])
+        axes.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, lw=0)
+        axes.plot(x, mean, color=colour, label=label, marker=marker, ms=4.5)
+    axes.grid(visible=True, alpha=0.25)
+
+
+def ratios_of(
+    sweep: Sweep,
+    checks: Sequence[Check],
+    *,
+    title: str,
+    xlabel: str,
+    others: Sequence[Curve] = (),
+    quoted: Sequence[tuple[float, float, str, str]] = (),
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Findings:
+    """Return the findings of a figure of L24: ratios of privacy parameters along a sweep.
+
+    ``others`` are further curves; ``quoted`` are the paper's numbers: x, y, text and colour.
+    """
+
+    def draw() -> Figure:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.5, 5), layout="constrained")
+        axes = figure.subplots()
+        draw_means(axes, sweep, (*_RATIOS, *others))
+        for x, y, label, colour in quoted:
+            axes.plot(x, y, "*", color=colour, ms=15, mec="black", zorder=5, label=label)
+        axes.set_xscale("log" if log_x else "linear")
+        axes.set_yscale("log" if log_y else "linear")
+        for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
+            axis.set_major_formatter("{x:g}")
+        axes.set(xlabel=xlabel, ylabel="ratio of privacy parameters")
+        axes.legend(fontsize=9, title="mean over trials, band ± 2 standard errors")
+        axes.set_title(title, fontsize=11)
+        return figure
+
+    return Findings.of_sweep(sweep, checks, draw)
+
+
+# ── L24-F1 to F3: the exponential mechanism ───────────────────────────────────────────────────────
+
+#: 2n = 12 records, n = 6 of them in the data set: 924 subsets.
+TWELVE = SubsetGame(12, 6)
+
+
+@dataclass(frozen=True)
+class CandidateDraw:
+    """What is random in a trial: the candidates, standard normal noise, who is an outlier."""
+
+    candidates: FloatArray
+    noise: FloatArray
+    outliers: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, key: Sequence[int], dimension: int, candidates: int) -> CandidateDraw:
+        """Return one draw of directions and records."""
+        rng = np.random.default_rng(key)
+        directions = rng.standard_normal((candidates, dimension))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        noise = rng.standard_normal((TWELVE.population, dimension))
+        return cls(directions, noise, rng.choice(TWELVE.population, size=2, replace=False))
+
+    def measured(
+        self, *, sigma: float, clip: float, epsilon_population: float, outliers: float = 1.0
+    ) -> dict[str, float]:
+        """Return the parameters of one population, and their ratios.
+
+        The same randomness serves a whole sweep.
+        """
+        rows = self.candidates[0] + sigma * self.noise
+        rows[self.outliers] *= outliers
+        mechanism = ExponentialMechanism.calibrated_to_population(
+            l2_losses(clipped(rows, clip).vectors, self.candidates),
+            size=TWELVE.size,
+            epsilon_population=epsilon_population,
+            sensitivity=clip_sensitivity(self.candidates, clip, TWELVE.size),
+        )
+        pmp = exact_bounds(mechanism).pmp_epsilon_upper
+        # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
+        lipschitz = mechanism.epsilon * (2 * clip / TWELVE.size) / mechanism.sensitivity
+        return {
+            "pmp_epsilon": pmp,
+            "epsilon": mechanism.epsilon,
+            "epsilon_lipschitz": lipschitz,
+            "ratio_worst_case": pmp / mechanism.epsilon,
+            "ratio_population": pmp / epsilon_population,
+            "ratio_lipschitz": pmp / lipschitz,
+        }
+
+
+_SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+
+
+def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F1: the spread of the data."""
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draw = CandidateDraw.of([seed, 1, trial], dimension=1, candidates=10)
+        return [draw.measured(sigma=s, clip=10.0, epsilon_population=5.0) for s in _SPREADS]
+
+    sweep = swept("sigma", _SPREADS, trials, measure, progress)
+    worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
+    tight, crude = sweep.at("epsilon", 1.0), sweep.at("epsilon_lipschitz", 1.0)
+    small = "σ < 0.1: ε̃(X) for a fixed ε approaches zero; ε̃(X)/ε at σ = 0.05"
+    rises = "ε̃(X)/ε increases with σ"
+    steady = "ε̃(X)/ε(X) does not depend much on σ"
+    ratio = "σ = 1: ε̃(X)/ε ≈ 0.075"
+    checks = (
+        near("σ = 1: ε̃(X) ≈ 2.14", 2.14, sweep.at("pmp_epsilon", 1.0), share=0.15),
+        near("σ = 1: ε ≈ 28.5, with the exact Δ = (1+C)/n", 28.5, tight, share=0.15),
+        near("σ = 1: ε ≈ 28.5, with the cruder Δ = 2C/n", 28.5, crude, share=0.15),
+        near(f"{ratio}, exact Δ", 0.075, sweep.at(worst, 1.0), share=0.15),
+        near(f"{ratio}, cruder Δ", 0.075, sweep.at("ratio_lipschitz", 1.0), share=0.15),
+        below(small, None, sweep.at(worst, 0.05), limit=0.01),
+        trend(f"{rises}, for σ ≤ 1", sweep, worst, rising=True, values=narrow),
+        trend(f"{rises}, up to σ = 5", sweep, worst, rising=True),
+        flat(f"{steady}, for σ ≤ 1", sweep, inside, factor=1.25, values=narrow),
+        flat(f"{steady}, up to σ = 5", sweep, inside, factor=1.25),
+    )
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F1: exponential mechanism, ε(X) = 5, n = 6, m = 10, C = 10, d = 1",
+        xlabel="standard deviation σ of the records",
+        others=[("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n", GREY, "^")],
+        quoted=(
+            (1.0, 0.075, "paper, ε̃/ε at σ = 1", BLUE),
+            (1.0, 2.14 / 5, "paper, ε̃/ε(X) at σ = 1", ORANGE),
+        ),
+        log_x=True,
+        log_y=True,
+    )
+
+
+_CLIPS_OF_TWELVE = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F2: the clip threshold, with two outliers."""
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draw = CandidateDraw.of([seed, 2, trial], dimension=5, candidates=32)
+        return [
+            draw.measured(sigma=1.0, clip=clip, epsilon_population=10.0, outliers=100.0)
+            for clip in _CLIPS_OF_TWELVE
+        ]
+
+    sweep = swept("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
+    at_50 = sweep.trials_at("pmp_epsilon", 50.0)
+    success = Average.of(1 / (1 + np.exp(-at_50)))
+    excess = Average.of(sweep.trials_at("epsilon", 50.0) / 10.0)
+    checks = (
+        below("C = 50: ε̃(X)/ε", 0.0123, sweep.at("ratio_worst_case", 50.0), limit=0.0123),
+        below("C = 50: ε̃(X)/ε(X)", 0.0123, sweep.at("ratio_population", 50.0), limit=0.0123),
+        below("C = 50: 10-DP gives 0.123-PMP", 0.123, Average.of(at_50), limit=0.123),
+        near("C = 50: no practical attack is right more than 0.53", 0.53, success, share=0.01),
+        near("C = 50: ε ≈ ε(X); their ratio", 1.0, excess, share=0.05),
+        trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
+        trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
+    )
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F2: exponential mechanism, ε(X) = 10, n = 6, m = 32, d = 5, outliers × 100",
+        xlabel="clip threshold C",
+        quoted=[(50.0, 0.0123, "paper: both below 0.0123 at C = 50", BLUE)],
+        log_x=True,
+        log_y=True,
+    )
+
+
+_DIMENSIONS_OF_TWELVE = (1, 2, 3, 5, 10, 20, 50)
+
+
+def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F3: the dimension."""
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draws = [CandidateDraw.of([seed, 3, trial, d], d, 10) for d in _DIMENSIONS_OF_TWELVE]
+        return [draw.measured(sigma=1.0, clip=10.0, epsilon_population=2.0) for draw in draws]
+
+    sweep = swept("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
+    worst = "ratio_worst_case"
+    halved = Average.of(sweep.trials_at(worst, 1) / sweep.trials_at(worst, 50))
+    checks = (
+        trend("ε̃(X)/ε falls as d grows", sweep, worst, rising=False),
+        trend("ε̃(X)/ε(X) falls as d grows", sweep, "ratio_population", rising=False),
+        above("ε̃(X)/ε at d = 1 over that at d = 50 is well above 1", None, halved, limit=2.0),
+    )
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F3: exponential mechanism, ε(X) = 2, n = 6, m = 10, σ = 1, C = 10",
+        xlabel="dimension d of the records",
+        log_x=True,
+        log_y=True,
+    )
+
+
+# ── L24-F4 to F6: the Gaussian mechanism ──────────────────────────────────────────────────────────
+
+#: 2n = 200 records, n = 100 of them in the data set.
+GAME = SubsetGame(200, 100)
+DELTA = 1e-2
+#: Distances in so many bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
+_BINS = 4096
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What is random in a trial: standard normal records, and who is an outlier."""
+
+    noise: FloatArray
+    outliers: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, key: Sequence[int], dimension: int) -> Draw:
+        """Return one draw of noise and of two records."""
+        rng = np.random.default_rng(key)
+        noise = rng.standard_normal((GAME.population, dimension))
+        return cls(noise, rng.choice(GAME.population, size=2, replace=False))
+
+    def measured(
+        self, *, sigma: float, clip: float, outliers: float = 1.0
+    ) -> tuple[NeighbourProfile, CrowdTable]:
+        """Return the neighbour profile of the clipped records, and the records as a crowd."""
+        rows = sigma * self.noise
+        rows[self.outliers] *= outliers
+        inside = clipped(rows, clip).vectors
+        return NeighbourProfile.from_vectors(inside, bins=_BINS), CrowdTable.of(inside, GAME)
+
+
+def pmp_epsilon(profile: NeighbourProfile, noise: float) -> float:
+    """Return ε̃(X): the least ε at which L24-P12 is at most δ for every record, to 1e-5 above.
+
+    All records share one search, since only the worst one is plotted.
+    """
+
+    def excess(epsilon: float) -> float:
+        return float(profile.delta(epsilon, noise).max()) - DELTA
+
+    if excess(0.0) <= 0:
+        return 0.0
+    # No pair is farther apart than the diameter; bins round distances up by less than 1 %.
+    return safe_crossing(
+        excess, dp_from_noise(noise, DELTA, 1.01 * profile.diameter), 0.0, relative=1e-5
+    )
+
+
+@lru_cache(maxsize=64)
+def _noise(epsilon: float, sensitivity: float) -> float:
+    """Return the noise of a setting, which all trials share."""
+    return noise_from_dp(epsilon, DELTA, sensitivity)
+
+
+def measured(
+    people: tuple[NeighbourProfile, CrowdTable], epsilon: float, clip: float
+) -> dict[str, float]:
+    """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
+    profile, crowd = people
+    noise = _noise(epsilon, worst_case_sensitivity("sum", clip, GAME.size))
+    pmp = pmp_epsilon(profile, noise)
+    population = dp_from_noise(noise, DELTA, profile.diameter)
+    # The smaller one of every record counts, so of the worst records this one is not too small.
+    hidden = Crowd(crowd, noise).pmp_epsilon(DELTA)
+    coupled = profile.pmp_epsilon(DELTA, noise) if np.isinf(hidden).any() else np.inf
+    proved = min(pmp, float(np.minimum(hidden, coupled).max()))
+    return {
+        "pmp_epsilon": pmp,
+        "proved_epsilon": proved,
+        "ratio_proved": proved / epsilon,
+        "epsilon": epsilon,
+        "epsilon_population": population,
+        "ratio_worst_case": pmp / epsilon,
+        # Both are 0 where even the most distant pair is within δ.
+        "ratio_population": pmp / population if population > 0 else math.nan,
+    }
+
+
+_EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+
+
+def _as_printed(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str, float]:
+    """Return the same with ε(X), not ε, at the axis's value: the caption taken literally."""
+    noise = noise_from_dp(epsilon, DELTA, profile.diameter)
+    pmp = pmp_epsilon(profile, noise)
+    worst = dp_from_noise(noise, DELTA, worst_case_sensitivity("sum", clip, GAME.size))
+    return {"printed_pmp_epsilon": pmp, "printed_ratio_worst_case": pmp / worst}
+
+
+def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F4: the DP parameter."""
+    clip = 50.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        people = Draw.of([seed, 4, trial], 20).measured(sigma=1.0, clip=clip)
+        return [measured(people, e, clip) | _as_printed(people[0], e, clip) for e in _EPSILONS]
+
+    sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
+    gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
+    at_10 = "at 10 on the axis ε̃(X) < 0.9; axis read as"
+    as_printed = "ε̃(X)/ε increases with ε(X), axis as printed"
+    checks = (
+        below(f"{at_10} the worst-case ε", 0.9, sweep.at("pmp_epsilon", 10.0), limit=0.9),
+        below(f"{at_10} ε(X), as printed", 0.9, sweep.at("printed_pmp_epsilon", 10.0), limit=0.9),
+        trend("ε̃(X)/ε increases with ε", sweep, "ratio_worst_case", rising=True),
+        trend("ε̃(X)/ε(X) increases with ε", sweep, "ratio_population", rising=True),
+        trend(as_printed, sweep, "printed_ratio_worst_case", rising=True),
+        above("ε is significantly bigger than ε(X); their ratio at ε = 10", None, gap, limit=2.0),
+    )
+    other = ("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed", GREY, "^")
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
+        xlabel="DP parameter ε (worst case over the ball)",
+        others=[other, _PROVED],
+        quoted=[(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE)],
+        log_y=True,
+    )
+
+
+_CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
+
+
+def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F5: the clip threshold, with two outliers."""
+    epsilon = 5.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draw = Draw.of([seed, 5, trial], 10)
+        return [
+            measured(draw.measured(sigma=5.0, clip=clip, outliers=10.0), epsilon, clip)
+            for clip in _CLIPS
+        ]
+
+    sweep = swept("clip", _CLIPS, trials, measure, progress)
+    gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
+    larger = "the gap between the curves is larger than in figure 2, where ε/ε(X) ≈ 1"
+    checks = (
+        near("C = 100: ε = 5 becomes ε̃(X) = 1", 1.0, sweep.at("pmp_epsilon", 100.0), share=0.15),
+        trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
+        trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
+        above(f"{larger}; ε/ε(X) at C = 100", None, gap, limit=1.1),
+    )
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
+        xlabel="clip threshold C",
+        others=[_PROVED],
+        quoted=[(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE)],
+        log_x=True,
+    )
+
+
+_DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
+
+
+def figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F6: the dimension."""
+    clip, epsilon = 50.0, 5.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draws = [Draw.of([seed, 6, trial, d], d) for d in _DIMENSIONS]
+        return [measured(d.measured(sigma=1.0, clip=clip), epsilon, clip) for d in draws]
+
+    sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
+    checks = (
+        trend("ε̃(X)/ε increases with d", sweep, "ratio_worst_case", rising=True),
+        trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
+    )
+    return ratios_of(
+        sweep,
+        checks,
+        title="L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
+        xlabel="dimension d of the records",
+        others=[_PROVED],
+        log_x=True,
+        log_y=True,
+    )
+
+
+# ── I24-F1: noise scales for a statistic with an exploding sensitivity ────────────────────────────
+
+#: Sizes of the whole data set, of which a half is used: "n" of the paper.
+SIZES = (12, 24, 36, 48)
+ETAS = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3),
+    *(0.35, 0.4, 0.45, 0.48, 0.495, 0.499),
+)
+#: A multiple of six near 10⁶, as the erratum's world needs.
+DIMENSION = 999_996
+_DRAWS = 20_000
+
+
+def sensitivity(population: int) -> tuple[float, float]:
+    """Enclose the largest change of 1/Σ by one replacement, on the population of I24-P11.
+
+    The population is 2^0, …, 2^(N-2) and, as the last record, √p - Σ_{i<N/2-1} 2^i with
+    p = 1/C(N, N/2): one half D* of it sums to √p, so the statistic is 1/√p there, and at most 1
+    elsewhere.  The largest change √C(N, N/2) - 1/(2^(N-2) + 2^(N/2-1) - 1) is reached at D* when
+    the largest power of two replaces its last record: no neighbour of D* has a larger sum.
+
+    Examples:
+        >>> [round(bound, 3) for bound in sensitivity(12)]
+        [30.396, 30.396]
+    """
+    far = (1 << population - 2) + (1 << population // 2 - 1) - 1
+    change = math.sqrt(math.comb(population, population // 2)) - 1 / far
+    return down(change, 8), up(change, 8)
+
+
+def spread_upper(population: int) -> tuple[float, float]:
+    """Return upper bounds on σ = √Var A and σ₁ = E|A - EA| of A = 1/Σ on the same population.
+
+    A = 1/√p at D*, which has probability p.  A half without the last record sums to at least
+    2^(N/2) - 1, any other to at least √p + 2^(N/2-2): elsewhere A lies in (0, r], r = 4·2^(-N/2).
+    So σ² ≤ EA² ≤ 1 + r².  And σ₁ = 2·E(A - EA)₊, to which D* adds at most 2√p.  With m the mean of
+    A elsewhere, EA ≥ (1-p)m, so by convexity the rest adds at most 2(1-p)m(1 - (1-p)m/r) ≤ r/2.
+    """
+    p, r = 1 / math.comb(population, population // 2), 4 * 2 ** (-population / 2)
+    return up(math.sqrt(1 + r**2), 8), up(2 * math.sqrt(p) + r / 2, 8)
+
+
+def scales(population: int, eta: float) -> dict[str, float]:
+    """Return the scale that each method asks for, named with the size.
+
+    DP: the Laplace scale Δ/ε of the pure DP that I24-T4 equates with η; X1: the Gaussian scale of
+    the moment form, σ₁/(η√(2π)).
+    """
+    sigma, sigma_one = spread_upper(population)
+    epsilon = math.log((1 + 2 * eta) / (1 - 2 * eta))
+    return {
+        f"dp_{population}": sensitivity(population)[1] / epsilon,
+        f"mip_{population}": izzo_constant(eta, 2) * sigma,
+        f"x14_{population}": norm_exponential_constant(eta) * sigma_one,
+        f"x1_{population}": sigma_one / (eta * math.sqrt(2 * math.pi)),
+    }
+
+
+def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
+    """Return the share of η in (0, ½) at which I24-C14 asks for less than DP does."""
+    etas = (np.arange(points) + 0.5) / (2 * points)
+    dp = sensitivity(population)[0] / np.log((1 + 2 * etas) / (1 - 2 * etas))
+    return float(((6.16 / etas) ** 2 * spread_upper(population)[0] < dp).mean())
+
+
+#: Quantity, text, colour and marker of the second panel, and the law of the noise.
+_PROMISES: tuple[tuple[Curve, Literal["laplace", "gamma", "gaussian"]], ...] = (
+    (("accuracy_published", "I24-Alg1 as printed (Laplace radius)", ORANGE, "s"), "laplace"),
+    (("accuracy_gamma_radius", "I24-C10 corrected (Gamma radius)", GREY, "^"), "gamma"),
+    (("accuracy_gaussian", "X1 (Gaussian)", BLUE, "o"), "gaussian"),
+)
+
+
+def noise_figure(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run I24-F1."""
+    fixed = [{k: v for size in SIZES for k, v in scales(size, eta).items()} for eta in ETAS]
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        seeds = np.random.default_rng([seed, 1, trial]).integers(2**62, size=len(ETAS))
+        return [
+            row
+            | {
+                curve[0]: attack_on_noise(law, eta, _DRAWS, int(own), DIMENSION)
+                for curve, law in _PROMISES
+            }
+            for row, eta, own in zip(fixed, ETAS, seeds, strict=True)
+        ]
+
+    sweep = swept("eta", ETAS, trials, measure, progress)
+    where = f"d = {DIMENSION}, η = 0.25: best attacker's accuracy at most 0.75"
+    promises = [
+        below(f"{label}, {where}", 0.75, sweep.at(name, 0.25), limit=0.75)
+        for (name, label, _, _), _ in _PROMISES
+    ]
+    return Findings.of_sweep(sweep, [*_scale_checks(sweep), *promises], lambda: _scales(sweep))
+
+
+def _scale_checks(sweep: Sweep) -> list[Check]:
+    first, last, eta = SIZES[0], SIZES[-1], 0.1
+    reach = {size: sensitivity(size)[0] for size in SIZES}
+    sigmas = [spread_upper(size)[0] for size in SIZES]
+    stirling = 2 ** (last / 2) * (math.pi * last / 2) ** -0.25
+    growth = min(reach[size] / 2 ** (size / 3) for size in SIZES)
+
+    def ratio(name: str, size: int, other: str, other_size: int) -> Average:
+        return Average(
+            sweep.at(f"{name}_{size}", eta).mean / sweep.at(f"{other}_{other_size}", eta).mean
+        )
+
+    flat = "MIP's scale does not depend on n: largest over smallest"
+    proof = f"the proof's Δ ~ 2^(n/2)·(πn/2)^(-1/4): their ratio at n = {last}"
+    less = "MIP needs less noise than DP for almost all η; share of (0, ½)"
+    much = f"n = 36, η = {eta}: DP asks for much more than MIP; times as much"
+    smaller = (
+        f"η = {eta}, n = {first}: X1's Gaussian scale is smaller than MIP's by more than the "
+        "constants say, (6.16/η)²/(0.399/η)"
+    )
+    falls = f"X1's scale falls with n: n = {last} over n = {first}"
+    # What the constants alone say, for equal σ and σ₁.
+    fold = izzo_constant(eta, 2) * eta * math.sqrt(2 * math.pi)
+    shares = {size: Average(share_where_mip_needs_less(size)) for size in (36, 48)}
+    return [
+        below("σ² = O(1): the largest σ² for n = 12…48", 5.0, Average(max(sigmas) ** 2), limit=5.0),
+        below(flat, 1.0, Average(max(sigmas) / min(sigmas)), limit=1.01),
+        above("Δ = Ω(2^(n/3)): the smallest Δ/2^(n/3)", None, Average(growth), limit=1.0),
+        near(proof, 1.0, Average(reach[last] / stirling), share=0.01),
+        *(above(f"n = {n}: {less}", None, share, limit=0.99) for n, share in shares.items()),
+        above(much, None, ratio("dp", 36, "mip", 36), limit=10.0),
+        above(smaller, None, ratio("mip", first, "x1", first), limit=fold),
+        below(falls, None, ratio("x1", last, "x1", first), limit=1e-4),
+    ]
+
+
+def _scales(sweep: Sweep) -> Figure:
+    """Draw the scales, and whether the promise is kept."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 5.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    curves: list[Curve] = []
+    for size, marker in zip(SIZES, "osD^", strict=True):
+        curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]
+        curves += [(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, marker)]
+    curves += [("mip_48", "MIP, any n", "black", "")]
+    curves += [("x14_12", "X14 (Laplace), n = 12", GREY, "o")]
+    draw_means(left, sweep, curves)
+    left.set_yscale("log")
+    left.set(xlabel="η", ylabel="noise scale", xlim=(0, 0.5))
+    left.set_title("I24-F1: noise for 1/Σ on the population of I24-P11", fontsize=12)
+    right.plot(sweep.values, 0.5 + np.array(sweep.values), "k-", lw=2, label="promised: ½ + η")
+    draw_means(right, sweep, [curve for curve, _ in _PROMISES])
+    right.set(xlabel="η", ylabel="accuracy of the best attacker", xlim=(0, 0.5))
+    right.set_title(f"Does the promise hold at d = {DIMENSION}?", fontsize=12)
+    for axes in (left, right):
+        axes.legend(fontsize=9)
+    return figure

@@ -1,0 +1,103 @@
+"""I24-F1: scales against a plain enumeration, claims that are computed, the promise that breaks.
+
+Truth: every half of I24-P11's population with 50 digits, from the records themselves.
+"""
+
+import math
+from itertools import pairwise
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.papers import subset_figures
+from memberbound.papers.subset_figures import Draw, pmp_epsilon, sensitivity, spread_upper
+from memberbound.release.noise import NormExponentialNoise, ScaledNorm, izzo_constant
+from oracle.claims import assert_bound
+from oracle.real import reciprocal_population, reciprocal_sums
+
+
+def moments(size):
+    """σ and E|A - EA| over all halves."""
+    with mp.workdps(50):
+        values = reciprocal_sums(reciprocal_population(size)).values()
+        mean = mp.fsum(values) / len(values)
+        variance = mp.fsum((v - mean) ** 2 for v in values) / len(values)
+        return mp.sqrt(variance), mp.fsum(abs(v - mean) for v in values) / len(values)
+
+
+def test_spread_is_never_below_the_enumerated_moments():
+    truth = {size: moments(size) for size in (6, 8, 10, 12, 14)}
+    for place, factor in ((0, 0.9), (1, 0.6)):
+        assert_bound(
+            lambda size, place=place: spread_upper(size)[place],
+            (((size,), values[place]) for size, values in truth.items()),
+            broken={"less": lambda size, i=place, f=factor: f * spread_upper(size)[i]},
+            excess=1.0,
+        )
+
+
+@pytest.mark.parametrize("eta", [0.01, 0.1, 0.3, 0.49])
+def test_scales_reach_their_eta(eta):
+    scales = subset_figures.scales(8, eta)
+    # DP: ε = Δ/b makes η = 1/(1+e^-ε) - ½ exactly.
+    epsilon = sensitivity(8)[1] / scales["dp_8"]
+    assert 1 / (1 + math.exp(-epsilon)) - 0.5 == pytest.approx(eta, rel=1e-9)
+    sigma, sigma_one = spread_upper(8)
+    assert scales["mip_8"] == pytest.approx(sigma * izzo_constant(eta, 2))
+    assert scales["x1_8"] == pytest.approx(sigma_one / (eta * math.sqrt(2 * math.pi)))
+    # X14: the law's own distance at length 2σ₁ is 2η.
+    law = NormExponentialNoise(ScaledNorm.plain(1), scales["x14_8"])
+    distance = float(law.distance(law.length([[2 * sigma_one]]))[0])
+    assert distance == pytest.approx(2 * eta, rel=1e-9)
+
+
+def test_share_where_mip_needs_less():
+    """At n = 12 DP always needs less; n = 36 crosses where small η say."""
+    assert subset_figures.share_where_mip_needs_less(12) == 0
+    # Small η: Δ/(4η) = 6.16²/η² at η = 4·6.16²/Δ.
+    crossing = 4 * 6.16**2 / sensitivity(36)[1]
+    share = subset_figures.share_where_mip_needs_less(36)
+    assert share == pytest.approx(1 - 2 * crossing, abs=2e-5)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return subset_figures.noise_figure(3, 0, None)
+
+
+def test_only_the_printed_sampler_breaks_its_promise(result):
+    failed = [check for check in result.checks if not check.holds]
+    assert [check.claim.split(",")[0] for check in failed] == [
+        "I24-Alg1 as printed (Laplace radius)"
+    ]
+    # 60 000 draws: Hoeffding's margin at a false-alarm rate of 1e-6 is 0.011.
+    margin = math.sqrt(math.log(1e6) / (2 * 60_000))
+    assert failed[0].measured - margin > failed[0].paper == 0.75
+    for check in result.checks[-2:]:
+        assert check.measured + margin < check.paper
+
+
+def test_dp_explodes_mip_is_flat_and_x1_vanishes(result):
+    assert len(result.table) == len(subset_figures.ETAS)
+    for row in result.table:
+        dp, mip, x1 = (
+            [row[f"{m}_{n}_mean"] for n in subset_figures.SIZES] for m in ("dp", "mip", "x1")
+        )
+        assert all(b > 50 * a for a, b in pairwise(dp))
+        assert max(mip) < 1.01 * min(mip)
+        assert all(b < a / 50 for a, b in pairwise(x1))
+        assert all(x < m for x, m in zip(x1, mip, strict=True))
+
+
+def test_figure_shows_the_table(result):
+    drawn = [line.get_ydata() for line in result.draw().axes[0].get_lines()]
+    wanted = [row["dp_12_mean"] for row in result.table]
+    assert any(np.array_equal(line, wanted) for line in drawn)
+
+
+def test_gaussian_search_of_L24_agrees_with_the_profile_of_every_record():
+    profile = Draw.of([0], 3).measured(sigma=1.0, clip=5.0)[0]
+    fast = pmp_epsilon(profile, 6.0)
+    assert float(profile.delta(fast, 6.0).max()) <= subset_figures.DELTA
+    assert fast == pytest.approx(float(profile.pmp_epsilon(0.01, 6.0).max()), rel=2e-3)
