@@ -283,11 +283,11 @@ def rival(
     name: str, model: Any, train: pd.DataFrame, test: pd.DataFrame, run: int
 ) -> Iterator[list[float]]:
     """Scores of a rival's models, one per setting, on the columns that ``model`` paid for."""
-    codes, weights = model.target.read(Values.of(train[model.target.name]))
-    kept = np.flatnonzero(weights > 0)
+    codes, known = model.target.read(Values.of(train[model.target.name]))
+    kept = np.flatnonzero(known)
     learnt, other = (
-        _unit(model.encoded(train)[0])[kept],
-        _unit(model.encoded(test)[0]),
+        _unit(model.encoded(train)[0].matrix())[kept],
+        _unit(model.encoded(test)[0].matrix()),
     )
     truth = test[model.target.name].astype(str).to_numpy()
     names = np.array(model.target.classes, dtype=object)

@@ -455,7 +455,7 @@ def _recipe_of(path: Path) -> object:
 
 #: Kind of document → its reader.
 _READERS = {
-    "bounds": "memberbound.release.all_rows.encoding:read_bounds",
+    "bounds": "memberbound.release.all_rows.bounds:read_bounds",
     "certificate": "memberbound.attacks.learner_audit:read_ceiling",
     "config": "memberbound.studies.question:read_configuration",
     "hierarchy": "memberbound.tables.coarsening:read_hierarchy",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from memberbound.release.all_rows.boosting import boost
-from memberbound.release.all_rows.gradient import SlicedRows, TrainingRows, descend, row_lengths
-from memberbound.release.all_rows.probabilities import probability_line
+from memberbound.release.all_rows.gradient import Loss, TrainingRows, descend, row_lengths
+from memberbound.release.all_rows.models import probability_line
 from memberbound.tables.parts import PartsHere
 
 
@@ -21,7 +21,7 @@ class NumberRows:
     def shape(self):
         return self.numbers.shape
 
-    def block(self, rows):
+    def __getitem__(self, rows):
         return NumberRows(self.numbers[rows])
 
     def squares(self):
@@ -38,24 +38,29 @@ def lengths_of(features, intercept):
     return row_lengths(NumberRows(features).squares(), features.shape[1], intercept)
 
 
-def descended(features, target, loss, how, part, *, weights=None, persons=None):
+def loss_and_target(name, target, classes=2):
+    """Return a loss by name, and a target as it takes it."""
+    loss = Loss(name, 0 if name in ("ridge", "huber") else classes)
+    return loss, loss.target(np.asarray(target))
+
+
+def descended(features, target, loss, how, part, *, known=None, persons=None):
     """Descend on one part."""
-    rows = TrainingRows(NumberRows(features), target[:, 0], target, weights, persons)
+    rows = TrainingRows(NumberRows(features), target[:, 0], target, known, persons)
     records = len(features) if persons is None else persons.count
     width = features.shape[1]
     return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
 
 
-def boosted(encoder, bins, target, loss, part, *, weights=None, **how):
+def boosted(encoder, bins, target, loss, part, **how):
     """Boost on one part."""
-    weight = None if weights is None else np.asarray(weights, dtype=float)
-    rows = TrainingRows(SlicedRows(bins), target[:, 0], target, weight)
+    rows = TrainingRows(bins, target[:, 0], target)
     return boost(encoder, PartsHere([rows]), loss, part, records=len(bins), **how)
 
 
-def line_of(scores, codes, weights, part, **how):
+def line_of(scores, codes, known, part, **how):
     """Return the probability line of scores that a model gives."""
-    rows = TrainingRows(SlicedRows(scores), codes, codes[:, None], weights)
+    rows = TrainingRows(scores, codes, codes[:, None], known)
     outputs = {"records": len(codes), "outputs": scores.shape[1]}
     return probability_line(Given(), PartsHere([rows]), part, **outputs, **how)
 

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from tests.oracle.training import boosted as boosted_rows
+from tests.oracle.training import loss_and_target
 
 import memberbound as mb
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting
-from memberbound.release.all_rows import encoding as preprocessing
+from memberbound.release.all_rows import boosting, encoding
 from memberbound.release.all_rows.boosting import BoostedModel, Boosting, leaf_sums
-from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cells_of
-from memberbound.release.all_rows.learner_settings import Settings
-from memberbound.release.all_rows.losses import loss_named
-from memberbound.release.all_rows.models import PrivateModel, fit_private, private_form
+from memberbound.release.all_rows.bounds import MISSING, cells_of, read_bounds
+from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
+from memberbound.release.all_rows.learner_forms import Settings
+from memberbound.release.all_rows.models import PrivateModel, fit_private
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
@@ -167,7 +167,7 @@ def canary_advantage(monkeypatch, runs, mu):
     bins = np.zeros((9, 1), dtype=np.uint8)
     found = []
     for world in (0, 1):
-        loss, target = loss_named("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
+        loss, target = loss_and_target("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
         source = InsecureSource(world)
         scores = []
         for _ in range(runs):
@@ -225,7 +225,7 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
 def test_no_default_draws_more_than_was_allowed_for_before(width, columns, outputs, data):
     draws = outputs * data.draw(st.integers(1, width + 5 * columns))
     how = Boosting.default(rows=1000, columns=columns, draws=draws, mu=0.25)
-    assert how.rounds * draws <= boosting.most_boosting_draws(width, columns, outputs)
+    assert how.rounds * draws <= boosting.most_boosting_draws(width, columns, outputs, Settings())
 
 
 @pytest.mark.parametrize(
@@ -242,21 +242,21 @@ def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings
     monkeypatch.setattr(budgets, "noisy_release", release)
     monkeypatch.setattr(boosting, "MOST_DRAWS", 2000)
     codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(9))
-    loss, wanted = loss_named("logistic", np.arange(20) % 2)
+    loss, wanted = loss_and_target("logistic", np.arange(20) % 2)
     bins, part = np.zeros((20, 9), dtype=np.uint8), Part("boosting", 1.0)
     boosted_rows(Encoder(codes), bins, wanted, loss, part, settings=settings)
     assert sum(drawn) <= boosting.most_boosting_draws(9, 9, 1, settings)
 
 
 def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
-    cells = tuple(range(preprocessing.MISSING, preprocessing.MISSING + 63))
+    cells = tuple(range(MISSING, MISSING + 63))
     number = ColumnCode("a", Scaling(0.0, 1.0, 0.5, 0.2), (), cells)
     texts = ColumnCode("b", None, (), cells, True)
     public = ColumnCode("c", Scaling(0.0, 1.0, 0.5, 0.2))
     labels = ColumnCode("d", None, ("x", "y"), (), True)
-    bounds = preprocessing.read_bounds({"c": [0, 1], "d": ["x", "y"]})
+    bounds = read_bounds({"c": [0, 1], "d": ["x", "y"]})
     leaves = sum(boosting._Bins(code).leaf_count(4) for code in (number, texts, public, labels))
-    allowed = boosting.most_boosting_draws(preprocessing.widest(list("abcd"), bounds), 4, 1)
+    allowed = boosting.most_boosting_draws(encoding.widest(list("abcd"), bounds), 4, 1, Settings())
     assert 60 * leaves <= allowed
 
 
@@ -269,7 +269,7 @@ def test_edges_rise_within_the_range(centre, spread, unit):
 
 
 def test_every_value_has_a_bin_of_its_own_making():
-    cells = (preprocessing.MISSING, int(cells_of(Values.of(pd.Series(["old"])))[0]))
+    cells = (MISSING, int(cells_of(Values.of(pd.Series(["old"])))[0]))
     bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
     values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
     assert bins.of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
@@ -278,27 +278,6 @@ def test_every_value_has_a_bin_of_its_own_making():
     leaves = bins.leaves(4, coins)
     assert sorted(set(leaves.tolist())) == list(range(7))
     assert (np.diff(leaves) >= 0).all()
-
-
-def test_structure_is_the_same_for_every_table():
-    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 1.0, 0.5, 0.2)))
-    one, other = (bins.leaves(4, np.random.default_rng(0)).tolist() for _ in range(2))
-    assert one == other
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"rounds": 0}, {"rate": 0.0}, {"leaves": 33}, {"clip": 1e200}, {"averaged": 0.0}]
-)
-def test_bad_settings_are_refused(wrong):
-    with pytest.raises(InputError, match="must be"):
-        Boosting(**({"rounds": 1, "rate": 1.0} | wrong))
-
-
-def test_weights_must_fit():
-    loss, target = loss_named("logistic", np.array([0, 1]), 2)
-    bins = np.zeros((2, 1), dtype=int)
-    with pytest.raises(InputError, match="from 0 to 1"):
-        boosted_rows(ONE, bins, target, loss, Part("boosting", 1.0), weights=[2, 1])
 
 
 # What is learnt, and kept
@@ -406,10 +385,3 @@ def test_protect_saves_and_predicts(ending, tmp_path):
     assert found.to_dict()["rows"] == 50
     certificate = json.loads((tmp_path / f"model{ending}.certificate.json").read_text())
     assert certificate["kind"] == "boosted model"
-
-
-def test_learners_made_of_trees_are_shown_the_way():
-    assert private_form("boosting") == "boosting"
-    for learner in ("tree", "random-forest"):
-        with pytest.raises(InputError, match="Take 'boosting'"):
-            mb.protect(hills(100), target="ill", learner=learner)

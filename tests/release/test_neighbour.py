@@ -3,23 +3,19 @@
 import json
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.linear_model import LogisticRegression
-from tests.oracle.training import NumberRows
+from tests.oracle.training import NumberRows, loss_and_target
 
-from memberbound import InputError, MembershipPrivate
-from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
-from memberbound.release.all_rows.losses import loss_named
-from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _mark, fit_private
-from memberbound.release.budget import Budget, Part
-from memberbound.release.randomness import InsecureSource, SecureSource
+from memberbound.release.all_rows.learner_forms import LEARNERS
+from memberbound.release.all_rows.models import _mark, fit_private
+from memberbound.release.budget import Part
+from memberbound.release.randomness import InsecureSource
 from memberbound.tables.parts import PartsHere
 
 
@@ -72,25 +68,25 @@ def test_tuning_is_paid_for(learner):
     shared = {part.name: part.mu for part in found.budget.parts}
     assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
     # The score of a trial, with one record replaced by any other.
-    loss, wanted = loss_named("logistic" if learner == "logistic" else "ridge", table["y"])
-    rows, weights = table[["x"]].to_numpy(), np.ones(400)
+    loss, wanted = loss_and_target("logistic" if learner == "logistic" else "ridge", table["y"])
+    rows, known = table[["x"]].to_numpy(), np.ones(400, dtype=bool)
     read = table["y"].to_numpy().astype(float)
     how = {"records": 400, "width": 1}
     descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
-    base = TrainingRows(NumberRows(rows), read, wanted, weights)
+    base = TrainingRows(NumberRows(rows), read, wanted, known)
     part = Part("a trial", 0.2, InsecureSource(2))
     model = descend(PartsHere([base]), loss, descent, part, **how)
 
     def mark(rows):
-        return _mark(rows, model, loss, learner == "logistic") / 2**30
+        return _mark(rows, model, loss) / 2**30
 
-    for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 1.0), (0.0, 1, 0.0)):
-        changed = [array.copy() for array in (rows, read, weights)]
-        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
+    for new_x, new_y, usable in ((1.0, 1, True), (-1.0, 0, True), (0.0, 1, False)):
+        changed = [array.copy() for array in (rows, read, known)]
+        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, usable
         other = TrainingRows(NumberRows(changed[0]), changed[1], wanted, changed[2])
         assert abs(mark(other) - mark(base)) <= 1
     # The bound of 1 is needed: leaving one record out moves a score nearly as far.
-    gone = [replace(base, weights=1.0 - (np.arange(400) == place)) for place in range(40)]
+    gone = [replace(base, known=np.arange(400) != place) for place in range(40)]
     assert max(mark(base) - mark(rows) for rows in gone) > 0.7
 
 
@@ -162,15 +158,6 @@ def test_what_is_stored_says_what_was_spent():
     assert certificate.value <= 0.05
 
 
-def test_the_operating_systems_noise_is_the_default():
-    table = people()
-    bounds = {"age": [18, 90], "city": ["Rome", "Oslo"], "ill": ["no", "yes"]}
-    first, second = (fit_private(table, "ill", eta=0.05, bounds=bounds) for _ in range(2))
-    assert first.secure
-    assert SecureSource().secure
-    assert not np.array_equal(first.model.coefficients, second.model.coefficients)
-
-
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_every_learner_takes_public_bounds_alone(learner):
     table = people(400)
@@ -180,42 +167,3 @@ def test_every_learner_takes_public_bounds_alone(learner):
     model = fit_private(table, "ill", eta=0.05, bounds=bounds, learner=learner)
     assert len(model.predict(table)) == 400
     assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))
-
-
-@pytest.mark.parametrize("releases", [2, 5])
-def test_several_models_keep_the_promise_together(releases: int) -> None:
-    slack = 1e-6
-    one = Budget.for_eta(0.05, slack=slack, releases=releases)
-    whole = one.repeated(releases)
-    # Squares of μ and slacks add up, in rationals.
-    assert Fraction(whole.mu) ** 2 >= releases * Fraction(one.mu) ** 2
-    assert Fraction(whole.slack) >= releases * Fraction(slack)
-    assert whole.curve().eta <= 0.05
-    assert Budget(one.mu * 1.001, slack).repeated(releases).curve().eta > 0.05
-    # The broken twin: as many models with the budget of one do not keep it.
-    alone = Budget.for_eta(0.05, slack=slack).mu
-    assert SlackCurve(GaussianCurve(alone * releases**0.5), releases * slack).eta > 0.05 * 1.3
-
-
-def test_an_estimator_of_several_promises_for_all_of_them() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 2))
-    y = (X[:, 0] > 0).astype(int)
-    public = {"x0": [-4, 4], "x1": [-4, 4], "y": {"categories": [0, 1]}}
-    asked = {"bounds": public, "insecure_seed": 1}
-    one, three = (
-        MembershipPrivate(LogisticRegression(), releases=n, **asked).fit(X, y) for n in (1, 3)
-    )
-    assert 0.0499 < three.certificate_.value <= 0.05
-    assert "No more than 3 models" in three.certificate_.assumptions[-1]
-    assert "No more" not in one.certificate_.assumptions[-1]
-    assert three.released_.budget.certificate().value < 0.03  # of one alone
-    # What is stored says the same: the file must not promise what holds without the choice only.
-    stored = PrivateModel.from_dict(json.loads(json.dumps(three.released_.to_dict())))
-    assert stored.certificate_ == three.certificate_
-    assert three.calibration_.noise_scale > 1.5 * one.calibration_.noise_scale
-    read = three.calibration_.to_dict()["curve"]
-    assert read["eta_upper"] == three.certificate_.value
-    assert read["replace_one"]["advantage_upper"] == pytest.approx(2 * read["eta_upper"])
-    with pytest.raises(InputError, match="releases must be a whole number"):
-        MembershipPrivate(LogisticRegression(), releases=0).fit(X, y)

@@ -1,6 +1,7 @@
 """Networks: trained on all rows by DP-SGD."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
         module._module(factory, 3, 2),
         rows,
         wanted,
-        np.ones(len(rows)),
+        np.ones(len(rows), dtype=bool),
         Training(steps, rate, 0.1, clip),
         classes=True,
         scale=1.0,
@@ -178,22 +179,23 @@ def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch)
     rows["y"] = np.where(rows["a"] > 0, "yes", "no")
     public = {"a": [-1, 1], "y": ["no", "yes"]}
     records = read_records(rows).by_person("who")
-    asked, honest = [], module.NetworkModel.scores
-    monkeypatch.setattr(
-        module.NetworkModel,
-        "scores",
-        lambda self, features: asked.append(features.shape[0]) or honest(self, features),
-    )
+    asked, honest = [], module._tensor
+
+    def noted(block, unit):
+        asked.append(len(block) if isinstance(block, np.ndarray) else 0)
+        return honest(block, unit)
+
+    monkeypatch.setattr(module, "_tensor", noted)
     options = {"eta": 0.4, "bounds": public, "source": InsecureSource(1), "name": "small"}
 
     def factory(inputs, outputs):
         return torch.nn.Linear(inputs, outputs)
 
     made = fit_network(records, "y", factory, **options)
-    assert asked == [1] * 90
-    features = draws.normal(size=(300, made.encoder.width))
-    alone = module._RowByRow(made.model)
-    assert (alone.scores(features)[7:] == alone.scores(features[7:])).all()
+    assert asked[-90:] == [1] * 90
+    new = made.encoder.rows(read_records(rows).columns)
+    alone = replace(made.model, at_once=1)
+    assert (alone.scores(new[:])[7:] == alone.scores(new[7:])).all()
 
 
 def test_an_empty_sample_is_a_step_of_pure_noise(monkeypatch):
@@ -273,7 +275,7 @@ def test_a_target_of_numbers():
     )
     low, high = made.predict(pd.DataFrame({"age": [25, 75], "sex": ["F", "F"]}))
     assert low < high
-    assert made.probabilities(np.zeros((1, 4))) is None
+    assert not hasattr(made, "predict_proba")
 
 
 def test_networks_that_mix_rows_or_do_not_fit_are_refused():
@@ -360,7 +362,7 @@ MIXING = {
 @pytest.mark.parametrize("name", MIXING)
 def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
     """Each passes the checks in eval mode (the negative control) and fails the probe."""
-    module._module(MIXING[name], 3, 2)
+    module._check_answers(module._module(MIXING[name], 3, 2), 3, 2)
     with pytest.raises(InputError, match="learner"):
         fit_network(people(), "ill", MIXING[name], eta=0.1, bounds=BOUNDS, training=QUICK)
 

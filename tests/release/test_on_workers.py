@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from tests.oracle.training import loss_and_target
 
 import memberbound as mb
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import connected
 from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
-from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cell_counts
-from memberbound.release.all_rows.gradient import SlicedRows, TrainingRows
-from memberbound.release.all_rows.losses import loss_named
+from memberbound.release.all_rows.bounds import cell_counts
+from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
+from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
@@ -70,7 +70,6 @@ def client():
 
 
 COLUMNS = ["age", "sex", "pay", "job"]
-BALANCED = LogisticRegression(class_weight="balanced")
 FEW_ROUNDS = HistGradientBoostingClassifier(max_iter=5)
 RELEASES = {
     "logistic": ("protect", {"target": "ill", "bounds": PUBLIC, "eta": 0.1}),
@@ -93,7 +92,6 @@ SLOW_RELEASES = {
     "private columns": ("protect", {"target": "ill", "eta": 0.4}),
     "several classes": ("protect", {"target": "class", "eta": 0.4, "tune": True}),
     "full boosting": ("protect", {"target": "class", "learner": "boosting", "eta": 0.4}),
-    "balanced": ("protect", {"target": "ill", "learner": BALANCED, "eta": 0.4}),
     "ridge": ("protect", {"target": "pay", "bounds": {"pay": [0, 9000]}, "eta": 0.4}),
     "table": ("synthesize", {"target": "ill", "eta": 0.4, "rows": 200}),
 }
@@ -240,7 +238,7 @@ class Forgetful(PartsHere):
 def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
     draws = np.random.default_rng(0)
     bins = draws.integers(0, 32, (300, 3)).astype(np.uint8)
-    loss, target = loss_named("logistic", draws.integers(0, 2, 300))
+    loss, target = loss_and_target("logistic", draws.integers(0, 2, 300))
     codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(3))
 
     honest, seen = boosting._scores, []
@@ -254,7 +252,7 @@ def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
 
     def scores(kind):
         seen.clear()
-        rows = kind([TrainingRows(SlicedRows(bins), target[:, 0], target)])
+        rows = kind([TrainingRows(bins, target[:, 0], target)])
         part = Part("boosting", 0.5, InsecureSource(1))
         how = Boosting(rounds=20, rate=0.3)
         boosting.boost(Encoder(codes), rows, loss, part, records=300, boosting=how)

@@ -12,17 +12,15 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracle.training import descended, lengths_of
+from tests.oracle.training import descended, lengths_of, loss_and_target
 
 from memberbound import protect, summarize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, encoding, gradient, synthetic
-from memberbound.release.all_rows.gradient import Descent, clipped_residuals
-from memberbound.release.all_rows.losses import LOSSES, loss_named
-from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.probabilities import log_odds
+from memberbound.release.all_rows import boosting, bounds, gradient, synthetic
+from memberbound.release.all_rows.gradient import LOSSES, Descent, clipped_residuals
+from memberbound.release.all_rows.models import fit_private, log_odds
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.budget import NoisySums, Part, release_slack
@@ -78,7 +76,7 @@ OTHERS = {
 
 def records_of(table, columns=None):
     names = [*(columns or table.columns[1:]), "patient"]
-    forms = encoding.forms_of(encoding.read_bounds(BOUNDS))
+    forms = bounds.forms_of(bounds.read_bounds(BOUNDS))
     return read_records(table, forms, columns=names).by_person("patient")
 
 
@@ -196,8 +194,8 @@ def test_the_order_of_rows_decides_nothing(release):
 @pytest.mark.parametrize("learner", ["logistic", "boosting"])
 def test_a_unit_with_one_row_each_is_no_unit(learner):
     table = stays().drop_duplicates("patient").drop(columns="visit_id")
-    bounds = BOUNDS | {"amount": [0, 100]}
-    options = {"target": "ill", "learner": learner, "eta": ETA, "bounds": bounds}
+    public = BOUNDS | {"amount": [0, 100]}
+    options = {"target": "ill", "learner": learner, "eta": ETA, "bounds": public}
     by_person = protect(table, unit="patient", insecure_seed=1, **options)
     by_row = protect(table.drop(columns="patient"), insecure_seed=1, **options)
     assert by_person.released.model.to_dict() == by_row.released.model.to_dict()
@@ -262,7 +260,7 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
     draws = np.random.default_rng(1)
     classes = 3 if name in ("softmax", "hinge") else 2
     target = draws.integers(0, classes, 500)
-    loss, wanted = loss_named(
+    loss, wanted = loss_and_target(
         name, target if name in ("logistic", "softmax", "hinge") else target / 2, classes
     )
     scores = draws.normal(scale=3, size=wanted.shape)
@@ -297,7 +295,7 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
             asked.append(np.asarray(sums))
             return super().measure(sums)
 
-    names = encoding.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
+    names = bounds.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
     assert names == ("no",)
     assert sorted(asked[0]) == [1, 50]
 
@@ -314,7 +312,7 @@ def advantage(runs, persons):
     released = []
     for world in (0, 1):
         target = np.append(np.full(ROWS, 1e9 * (2 * world - 1)), [0.0, 0.0])
-        loss, wanted = loss_named("ridge", target)
+        loss, wanted = loss_and_target("ridge", target)
         for run in range(runs):
             part = Part("descent", MU, InsecureSource(2 * run + world))
             model = descended(features, wanted, loss, PLAIN, part, persons=persons)

@@ -11,6 +11,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows.bounds import Categories, Range, noisy_texts
 from memberbound.release.all_rows.cells import (
     FORMATS,
     as_declared,
@@ -18,7 +19,6 @@ from memberbound.release.all_rows.cells import (
     public_column,
     written_as,
 )
-from memberbound.release.all_rows.encoding import Categories, Range, noisy_texts
 from memberbound.release.all_rows.synthetic import (
     fit_synthetic,
 )

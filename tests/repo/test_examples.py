@@ -32,7 +32,7 @@ SAYS = {
     "11_what_does_a_boosted_model_give_away": "answers as the given predictions say",
     "12_where_do_we_keep_the_verdict": "such as memberbound/certified/coarser-table/average-record",
     "13_which_settings_leak_least": "chosen: {'max_depth': 8, 'min_samples_leaf': 40}",
-    "14_which_private_model_is_best": "certified: eta ≤ 0.05 (every record, against",
+    "14_which_private_model_is_best": "3 releases, together at most 54.9",
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
     "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
     "17_can_we_hand_over_a_table": "Attacks on the new rows",

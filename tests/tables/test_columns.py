@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows.encoding import Categories, Range, cells_of, read_bounds
+from memberbound.release.all_rows.bounds import Categories, Range, cells_of, read_bounds
 from memberbound.tables.columns import FORMS, Values, checked_format, read_value
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.table import open_table

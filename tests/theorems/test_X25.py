@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memberbound.release.all_rows import label_model
-from memberbound.release.all_rows.encoding import counted
+from memberbound.release.all_rows.bounds import counted
 from memberbound.release.all_rows.label_model import clipped_residual_units
 from memberbound.release.all_rows.synthetic import pair_score
 from memberbound.tables.in_memory import Persons

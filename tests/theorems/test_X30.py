@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 from tests.oracle.training import line_of
 
-from memberbound.release.all_rows.probabilities import (
+from memberbound.release.all_rows.models import (
     TYPICAL_SLOPES,
     log_odds,
     probability_sums,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
@@ -182,18 +182,17 @@ class Budget:
         eta: float,
         *,
         slack: float,
-        releases: int = 1,
         unit: str | None = None,
         source: RandomSource | None = None,
         reserve: Callable[[Budget], None] | None = None,
     ) -> Budget:
-        """Return the largest budget of which so many together keep η, their slack included."""
+        """Return the largest budget that keeps η, its slack included."""
         goal = checked_eta(eta)
         # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
         goal = min(goal, (0.5 + goal) - 0.5)
 
         def kept(mu: float) -> bool:
-            return cls(mu, slack).repeated(releases).curve().eta <= goal
+            return cls(mu, slack).curve().eta <= goal
 
         if not kept(1e-9):
             raise InputError(
@@ -202,22 +201,6 @@ class Budget:
         mu = last_true(kept, 1e-9, _LARGEST_MU)
         drawn = SecureSource() if source is None else source
         return cls(mu, slack, unit=unit, source=drawn, reserve=reserve)
-
-    def repeated(self, releases: int) -> Budget:
-        """Return the budget of so many releases from the same rows, each within this one.
-
-        Theorem: X22 (proofs/gradient-descent.md, claim 1); each may depend on the results of those
-        before it.  Distances in total variation add up.
-        """
-        if releases == 1:
-            return self
-
-        def longer(mu: float) -> float:
-            return up(mu * math.sqrt(releases), 4)
-
-        parts = [replace(part, mu=longer(part.mu)) for part in self._parts]
-        slack = min(1.0, up(releases * self.slack))
-        return Budget(longer(self.mu), slack, parts, 1.0, unit=self.unit)
 
     @property
     def normal_mu(self) -> float | None:

@@ -30,7 +30,7 @@ from memberbound.files import read_document
 from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_name
 from memberbound.learners.examples import Task
 from memberbound.learners.trained import TrainedModel
-from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
+from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
 from memberbound.release.noise import checked_eta
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.columns import Values

@@ -20,8 +20,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from memberbound.learners.examples import Examples, Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.encoding import Bounds
-from memberbound.release.all_rows.models import fit_private, private_form
+from memberbound.release.all_rows.bounds import Bounds
+from memberbound.release.all_rows.learner_forms import private_form
+from memberbound.release.all_rows.models import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import Records
 

@@ -30,8 +30,8 @@ from memberbound.learners.examples import Labels
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, down, sum_up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.encoding import forms_of
-from memberbound.release.all_rows.models import checked_form, private_form
+from memberbound.release.all_rows.bounds import forms_of
+from memberbound.release.all_rows.learner_forms import checked_form, private_form
 from memberbound.report.model import (
     LABELS,
     Ceiling,

@@ -8,9 +8,13 @@ neither stored nor covered by the certificate.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.declarations import (
     Column,
@@ -28,18 +32,37 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
+from memberbound.learners import network_factory
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.all_rows.encoding import Range, forms_of, read_bounds
-from memberbound.release.all_rows.learner_settings import settings_of
-from memberbound.release.all_rows.models import LEARNERS, checked_form, replaces_preprocessing
+from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.learner_forms import (
+    LEARNERS,
+    Settings,
+    checked_form,
+    private_form,
+    replaces_preprocessing,
+    settings_of,
+)
+from memberbound.release.all_rows.models import Features, Labels, PrivateModel, fit_private
+from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.all_rows.training import misfit_notes, train, trial_scores
+from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
-from memberbound.release.model_quality import Score
+from memberbound.release.model_quality import (
+    ModelScores,
+    Score,
+    answers_of,
+    by_class,
+    probability_scores,
+    scores_of,
+    usefulness_notes,
+)
 from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
+from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
-from memberbound.tables.in_memory import read_secret_columns
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 _OWN_EYES = (
@@ -47,6 +70,10 @@ _OWN_EYES = (
     "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
     "publish them with the model"
 )
+#: A trial is trained on this share, of at most so many rows.
+_TRAINED, _MOST_ROWS = 0.8, 200_000
+#: Bounds that fewer values than this keep are probably not those of the column.
+_FITTING = 0.5
 
 
 @in_encoding
@@ -190,7 +217,7 @@ def protect(
     scores: tuple[Score, ...] = ()
     notes: list[str] = []
     if trial:
-        scores, notes = trial_scores(
+        scores, notes = _trial_scores(
             table, target, released, public, None if seed is None else seed + 1
         )
     advance(2, 2)
@@ -203,7 +230,7 @@ def protect(
         model_scores=scores,
         warnings=(
             *notes,
-            *misfit_notes(table, target, released, public),
+            *_misfit_notes(table, target, released, public),
             _OWN_EYES,
             *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
         ),
@@ -212,3 +239,201 @@ def protect(
         baseline=guesses,
         out=None if out is None else str(out),
     )
+
+
+def train(
+    table: Records,
+    target: str,
+    learner: object,
+    *,
+    eta: float,
+    bounds: Bounds,
+    tune: bool,
+    seed: int | None,
+    settings: Settings,
+    reserve: Callable[[Budget], None] | None = None,
+) -> PrivateModel:
+    """Train a learner that has a private form: a linear model, boosting, or a network."""
+    source = source_from_seed(seed)
+    factory = network_factory(learner)
+    if factory is None:
+        return fit_private(
+            table,
+            target,
+            eta=eta,
+            learner=str(private_form(learner)),
+            bounds=bounds,
+            tune=tune,
+            settings=settings,
+            source=source,
+            reserve=reserve,
+        )
+    if tune:
+        raise InputError("tune must be left out for a network: its settings are not tried out.")
+    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
+    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
+
+
+# ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
+
+
+def _trial_scores(
+    table: Records, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
+) -> tuple[tuple[Score, ...], list[str]]:
+    """Return the scores of a trial, and notes.
+
+    The trial is trained on four fifths of the records, scored on the others and thrown away.  No
+    failure of it may stop the release; a score that is not finite is left out.
+    """
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores, notes = _scores(table, target, released, bounds, seed)
+    except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
+        return (), ["the trial failed, perhaps for want of rows: there are no scores"]
+    return tuple(score for score in scores if score.finite), notes
+
+
+def _scores(
+    table: Records, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
+) -> tuple[list[Score], list[str]]:
+    records = len(table)
+    most = min(records, max(2, _MOST_ROWS * records // table.rows))
+    order = np.random.default_rng(seed).choice(records, most, replace=False)
+    cut = int(most * _TRAINED)
+    training, test = table.taken(order[:cut]), table.taken(order[cut:])
+    trial = train(
+        training,
+        target,
+        getattr(released.model, "factory", released.learner),
+        eta=released.eta,
+        bounds=bounds,
+        tune=released.tuned,
+        seed=seed,
+        settings=released.settings,
+    )
+    names = trial.class_names
+    truth, scorable = _truth(names, test.columns[target])
+    seen, usable = _truth(names, training.columns[target])
+    truth, seen = truth[scorable], seen[usable]
+    if not len(truth) or not len(seen):
+        return [], ["no row of the trial has a target that can be scored"]
+    rows = trial.encoded(test)[0]
+    probabilities = trial.probabilities(rows)
+
+    def scored(answers: Labels, ranking: Labels, chances: Labels | None) -> ModelScores:
+        scores = scores_of(truth, answers, ranking, names)
+        return scores if chances is None else scores | probability_scores(truth, chances, names)
+
+    noisy = scored(
+        trial.answered(rows)[scorable],
+        trial.ranking(rows)[scorable],
+        None if probabilities is None else probabilities[scorable],
+    )
+    values, counts = np.unique(seen, return_counts=True)
+    constant: Any = values[counts.argmax()] if names else seen.mean()
+    shares = np.array([np.mean(seen == name) for name in names])
+    same = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
+    answers = np.full(len(truth), constant)
+    fixed = scored(answers, np.zeros_like(same), None if probabilities is None else same)
+    plain: ModelScores = {}
+    clean = _clean(trial, _matrix(trial.encoded(training)[0])[usable], seen)
+    if clean is not None:
+        features, chances = _matrix(rows)[scorable], None
+        if probabilities is not None:
+            chances = by_class(clean, clean.predict_proba(features), names, 0.0)
+        plain = scored(*answers_of(clean, features, names), chances)
+    scores = [
+        Score(name, plain.get(name), value, fixed[name])
+        for name, value in noisy.items()
+        if name in fixed
+    ]
+    notes = usefulness_notes(scores)
+    if names and len(values) == 1:
+        notes = [f"every row has the class {str(constant)!r}: there is nothing to learn"]
+    if most < records:
+        notes.append(f"the trial took {most} of {records} records")
+    return scores, notes
+
+
+def _truth(classes: tuple[str, ...], values: Values) -> tuple[Labels, NDArray[np.bool_]]:
+    """Return the target as a trial answers it, and where there is one."""
+    if not classes:
+        return values.numbers, np.isfinite(values.numbers)
+    places, names = values.named()
+    return np.array([*names, ""], dtype=str)[places], places >= 0
+
+
+def _matrix(rows: Features) -> Any:
+    """Return encoded rows as scikit-learn takes them."""
+    return rows if isinstance(rows, np.ndarray) else rows.matrix()
+
+
+def _clean(trial: PrivateModel, features: Any, goal: Labels) -> Any:
+    """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
+    from sklearn import ensemble, linear_model, svm
+
+    if isinstance(trial, PrivateNetwork):
+        return None
+    # Encoded numbers are half a standardised one, over the nominal length of a row.
+    strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)
+    learner: Any
+    if trial.learner == "boosting" and trial.class_names:
+        learner = ensemble.HistGradientBoostingClassifier(random_state=0)
+    elif trial.learner == "boosting":
+        learner = ensemble.HistGradientBoostingRegressor(random_state=0)
+    elif trial.learner == "logistic":
+        learner = linear_model.LogisticRegression(C=strength, max_iter=300)
+    elif trial.learner == "svm":
+        learner = svm.LinearSVC(C=strength)
+    else:
+        regressors = {
+            "ridge": linear_model.Ridge(1 / strength),
+            "huber": linear_model.HuberRegressor(),
+        }
+        learner = regressors[trial.learner]
+    try:
+        return learner.fit(features, goal)
+    except ValueError:  # one class only, or no convergence
+        return None
+
+
+def _misfits(
+    part: Records, bounds: Bounds, target: str, classes: tuple[str, ...]
+) -> tuple[dict[str, int], int]:
+    """Count the values outside their bounds by column, and the rows of classes not listed."""
+    outside = {}
+    for name, bound in bounds.items():
+        values = part.columns[name]
+        if isinstance(bound, Categories):
+            fits = values.positions(bound.labels) >= 0
+        else:
+            fits = (values.numbers >= bound.low) & (values.numbers <= bound.high)
+        outside[name] = int(np.sum(~fits))
+    unknown = part.columns[target].positions(classes) < 0 if classes else np.zeros(0)
+    return outside, int(unknown.sum())
+
+
+def _misfit_notes(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> list[str]:
+    """Say what was left out, where bounds contradict the table, whom the model does not know."""
+    names = released.class_names
+    outside, unknown = table.total(_misfits, bounds, target, names)
+    left = [repr(name) for name in table.columns if name not in (*released.columns, target)]
+    notes = []
+    if left:
+        notes.append(
+            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
+            "A column with bounds is kept"
+        )
+    notes += [
+        f"fewer than half of the values of {name!r} are within its bounds: look at them, and at "
+        "how its numbers or dates are written (decimal, format)"
+        for name, count in outside.items()
+        if count > _FITTING * table.rows and not (name == target and names)
+    ]
+    if unknown:
+        notes.append(
+            f"{unknown} of {table.rows} rows have no class that the model knows "
+            f"({', '.join(names)}): they have no influence on it, and it never answers with theirs"
+        )
+    return notes

@@ -33,8 +33,8 @@ from memberbound.files import FORMATS, in_encoding
 from memberbound.games import NeighbourGame
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
+from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.cells import as_declared
-from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic

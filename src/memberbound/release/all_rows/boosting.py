@@ -17,20 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, fraction, one_of, positive, whole_number
+from memberbound.errors import InputError, one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.all_rows.encoding import (
-    CELLS,
-    MISSING,
-    NOTHING_FOUND,
-    ColumnCode,
-    Encoder,
-    cells_of,
+from memberbound.release.all_rows.bounds import CELLS, MISSING, cells_of
+from memberbound.release.all_rows.encoding import NOTHING_FOUND, ColumnCode, Encoder
+from memberbound.release.all_rows.gradient import (
+    LOSSES,
+    MOST_DRAWS,
+    Loss,
+    TrainingRows,
+    clipped_residuals,
 )
-from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows, clipped_residuals
-from memberbound.release.all_rows.learner_settings import MOST_LEAVES, Settings
-from memberbound.release.all_rows.losses import LOSSES, Loss
+from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.parts import Parts
@@ -54,6 +53,7 @@ _UNITS = 30
 _GRID = 2.0**32
 #: Means nearer to an end of their range than this bend the bins no further.
 _OUTERMOST = 0.02
+_USUAL = Settings()
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,6 @@ class Boosting:
     clip: float = _CLIP
     averaged: float = 0.5
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds))
-        object.__setattr__(self, "leaves", whole_number("leaves", self.leaves))
-        object.__setattr__(self, "rate", positive("rate", self.rate))
-        if self.leaves > _BINS:
-            raise InputError(f"leaves must be at most {_BINS}, got {self.leaves!r}.")
-        if not 1e-100 <= positive("clip", self.clip) <= 1e100:
-            raise InputError(f"clip must be between 1e-100 and 1e100, got {self.clip!r}.")
-        fraction("averaged", self.averaged, open_left=True)
-
     @classmethod
     def default(
         cls,
@@ -93,7 +83,7 @@ class Boosting:
         draws: int,
         mu: float,
         regression: bool = False,
-        settings: Settings | None = None,
+        settings: Settings = _USUAL,
     ) -> Boosting:
         """Return the rule of docs/gradient.md: a function of public numbers only.
 
@@ -102,25 +92,21 @@ class Boosting:
         2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so that is fixed,
         and the rate is chosen such that this noise is at most of order one.
         """
-        signal = positive("mu", mu) * rows / math.sqrt(whole_number("columns", columns))
-        stated = settings or Settings()
-        rounds = stated.rounds or max(1, min(_ROUNDS, MOST_DRAWS // whole_number("draws", draws)))
+        signal = mu * rows / math.sqrt(columns)
+        rounds = settings.rounds or max(1, min(_ROUNDS, MOST_DRAWS // draws))
         reach = _REACH["numbers" if regression else "classes"]
-        leaves = stated.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
+        leaves = settings.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
         # Where the noise does not limit the rate, residuals are clipped less.
         clip = _CLIP if rate < _FASTEST else 2 * _CLIP
-        return cls(rounds, min(rate, _FASTEST) * stated.pace, leaves, clip)
+        return cls(rounds, min(rate, _FASTEST) * settings.pace, leaves, clip)
 
 
-def most_boosting_draws(
-    width: int, columns: int, outputs: int, settings: Settings | None = None
-) -> int:
+def most_boosting_draws(width: int, columns: int, outputs: int, settings: Settings) -> int:
     """Return how many numbers the rounds draw at most, for encoders of at most this width."""
-    stated = settings or Settings()
-    per_round = outputs * (width + columns * ((stated.leaves or _MORE_LEAVES) + 1))
-    if stated.rounds is not None:
-        return stated.rounds * per_round
+    per_round = outputs * (width + columns * ((settings.leaves or _MORE_LEAVES) + 1))
+    if settings.rounds is not None:
+        return settings.rounds * per_round
     return max(per_round, min(_ROUNDS * per_round, MOST_DRAWS))
 
 
@@ -194,6 +180,21 @@ def binned_columns(encoder: Encoder) -> list[_Bins]:
     return [_Bins(code) for code in encoder.columns if code.width]
 
 
+def bins_of(
+    encoder: Encoder, read: Mapping[str, Values], memory: int | None = None
+) -> NDArray[np.generic]:
+    """Return the bins of columns that were read, (rows, columns); on disk beyond ``memory``."""
+    columns = binned_columns(encoder)
+    if not columns:
+        raise InputError(NOTHING_FOUND)
+    kind = np.min_scalar_type(max(column.count for column in columns))
+    rows = len(read[columns[0].code.name])
+    bins = large_array((len(columns), rows), np.dtype(kind), memory)
+    for line, column in zip(bins, columns, strict=True):
+        line[:] = column.of(read[column.code.name])
+    return bins.T
+
+
 @dataclass(frozen=True, eq=False)
 class BoostedModel:
     """A table of scores per column, as released: nothing here was computed without noise.
@@ -212,27 +213,6 @@ class BoostedModel:
     def outputs(self) -> int:
         """Number of scores."""
         return int(self.tables[0].shape[1])
-
-    @staticmethod
-    def features(
-        encoder: Encoder, read: Mapping[str, Values], memory: int | None = None
-    ) -> NDArray[np.generic]:
-        """Return the bins of columns that were read, (rows, columns).
-
-        They are on disk if they are larger than ``memory``.
-        """
-        parts = binned_columns(encoder)
-        if not parts:
-            raise InputError(NOTHING_FOUND)
-        kind = np.min_scalar_type(max(part.count for part in parts))
-        bins: NDArray[np.generic] | None = None
-        for k, part in enumerate(parts):
-            values = read[part.code.name]
-            if bins is None:
-                bins = large_array((len(parts), len(values)), np.dtype(kind), memory)
-            bins[k] = part.of(values)
-        assert bins is not None
-        return bins.T
 
     def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""
@@ -277,7 +257,6 @@ def leaf_sums(
     clip: float,
     units: int,
     starts: IntArray | None = None,
-    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
 
@@ -297,10 +276,9 @@ def leaf_sums(
         kept = np.clip(scaled, -largest, largest)
     else:
         kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
-    # Neither weights up to 1 nor truncation towards zero make a residual longer.
-    whole = np.trunc(kept if weights is None else kept * weights[:, None])
-    sums = [np.bincount(leaves, weights=column, minlength=count) for column in whole.T]
-    return np.column_stack(sums)
+    # Truncation towards zero makes no residual longer.
+    columns = np.trunc(kept).T
+    return np.column_stack([np.bincount(leaves, column, count) for column in columns])
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,20 +305,19 @@ def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
 
     Both are the same, as moves are whole multiples of 1/2^32.
     """
-    bins, cache = rows.features, rows.cache
+    cache = rows.cache
     outputs = move.tables[0].shape[1]
     # Forgotten while they change: what is interrupted is made anew.
     if move.last is not None and cache.pop("scored", None) == (move.run, move.number - 1):
         changes = [move.last]
     else:
         changes = list(enumerate(move.tables))
-        cache["scores"] = large_array((rows.rows, outputs), np.dtype(np.float64), rows.memory)
+        cache["scores"] = large_array((len(rows.codes), outputs), np.dtype(np.float64), rows.memory)
         cache["scores"][:] = 0.0
     scores: FloatArray = cache["scores"]
     for cut in rows.cuts(_ROWS):
-        block = bins.block(cut)
         for column, table in changes:
-            scores[cut] += table[block[:, column]]
+            scores[cut] += table[rows.features[cut, column]]
     cache["scored"] = (move.run, move.number)
     return scores
 
@@ -350,17 +327,13 @@ def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
     scores = _scores(rows, move)
     total = np.zeros((move.count, loss.outputs))
     for cut in rows.cuts(_ROWS):
-        residuals, weights = loss.residuals(scores[cut], rows.target[cut]), rows.weight(cut)
-        if weights is not None:
-            residuals = residuals * (weights > 0)[:, None]
         total += leaf_sums(
-            residuals,
-            move.leaves[rows.features.block(cut)[:, move.column]],
+            rows.residuals(loss, scores[cut], cut),
+            move.leaves[rows.features[cut, move.column]],
             move.count,
             clip=move.clip,
             units=move.units,
-            starts=rows.whose(cut),
-            weights=weights,
+            starts=rows.starts(cut),
         )
     return total
 
@@ -373,7 +346,7 @@ def boost(
     *,
     records: int,
     boosting: Boosting | None = None,
-    settings: Settings | None = None,
+    settings: Settings = _USUAL,
     pace: float = 1.0,
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
@@ -387,11 +360,11 @@ def boost(
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
-    Edge cases: weights of 0 leave records out without a trace (unknown classes).
+    Edge cases: records that are not known are left out without a trace.
     """
     binned = binned_columns(encoder)
     columns = len(binned)
-    most_leaves = (settings and settings.leaves) or _MORE_LEAVES
+    most_leaves = settings.leaves or _MORE_LEAVES
     how = boosting or Boosting.default(
         rows=records,
         columns=columns,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.encoding import (
+from memberbound.release.all_rows.bounds import (
     MISSING,
     NUMBER_CELLS,
     Categories,
@@ -24,8 +24,9 @@ from memberbound.release.all_rows.encoding import (
     cell_counts,
     hardly_shared,
     noisy_names,
+    noisy_octaves,
     noisy_texts,
-    octave_ends,
+    octave_span,
 )
 from memberbound.release.budget import NoisySums
 from memberbound.tables.columns import Form, Values, iso_date, number_label
@@ -332,15 +333,10 @@ def private_column(
     Guarantee: the two histograms are all that it tells about the table, except that a value of one
     person is named with probability at most ``CLASS_SLACK`` of the encoding.
     """
-    noisy = histograms.measure(cell_counts(records, name))
-    scale = histograms.scale
-    numbers = noisy[:NUMBER_CELLS]
-    kept = np.flatnonzero(numbers > _SCALES * scale)
-    present = len(records) - max(0.0, float(noisy[MISSING]))
-    doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
-    if kept.size and float(numbers.sum()) > max(present / 2, doubt):
-        ends = [octave_ends(int(cell)) for cell in kept]
-        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    noisy, scale = histograms.measure(cell_counts(records, name)), histograms.scale
+    octaves = noisy_octaves(noisy, scale, len(records))
+    if octaves.size:
+        low, high = octave_span(octaves)
         texts: tuple[str, ...] = ()
         if writing is None:
             formats, texts = noisy_texts(records, name, format_cells, len(FORMATS), histograms)

@@ -10,17 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError
 from memberbound.learners import named_rows
 from memberbound.learners.trained import available_if
-from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
-from memberbound.release.all_rows.learner_settings import settings_of
-from memberbound.release.all_rows.models import (
-    Labels,
+from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
+from memberbound.release.all_rows.learner_forms import (
     checked_form,
-    fit_private,
     replaces_preprocessing,
+    settings_of,
 )
+from memberbound.release.all_rows.models import Labels, fit_private
 from memberbound.release.noise import checked_eta
 from memberbound.release.private_estimator import PrivateEstimator, released_can
 from memberbound.release.randomness import source_from_seed
@@ -61,13 +60,13 @@ class MembershipPrivate(PrivateEstimator):
     more than ``eta`` above blind guessing.  X may hold texts and missing values; it is encoded
     inside, from ``bounds`` or from noisy histograms, so nothing must be scaled or encoded before:
     whatever was fitted on these rows in front of it is not covered.  The base says what is trained,
-    and these of its settings are honoured: C, alpha, class_weight and fit_intercept of linear
-    models; learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
-    column each) and class_weight of boosting.  Solvers and tolerances are not needed; any other
-    setting must be at its default.
+    and these of its settings are honoured: C, alpha and fit_intercept of linear models;
+    learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one column
+    each) of boosting.  Solvers and tolerances are not needed; any other setting must be at its
+    default.
 
-    A search over settings (GridSearchCV) makes a model per candidate and fold from the same rows:
-    give their number as ``releases``, or search on a synthetic table (``synthesize``).
+    A search over settings (GridSearchCV) makes a model per candidate and fold from the same rows,
+    and the certificate covers one: search on a synthetic table (``synthesize``).
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
@@ -76,8 +75,6 @@ class MembershipPrivate(PrivateEstimator):
         eta: the promise, in (0, ½).
         bounds: what is public about the columns (``x0``, ``x1``, … of an array) and the target
             (``y``, or the name of its series): a mapping, or a YAML or JSON file.
-        releases: how many such models are made from the same rows (several settings, of which one
-            is chosen); ``eta`` is then promised for all of them together.
         tune: try several learning rates and pay for it out of the budget.
         insecure_seed: for tests only: noise from a seed.
 
@@ -104,27 +101,18 @@ class MembershipPrivate(PrivateEstimator):
         *,
         eta: float = 0.05,
         bounds: Any = None,
-        releases: int = 1,
         tune: bool = False,
         insecure_seed: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.eta = eta
         self.bounds = bounds
-        self.releases = releases
         self.tune = tune
         self.insecure_seed = insecure_seed
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> MembershipPrivate:
-        """Train on all rows: a table or an array, and one class or number per row.
-
-        ``sample_weight`` are secret numbers from 0 to 1, one per row, and are cut off there: divide
-        by a maximum that is public.
-        """
+    def fit(self, X: ArrayLike, y: ArrayLike) -> MembershipPrivate:
+        """Train on all rows: a table or an array, and one class or number per row."""
         checked_eta(self.eta)
-        whole_number("releases", self.releases)
         form, settings = checked_form(self.estimator), settings_of(self.estimator)
         if replaces_preprocessing(self.estimator):
             warnings.warn(
@@ -145,12 +133,6 @@ class MembershipPrivate(PrivateEstimator):
                 f"{unknown[0]!r}."
             )
         target = Values.of(y, forms_of(public).get(_TARGET, "any"))
-        weights = None
-        if sample_weight is not None:
-            if _shape(sample_weight) != (records.rows,):
-                raise InputError("sample_weight must be one number per row of X.")
-            # Each is read by itself, whatever it is: no row decides about a failure.
-            weights = Values.of(sample_weight).numbers
         self.released_ = fit_private(
             Records({**records.columns, _TARGET: target}, records.rows),
             _TARGET,
@@ -158,9 +140,7 @@ class MembershipPrivate(PrivateEstimator):
             learner=form,
             bounds=public,
             tune=bool(self.tune),
-            releases=self.releases,
             settings=settings,
-            sample_weight=weights,
             source=source_from_seed(self.insecure_seed),
         )
         self.calibration_ = self.released_.calibration_

@@ -12,28 +12,23 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from memberbound.errors import (
-    InputError,
-    fraction,
-    nonnegative,
-    one_of,
-    positive,
-    whole_number,
-)
+from memberbound.errors import one_of
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
-from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.in_memory import Persons
 from memberbound.tables.parts import Parts
 
-#: Encoded rows as numbers, dense or sparse, or blocks of them.
-Features = Any
+if TYPE_CHECKING:
+    from memberbound.release.all_rows.encoding import EncodedBlock, Encoder
+
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 #: Rows whose products are added up by the BLAS at once.
 _BLOCK = 8192
@@ -46,8 +41,6 @@ LARGEST_FEATURE = 4.0
 _SHARES = 2.0**16
 #: No row is taken to be shorter: below this, squares underflow.
 _SHORTEST = 1e-150
-#: Entries beyond this are refused, and clips outside its range: nothing below overflows then.
-_LARGEST = 1e100
 
 #: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
 _STEPS = 80
@@ -64,6 +57,8 @@ _FASTEST = 400.0
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
+#: Target range [-1, 1]: where Huber's loss turns from square to straight.
+_BEND = 0.2
 
 
 @dataclass(frozen=True)
@@ -87,18 +82,6 @@ class Descent:
     intercept: float = _INTERCEPT
     decay: float = 0.0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("steps", self.steps))
-        object.__setattr__(self, "rate", positive("rate", self.rate))
-        clip = positive("clip", self.clip)
-        if not 1 / _LARGEST <= clip <= _LARGEST:
-            raise InputError(f"clip must be between 1e-100 and 1e100, got {self.clip!r}.")
-        object.__setattr__(self, "clip", clip)
-        fraction("momentum", self.momentum, open_right=True)
-        fraction("averaged", self.averaged, open_left=True)
-        nonnegative("intercept", self.intercept)
-        nonnegative("decay", self.decay)
-
     @classmethod
     def default(
         cls, *, rows: int, width: int, outputs: int, mu: float, regression: bool = False
@@ -109,13 +92,102 @@ class Descent:
         is fixed (fewer for very wide models) and T·r is chosen such that this noise is of order
         one, as long as that does not make single steps too long.
         """
-        n, budget = whole_number("rows", rows), positive("mu", mu)
-        parameters = whole_number("outputs", outputs) * (whole_number("width", width) + 1)
-        steps = max(1, min(_STEPS, MOST_DRAWS // parameters))
+        steps = max(1, min(_STEPS, MOST_DRAWS // (outputs * (width + 1))))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
         reach, clip, averaged = _PACES[kind]
-        pace = min(reach * budget * n / steps, _FASTEST)
+        pace = min(reach * mu * rows / steps, _FASTEST)
         return cls(steps, pace / clip, clip, averaged=averaged)
+
+
+# ── Losses: r = ∂ℓ/∂S of a record with scores S ───────────────────────────────────────────────────
+
+
+def _logistic(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ln(1 + e^{-±S})."""
+    sign = 1 - 2 * target
+    return np.asarray(sign * special.expit(sign * scores))
+
+
+def _softmax(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ln Σe^{S_c} - S_y."""
+    return np.asarray(special.softmax(scores, axis=1) - target)
+
+
+def _ridge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ½‖S - y‖²."""
+    return np.asarray(scores - target)
+
+
+def _huber(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ½e² of the error e = S - y up to a bend, straight beyond."""
+    return np.asarray(np.clip(scores - target, -_BEND, _BEND))
+
+
+def _hinge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = max(0, 1 - m) of the margin m = y·S per output, rounded off on 0 ≤ m ≤ 1."""
+    return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
+
+
+_RESIDUALS = {
+    "logistic": _logistic,
+    "softmax": _softmax,
+    "ridge": _ridge,
+    "hinge": _hinge,
+    "huber": _huber,
+}
+LOSSES = tuple(_RESIDUALS)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss by name, of so many classes (``logistic`` has two), of one number for none."""
+
+    name: str
+    classes: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Number of scores: one of a number or of two classes, except for softmax."""
+        return self.classes if self.classes > 2 or self.name == "softmax" else 1
+
+    def target(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the target as the residuals take it, (records, outputs).
+
+        ``codes`` are those of classes, or numbers scaled to [-1, 1].  A code of -1 stands for a
+        class that is not among the public ones: such a record is left out.
+        """
+        if not self.classes:
+            return np.asarray(codes, dtype=np.float64)[:, None]
+        known = np.maximum(codes, 0).astype(np.int64)
+        if self.outputs == 1:
+            hot = known[:, None].astype(np.int8)
+        else:
+            hot = np.eye(self.classes, dtype=np.int8)[known]
+        return np.asarray(2 * hot - 1 if self.name == "hinge" else hot)
+
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        """Return r per record, one column per output."""
+        return _RESIDUALS[self.name](scores, target)
+
+    def predicted(self, scores: FloatArray) -> NDArray[np.int64]:
+        """Return class codes."""
+        if self.outputs == 1:
+            return (scores[:, 0] > 0).astype(np.int64)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def probable(self) -> bool:
+        """Whether its scores have class probabilities."""
+        return self.name in ("logistic", "softmax")
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return class probabilities of scores that have them."""
+        if self.outputs == 1:
+            return np.column_stack([special.expit(-scores[:, 0]), special.expit(scores[:, 0])])
+        return np.asarray(special.softmax(scores, axis=1))
+
+
+# ── What one record adds to a sum: at most the clip ───────────────────────────────────────────────
 
 
 def on_grid(features: FloatArray) -> FloatArray:
@@ -180,44 +252,21 @@ def clipped_residuals(
     return np.asarray(residuals * factors[:, None])
 
 
-class Block(Protocol):
-    """Rows that are ready to be multiplied."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and width."""
-
-    def squares(self) -> FloatArray:
-        """Return the squared length of every row."""
-
-    def __matmul__(self, theta: FloatArray) -> FloatArray:
-        """Return the scores of all rows."""
-
-    def turned(self, moved: FloatArray) -> FloatArray:
-        """Return the transpose times a column per output."""
-
-
 def clipped_sum(
-    block: Block,
+    block: EncodedBlock,
     residuals: FloatArray,
     lengths: FloatArray,
     *,
     clip: float,
     starts: IntArray | None = None,
-    weights: FloatArray | None = None,
     step: float = 0.0,
 ) -> FloatArray:
     """Return Σ over a block's records of the clipped gradient, that of a constant 1 last.
 
-    ``starts`` says whose rows the block has.  ``weights`` from 0 to 1 multiply what was clipped; a
-    row of weight 0 takes nothing of its person's clip.  Summands are cut off at multiples of
-    ``step``.  What the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
+    ``starts`` says whose rows the block has.  Summands are cut off at multiples of ``step``.  What
+    the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
     """
-    if weights is not None:
-        residuals = residuals * (weights > 0)[:, None]
     moved = clipped_residuals(residuals, lengths, clip, starts)
-    if weights is not None:
-        moved *= weights[:, None]
     if step:
         moved = np.trunc(moved / step) * step
     return np.vstack([block.turned(moved), moved.sum(axis=0)])
@@ -264,14 +313,9 @@ class GradientModel:
         """Root-mean-square length of the noise that is added to every sum of gradients."""
         return self.scale * math.sqrt(self.released_size)
 
-    @staticmethod
-    def features(encoder: Any, read: Any) -> Features:
-        """Return the features of columns that were read."""
-        return encoder.encoded(read)
-
-    def scores(self, features: Features) -> FloatArray:
+    def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
-        return np.asarray(features @ self.coefficients) + self.intercepts
+        return block @ self.coefficients + self.intercepts
 
     def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
         """Return the model whose scores are slope·score + offset."""
@@ -290,7 +334,7 @@ class GradientModel:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], encoder: Any, mu: float) -> GradientModel:
+    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder, mu: float) -> GradientModel:
         """Return the model that :meth:`to_dict` described."""
         model = cls(
             np.array(fields["coefficients"], dtype=np.float64),
@@ -315,30 +359,19 @@ def row_cuts(rows: int, persons: Persons | None, block: int | None = None) -> li
     return [slice(int(a), int(b)) for a, b in pairwise(ends.tolist()) if a < b]
 
 
-@dataclass(frozen=True, eq=False)
-class SlicedRows:
-    """Rows of an array, or of what is sliced as one."""
-
-    rows: Any
-
-    def block(self, rows: slice) -> Any:
-        """Return some rows."""
-        return self.rows[rows]
-
-
 @dataclass(eq=False, repr=False)
 class TrainingRows:
     """A part of the rows, encoded, with their target.
 
-    ``features`` have blocks.  ``codes`` are the target as it was read, ``target`` as the loss takes
-    it.  ``weights`` are from 0 to 1; where there are none, all are 1.  With ``ready`` blocks are
-    kept as they are multiplied.
+    Slices of ``features`` are blocks.  ``codes`` are the target as it was read, ``target`` as the
+    loss takes it.  Rows that are not ``known`` have a class that is not listed, and no influence;
+    None: all are.  With ``ready`` blocks are kept as they are multiplied.
     """
 
     features: Any
     codes: NDArray[Any]
     target: NDArray[Any]
-    weights: FloatArray | None = None
+    known: BoolArray | None = None
     persons: Persons | None = None
     ready: bool = True
     #: What is larger than so many bytes is kept on disk.
@@ -346,51 +379,37 @@ class TrainingRows:
     #: Made of the fields above and of public numbers: never sent or stored.
     cache: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        values = self.target
-        ends = np.array([values.min(initial=0), values.max(initial=0)], dtype=np.float64)
-        if values.ndim != 2 or not (np.abs(ends) <= _LARGEST).all():
-            raise InputError("target must hold numbers up to 1e100, as loss_named returns them.")
-        weights = self.weights
-        if weights is None:
-            return
-        if weights.shape != (self.rows,) or not ((weights >= 0) & (weights <= 1)).all():
-            raise InputError("weights must be numbers from 0 to 1, one per record.")
-        if (weights == 1).all():
-            self.weights = None
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "cache": {}}
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.codes)
-
     def cuts(self, size: int | None = None) -> list[slice]:
         """Return blocks of rows in which no person's are cut apart."""
-        return row_cuts(self.rows, self.persons, size)
+        return row_cuts(len(self.codes), self.persons, size)
 
-    def whose(self, rows: slice) -> IntArray | None:
+    def starts(self, rows: slice) -> IntArray | None:
         """Return where persons start within a block."""
         return None if self.persons is None else self.persons.within(rows)
 
-    def weight(self, rows: slice) -> FloatArray | None:
-        """Return the weights of a block."""
-        return None if self.weights is None else self.weights[rows]
+    def residuals(self, loss: Loss, scores: FloatArray, rows: slice) -> FloatArray:
+        """Return the residuals of a block; 0 for rows that are not known.
 
-    def blocks(self, intercept: float) -> Iterable[tuple[slice, Block, FloatArray]]:
+        They take nothing of their person's clip either.
+        """
+        residuals = loss.residuals(scores, self.target[rows])
+        return residuals if self.known is None else residuals * self.known[rows, None]
+
+    def blocks(self, intercept: float) -> Iterable[tuple[slice, EncodedBlock, FloatArray]]:
         """Return blocks that are ready to be multiplied, and the lengths of their rows."""
         if not self.ready:
             return self._blocks(intercept)
         if self.cache.get("intercept") != intercept:
             self.cache |= {"intercept": intercept, "blocks": list(self._blocks(intercept))}
-        blocks: list[tuple[slice, Block, FloatArray]] = self.cache["blocks"]
+        blocks: list[tuple[slice, EncodedBlock, FloatArray]] = self.cache["blocks"]
         return blocks
 
-    def _blocks(self, intercept: float) -> Iterator[tuple[slice, Block, FloatArray]]:
+    def _blocks(self, intercept: float) -> Iterator[tuple[slice, EncodedBlock, FloatArray]]:
         for rows in self.cuts():
-            block = self.features.block(rows)
+            block = self.features[rows]
             yield rows, block, row_lengths(block.squares(), block.shape[1], intercept)
 
 
@@ -400,16 +419,10 @@ def _gradient(
     """Return the sum of the part's clipped gradients, that of a constant 1 last."""
     total = np.zeros_like(theta)
     for place, block, lengths in rows.blocks(descent.intercept):
-        scores = np.asarray(block @ theta[:-1]) + descent.intercept * theta[-1]
-        total += clipped_sum(
-            block,
-            loss.residuals(scores, rows.target[place]),
-            lengths,
-            clip=descent.clip,
-            starts=rows.whose(place),
-            weights=rows.weight(place),
-            step=step,
-        )
+        scores = block @ theta[:-1] + descent.intercept * theta[-1]
+        residuals = rows.residuals(loss, scores, place)
+        starts = rows.starts(place)
+        total += clipped_sum(block, residuals, lengths, clip=descent.clip, starts=starts, step=step)
     return total
 
 
@@ -430,7 +443,7 @@ def descend(
     computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
-    Edge cases: weights of 0 leave records out without a trace (unknown classes).
+    Edge cases: records that are not known are left out without a trace.
     """
     sensitivity = path_sensitivity(descent.clip, records)
     gradients = part.sums(sensitivity=sensitivity, times=descent.steps)
@@ -456,5 +469,5 @@ def descend(
 
 def most_draws(width: int, outputs: int) -> int:
     """Return how many numbers a default path of at most this width and outputs draws, at most."""
-    parameters = whole_number("outputs", outputs) * (whole_number("width", width) + 1)
+    parameters = outputs * (width + 1)
     return max(parameters, min(_STEPS * parameters, MOST_DRAWS))

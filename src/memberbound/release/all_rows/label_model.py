@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.encoding import counted
+from memberbound.release.all_rows.bounds import counted
 from memberbound.release.budget import NoisySums
 from memberbound.tables.in_memory import PERSON_UNITS, Persons
 from memberbound.tables.parts import Parts

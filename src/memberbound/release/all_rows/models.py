@@ -1,64 +1,61 @@
 """Models of all rows of a secret table, in the neighbour game: bounds, histograms, training.
 
 The order is fixed before the table is looked at: slack and μ from η and public numbers, the shares
-of μ² for preprocessing, then all that is left for gradient descent or boosting.
+of μ² for preprocessing, then all that is left for gradient descent or boosting.  After training
+every record is counted once more, for probabilities that mean something.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.files import large_copy
-from memberbound.learners import network_factory, raw_records
+from memberbound.learners import raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.boosting import BoostedModel, boost, most_boosting_draws
-from memberbound.release.all_rows.encoding import (
+from memberbound.release.all_rows.boosting import BoostedModel, bins_of, boost, most_boosting_draws
+from memberbound.release.all_rows.bounds import (
     CLASS_SLACK,
-    FIRST_SHARE,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
     Bounds,
     Categories,
-    Encoder,
     Range,
+    forms_of,
+    read_bounds,
+)
+from memberbound.release.all_rows.encoding import (
+    FIRST_SHARE,
+    Encoder,
     TargetCode,
     fit_encoder,
     fit_target,
-    forms_of,
     histogram_coordinates,
     most_classes,
-    read_bounds,
     rows_needed,
     settled_bounds,
     widest,
 )
 from memberbound.release.all_rows.gradient import (
     Descent,
-    Features,
     GradientModel,
-    SlicedRows,
+    Loss,
     TrainingRows,
     descend,
     most_draws,
 )
-from memberbound.release.all_rows.learner_settings import Settings
-from memberbound.release.all_rows.losses import Loss, loss_named, named_loss
-from memberbound.release.all_rows.probabilities import (
-    PROBABILITY_SHARE,
-    probability_line,
-    probability_sums,
-)
+from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
@@ -66,88 +63,26 @@ from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.in_memory import Records, read_records
 from memberbound.tables.parts import Parts
 
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
-    from typing_extensions import TypeIs
-
 #: A target as it was read: codes of classes, or numbers.
 Labels = NDArray[Any]
-#: What can be trained, and its loss: logistic becomes softmax where there are more classes.
-LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
-_CLASSIFIERS = ("logistic", "svm")
-#: Learners of scikit-learn, and other names, by their form here.
-_FORMS = {
-    "GradientBoostingClassifier": "boosting",
-    "HistGradientBoostingClassifier": "boosting",
-    "LinearRegression": "ridge",
-    "LinearSVC": "svm",
-    "LogisticRegression": "logistic",
-    "HuberRegressor": "huber",
-    "Ridge": "ridge",
-    "linear": "ridge",
-} | {name: name for name in LEARNERS}
+#: Encoded rows: a block, or the bins of boosting.
+Features = Any
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
 _ONE = (
     "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
     "scores on these rows, as study and audit make, publishes a little more. A search over "
-    "settings makes a model per candidate and fold: give their number as releases, or search on a "
+    "settings makes a model per candidate and fold: enter each into a ledger, or search on a "
     "synthetic table (memberbound synthesize)."
 )
-_TOGETHER = (
-    "No more than {models} models are made from these rows, each asked for this eta with this "
-    "number of releases; the bound is for all of them together, whichever is chosen."
-)
 #: Sums of scores are added in whole multiples of this part.
-_UNITS = 2.0**30
-
-
-def private_form(learner: object) -> str | None:
-    """Return the form in which a learner can be trained on all rows, None if there is none.
-
-    Of a pipeline it is that of its last step: the others are replaced by private preprocessing.
-
-    >>> private_form("linear"), private_form("tree")
-    ('ridge', None)
-    """
-    inner = learner.steps[-1][1] if replaces_preprocessing(learner) else learner
-    form = _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
-    return "network" if form is None and network_factory(learner) is not None else form
-
-
-def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
-    """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
-    return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
-
-
-def _instead(learner: str) -> str:
-    """Name the private form of trees where a learner is made of them."""
-    name = learner.lower().replace("-", "")
-    if "boost" not in name and "tree" not in name and "forest" not in name:
-        return f" Take one of {', '.join(LEARNERS)} or a factory of PyTorch modules."
-    numbers = ", with a range for the target in the bounds" if "regressor" in name else ""
-    return f" Take 'boosting', the private form of trees{numbers}."
-
-
-def checked_form(learner: object) -> str:
-    """Return the private form of a learner, or refuse one that has none."""
-    form = private_form(learner)
-    if form is None:
-        shown = learner if isinstance(learner, str) else type(learner).__name__
-        raise InputError(
-            "learner must be one that can be trained on all rows with a guarantee for every "
-            f"record, got {shown!r}.{_instead(shown)}"
-        )
-    return form
+_SCORE_UNITS = 2.0**30
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """A released model with its encoder, target and budget: all that may be stored.
-
-    What is promised holds for ``releases`` such models of the same rows together.
-    """
+    """A released model with its encoder, target and budget: all that may be stored."""
 
     encoder: Encoder
     target: TargetCode
@@ -157,12 +92,11 @@ class PrivateModel:
     secure: bool
     eta: float
     learner: str
-    releases: int = 1
     settings: Settings = field(default_factory=Settings)
 
     @property
     def _loss(self) -> Loss:
-        return named_loss(self.model.loss, len(self.target.classes))
+        return Loss(self.model.loss, len(self.target.classes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -196,26 +130,24 @@ class PrivateModel:
     @property
     def certificate_(self) -> Certificate:
         """What is promised."""
-        certificate = self._together.certificate(secure=self.secure)
-        how_many = _ONE if self.releases == 1 else _TOGETHER.format(models=self.releases)
-        return replace(certificate, assumptions=(*certificate.assumptions, how_many))
-
-    @property
-    def _together(self) -> Budget:
-        return self.budget.repeated(self.releases)
+        certificate = self.budget.certificate(secure=self.secure)
+        return replace(certificate, assumptions=(*certificate.assumptions, _ONE))
 
     @property
     def calibration_(self) -> Calibration:
         """The noise of every step and the certificate of all of them together."""
         noise = GaussianNoise(self.model.scale, self.model.released_size)
-        details = {
-            "learner": self.learner,
-            "mu": self._together.mu,
-            "rows_trained": self.rows,
-            "curve": self._together.readings(),
-        }
         method = "boosting" if self.learner == "boosting" else "gradient"
-        return Calibration(noise, self.certificate_, self.eta, method, 1, details)
+        return Calibration(noise, self.certificate_, self.eta, method, 1, self._details)
+
+    @property
+    def _details(self) -> dict[str, object]:
+        return {
+            "learner": self.learner,
+            "mu": self.budget.normal_mu,
+            "rows_trained": self.rows,
+            "curve": self.budget.readings(),
+        }
 
     def encoded(
         self, table: object, database_table: str | None = None, *, strict: bool | None = None
@@ -238,7 +170,9 @@ class PrivateModel:
             if strict and notes:
                 raise InputError(f"{notes[0]}. Without strict such values count as missing.")
             notices = (*notices, *notes)
-        return self.model.features(self.encoder, records.columns), notices
+        if isinstance(self.model, BoostedModel):
+            return bins_of(self.encoder, records.columns), notices
+        return self.encoder.rows(records.columns)[:], notices
 
     def answered(self, rows: Features) -> Labels:
         """Return classes by name, or numbers in the target's units, for encoded rows."""
@@ -257,15 +191,14 @@ class PrivateModel:
 
     def probabilities(self, rows: Features) -> FloatArray | None:
         """Return class probabilities of encoded rows, for the losses that have them."""
-        if self.model.loss not in ("logistic", "softmax"):
-            return None
-        return self._loss.probabilities(self.model.scores(rows))
+        loss = self._loss
+        return loss.probabilities(self.model.scores(rows)) if loss.probable else None
 
     def predict(self, table: object) -> Labels:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
-    @available_if(lambda self: self.model.loss in ("logistic", "softmax"))
+    @available_if(lambda self: self._loss.probable)
     def predict_proba(self, table: object) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
@@ -282,11 +215,10 @@ class PrivateModel:
             "learner": self.learner,
             "eta": self.eta,
             "encoder": self.encoder.to_dict(),
-            "target": self.target.to_dict(),
+            "target": asdict(self.target),
             "rows": self.rows,
             "secure_source": self.secure,
-            "releases": self.releases,
-            "settings": self.settings.to_dict(),
+            "settings": asdict(self.settings),
             **self.budget.to_dict(),
             **self.model.to_dict(),
         }
@@ -311,7 +243,6 @@ class PrivateModel:
                 bool(fields["secure_source"]),
                 float(fields["eta"]),
                 learner,
-                int(fields["releases"]),
                 Settings(**fields["settings"]),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
@@ -331,9 +262,7 @@ def fit_private(
     learner: str = "logistic",
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
-    releases: int = 1,
     settings: Settings | None = None,
-    sample_weight: FloatArray | None = None,
     source: RandomSource | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
@@ -355,38 +284,27 @@ def fit_private(
     :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
-    that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
-    ``releases`` η, and the certificate, hold for so many such models of the same rows together.
-    ``settings`` are public; ``sample_weight`` belongs to the records, one number each, and is cut
-    off at 0 and 1; what is no number counts as 0.
-    ``reserve`` is called with the budget before any noise is drawn (a ledger).
+    that costs is a part of the budget like any other (35 % of what preprocessing leaves).
+    ``settings`` are public.  ``reserve`` is called with the budget before any noise is drawn (a
+    ledger).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from memberbound.release.randomness import InsecureSource
-        >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
-        >>> public = {"age": [0, 80], "ill": [False, True]}
-        >>> found = fit_private(people, "ill", eta=0.05, bounds=public, source=InsecureSource(1))
-        >>> found.predict(pd.DataFrame({"age": [5, 75]})).tolist()
-        ['False', 'True']
-        >>> found.certificate_.value <= 0.05
-        True
     """
     one_of("learner", learner, LEARNERS)
     boosted = learner == "boosting"
     public = read_bounds(bounds)
-    classifier = learner in _CLASSIFIERS or (boosted and not isinstance(public.get(target), Range))
-    drawn = SecureSource() if source is None else source
+    classifier = learner in ("logistic", "svm")
+    if boosted:
+        classifier = not isinstance(public.get(target), Range)
+    noise = SecureSource() if source is None else source
     how = Settings() if settings is None else settings
 
     def draws(width: int, columns: int, outputs: int) -> int:
         most = most_draws(width, outputs)
         if boosted:
             most = most_boosting_draws(width, columns, outputs, how)
-        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs) + outputs
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs)
 
     made = prepare(
         table,
@@ -394,89 +312,39 @@ def fit_private(
         eta=eta,
         classifier=classifier,
         bounds=public,
-        source=drawn,
+        source=noise,
         draws=draws,
-        releases=releases,
         reserve=reserve,
     )
     encoder, code, budget, table = made.encoder, made.target, made.budget, made.records
-    count = len(code.classes)
     if learner in ("logistic", "boosting"):
-        name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
+        name = "ridge" if not classifier else "logistic" if len(code.classes) == 2 else "softmax"
     else:
-        name = {"svm": "hinge"}.get(learner, learner)
-    by_class = how.weights(code, table, budget) if classifier else None
+        name = "hinge" if learner == "svm" else learner
+    loss, records = Loss(name, len(code.classes)), len(table)
     ready = encoder.fits(table.rows, table.memory)
-    rows = table.mapped(
-        _RowEncoder(encoder, code, name, boosted, ready, by_class, sample_weight).encoded
-    )
-    records = len(table)
+    work = _Training(encoder, code, loss, how, boosted, records, ready)
+    rows = table.mapped(work.encoded)
     # Free the raw table: training needs the encoded rows only.
     del made, table
-    work = _Training(rows, records, named_loss(name, count), classifier, how, encoder, boosted)
-    probable = name in ("logistic", "softmax")
-    counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if probable else None
-    pace = work.pace(budget) if tune else 1.0
-    model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
+    counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
+    pace = work.pace(rows, budget) if tune else 1.0
+    model = work.trained(rows, budget.take("boosting" if boosted else "gradient descent"), pace)
     if counts is not None:
+        kind = "boosting" if boosted else name
         line = probability_line(
             model,
             rows,
             counts,
-            kind="boosting" if boosted else name,
+            kind=kind,
             records=records,
-            outputs=model.outputs,
+            outputs=loss.outputs,
             offsets=how.intercept,
         )
         model = model.moved(*line)
     return PrivateModel(
-        encoder,
-        code,
-        model,
-        budget,
-        records,
-        drawn.secure,
-        checked_eta(eta),
-        learner,
-        releases,
-        how,
+        encoder, code, model, budget, records, noise.secure, checked_eta(eta), learner, how
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _RowEncoder:
-    """How rows become numbers with a target; class and sample weights are from 0 to 1."""
-
-    encoder: Encoder
-    code: TargetCode
-    loss: str
-    boosted: bool
-    ready: bool
-    by_class: FloatArray | None
-    sample_weight: FloatArray | None
-
-    def encoded(self, part: Records) -> TrainingRows:
-        """Return a part of the rows, encoded."""
-        codes, weights = self.code.read(part.columns[self.code.name])
-        if self.sample_weight is not None:
-            weights = weights * np.clip(np.nan_to_num(self.sample_weight, nan=0.0), 0.0, 1.0)
-        if self.by_class is not None:
-            weights = weights * self.by_class[codes]
-        features: Any
-        if self.boosted:
-            features = SlicedRows(BoostedModel.features(self.encoder, part.columns, part.memory))
-        else:
-            features = self.encoder.rows(part.columns, part.memory)
-        target = loss_named(self.loss, codes, len(self.code.classes) or None)[1]
-        return TrainingRows(
-            features,
-            large_copy(codes, part.memory),
-            large_copy(target, part.memory),
-            None if (weights == 1).all() else large_copy(weights, part.memory),
-            part.persons,
-            self.ready,
-            part.memory,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,13 +366,12 @@ def prepare(
     bounds: Mapping[str, object] | str | Path | None,
     source: RandomSource,
     draws: Callable[[int, int, int], int],
-    releases: int = 1,
     reserve: Callable[[Budget], None] | None = None,
 ) -> Prepared:
     """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
-    and number of outputs.  η is of ``releases`` such models together.
+    and number of outputs.
     """
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
@@ -523,12 +390,10 @@ def prepare(
     open_target = target not in public
     target_bound = public.get(target)
     # The slack is not known yet; it hardly changes μ.
-    mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta))) / math.sqrt(releases)
+    mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta)))
     settled = settled_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
-    budget = Budget.for_eta(
-        eta, slack=slack, releases=releases, unit=records.unit, source=source, reserve=reserve
-    )
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
     _refuse_small(rows, sum(n not in public for n in features), budget.mu, open_target)
     if isinstance(target_bound, Categories):
         _refuse_many(target, len(target_bound.labels), rows, budget.mu)
@@ -551,69 +416,79 @@ def prepare(
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows with their targets, and what is trained on them."""
+    """How rows become numbers with a target, and what is trained on them."""
 
-    rows: Parts
-    records: int
-    loss: Loss
-    classifier: bool
-    settings: Settings
     encoder: Encoder
+    code: TargetCode
+    loss: Loss
+    settings: Settings
     boosted: bool
+    records: int
+    ready: bool
 
-    def trained(self, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
+    def encoded(self, part: Records) -> TrainingRows:
+        """Return a part of the rows as numbers, with their target."""
+        codes, known = self.code.read(part.columns[self.code.name])
+        features: Any
+        if self.boosted:
+            features = bins_of(self.encoder, part.columns, part.memory)
+        else:
+            features = self.encoder.rows(part.columns, part.memory)
+        return TrainingRows(
+            features,
+            large_copy(codes, part.memory),
+            large_copy(self.loss.target(codes), part.memory),
+            None if known.all() else large_copy(known, part.memory),
+            part.persons,
+            self.ready,
+            part.memory,
+        )
+
+    def trained(self, rows: Parts, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
+        encoder, loss, records = self.encoder, self.loss, self.records
         if self.boosted:
             return boost(
-                self.encoder,
-                self.rows,
-                self.loss,
-                part,
-                records=self.records,
-                settings=self.settings,
-                pace=pace,
+                encoder, rows, loss, part, records=records, settings=self.settings, pace=pace
             )
-        records, width = self.records, self.encoder.width
         how = Descent.default(
             rows=records,
-            width=width,
-            outputs=self.loss.outputs,
+            width=encoder.width,
+            outputs=loss.outputs,
             mu=part.mu,
-            regression=not self.classifier,
+            regression=not loss.classes,
         )
         # An encoded number is half a standardised one, over the nominal length of a row; clips make
         # gradients of about unit length this much shorter, and so the penalty's.
-        decay = how.clip * self.settings.penalty / (4.0 * self.encoder.length**2 * records)
-        how = replace(how, rate=how.rate * pace, decay=decay)
-        if not self.settings.intercept:
-            how = replace(how, intercept=0.0)
-        return descend(self.rows, self.loss, how, part, records=records, width=width)
+        decay = how.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
+        intercept = how.intercept if self.settings.intercept else 0.0
+        how = replace(how, rate=how.rate * pace, decay=decay, intercept=intercept)
+        return descend(rows, loss, how, part, records=records, width=encoder.width)
 
-    def pace(self, budget: Budget) -> float:
+    def pace(self, rows: Parts, budget: Budget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
-        trials = [self.trained(budget.take("a trial", share), p) for p in _PACES]
-        marks = [self.rows.total(_mark, t, self.loss, self.classifier) / _UNITS for t in trials]
+        trials = [self.trained(rows, budget.take("a trial", share), p) for p in _PACES]
+        marks = [rows.total(_mark, trial, self.loss) / _SCORE_UNITS for trial in trials]
         # A record that is replaced moves each of these sums by at most 1.
         scores = budget.take("the trials' scores", share)
         noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
         return _PACES[int(np.argmax(noise.measure(marks)))]
 
 
-def _mark(
-    rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss, classifier: bool
-) -> int:
+def _mark(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
     """Return how well a trial does, in units: one number in [0, 1] per record, added exactly."""
     parts = []
     for cut in rows.cuts():
-        scores, codes = model.scores(rows.features.block(cut)), rows.codes[cut]
-        if classifier:
+        scores, codes = model.scores(rows.features[cut]), rows.codes[cut]
+        if loss.classes:
             marks = (loss.predicted(scores) == codes).astype(np.float64)
         else:
             marks = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
-        weights = rows.weight(cut)
-        parts.append(np.rint((marks if weights is None else marks * weights) * _UNITS))
+        parts.append(np.rint(marks * _SCORE_UNITS))
     units = np.concatenate(parts).astype(np.int64)
+    if rows.known is not None:
+        units *= rows.known
     units = units if rows.persons is None else rows.persons.averaged(units)
     return int(units.sum())
 
@@ -627,7 +502,7 @@ def _slack(
     classifier: bool,
     draws: Callable[[int, int, int], int],
 ) -> float:
-    """Return the slack from public numbers alone; ``known`` is the target's bound."""
+    """Return the slack from public numbers alone."""
     outputs = 1
     if classifier:
         outputs = MOST_CLASSES if target_bound is None else len(getattr(target_bound, "labels", ()))
@@ -653,15 +528,196 @@ def _refuse_many(target: str, classes: int, rows: int, mu: float) -> None:
 
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
     needed = rows_needed(private, mu, classes=open_target)
-    if rows < needed and not private and not open_target:
-        raise TooFewRowsError(
-            f"the table must have at least about {needed} rows at this eta, got {rows}: fewer are "
-            "drowned by the noise. Find more rows, or allow a larger eta."
-        )
     if rows < needed:
-        what = f"{private} columns without bounds" if private else "a target without bounds"
         raise TooFewRowsError(
-            f"the table must have at least about {needed} rows for {what} at this eta, "
-            f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
-            "columns and the target, leave columns out, or allow a larger eta."
+            f"the table must have at least about {needed} rows at this eta, with {private} "
+            f"feature{'' if private == 1 else 's'} without bounds and a target "
+            f"{'without' if open_target else 'with'} them, got {rows}: fewer are drowned by the "
+            "noise. Give bounds (ranges and categories that are public knowledge), leave columns "
+            "out, find more rows, or allow a larger eta."
         )
+
+
+# ── Probabilities that mean something: a line through noisy counts of scores and classes (X30) ────
+#
+# Clipped gradients and noise give scores the right order and the wrong size.  Every record is
+# counted once more, by its score and its class; the counts get normal noise from the same budget,
+# and a slope and an offset per score are fitted to them.  Both become part of the model.  A score
+# between two knots counts for both, in proportion, so that the counts keep its mean.  With several
+# classes each has counts of its own: its log-odds against the rest, in or not.
+
+#: Share of μ² for the counts.
+PROBABILITY_SHARE = 0.04
+#: Knots in units of log-odds.
+_KNOTS = np.arange(-4.0, 5.0)
+#: Slopes that are usual, by kind of model; measured on Adult, ACS and heart (docs/gradient.md).
+TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
+#: How far slope (in units of the usual one) and offsets are expected to lie from 1 and 0.
+_SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
+#: With fewer records than this many noise scales the counts are believed less: offsets that are
+#: noise cost accuracy.
+_LOUD = 40.0
+#: With fewer than this a flatter slope is expected, down to this one: such models are hardly better
+#: than a constant.
+_CLEAR, _FLATTEST = 6.0, 0.3
+#: The slope never turns the order of the scores round.
+_SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
+#: A record's counts are whole numbers of 2^-30 or coarser, so that sums are exact.
+_UNITS = 30
+_BLOCK = 65_536
+#: Vectorised functions take at most so many numbers at a time.
+_LANES = 64
+
+
+class _Scored(Protocol):
+    def scores(self, features: Features) -> FloatArray:
+        """Return the scores of encoded records."""
+
+
+def probability_sums(outputs: int) -> int:
+    """Return how many noisy counts a model of so many scores takes."""
+    return 2 * _KNOTS.size * outputs
+
+
+def log_odds(scores: FloatArray) -> FloatArray:
+    """Return the log-odds of every class against the rest; of two classes those of the second.
+
+    Two classes have one score, which is the log-odds, or two, of which it is the difference.
+
+    Numerics: a row's numbers do not depend on its place, to the last bit (:func:`_elementwise`).
+    """
+    if scores.shape[1] <= 2:
+        return scores[:, -1:] - scores[:, :-1] if scores.shape[1] == 2 else scores
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    shares = _elementwise(np.exp, shifted)
+    rest = np.zeros_like(shares)
+    for k in range(shares.shape[1]):
+        for other in range(shares.shape[1]):
+            rest[:, k] += shares[:, other] * (other != k)
+    # Where the rest underflows the odds are beyond the last knot.
+    return np.asarray(shifted - _elementwise(np.log, np.maximum(rest, sys.float_info.min)))
+
+
+def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+    """Return a function of every value, the same wherever the value stands.
+
+    A short end of an array may be computed by another routine, so there is none.
+    """
+    filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
+    return function(filled)[: values.size].reshape(values.shape)
+
+
+def score_counts(
+    odds: FloatArray, codes: NDArray[np.generic], weights: ArrayLike, units: int
+) -> FloatArray:
+    """Return weights of records per output, knot and membership of the class, times 2^units.
+
+    Guarantee: a record of weight w ≤ 1 adds nonnegative whole numbers to every output's part, whose
+    sum is at most w·2^units (proofs/probabilities.md, claim 1).
+    """
+    outputs, knots = odds.shape[1], _KNOTS.size
+    # A network may answer with what is no number: it counts in the middle.
+    place = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
+    low = np.minimum(place.astype(np.int64), knots - 2)
+    whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
+    upper = np.trunc(whole * (place - low))
+    lower = np.trunc(whole) - upper
+    # Of two classes the single score is that of the second.
+    classes = np.arange(outputs) if outputs > 1 else np.array([1])
+    inside = np.asarray(codes)[:, None] == classes
+    cells = (np.arange(outputs) * knots + low) * 2 + inside
+    size = 2 * outputs * knots
+    sums = np.bincount(cells.ravel(), lower.ravel(), size)
+    sums += np.bincount(cells.ravel() + 2, upper.ravel(), size)
+    return np.asarray(sums.reshape(outputs, knots, 2), dtype=np.float64)
+
+
+def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
+    """Return the part's counts of scores and classes."""
+    counts: list[FloatArray] = []
+    for cut in rows.cuts(_BLOCK):
+        odds = log_odds(usual * model.scores(rows.features[cut]))
+        weights = np.ones(len(odds)) if rows.known is None else rows.known[cut] * 1.0
+        if rows.persons is not None:
+            weights = weights * rows.persons.weights[cut]
+        counts.append(score_counts(odds, rows.codes[cut], weights, units))
+    return np.asarray(sum(counts))
+
+
+def probability_line(
+    model: _Scored,
+    rows: Parts,
+    part: Part,
+    *,
+    kind: str,
+    records: int,
+    outputs: int,
+    offsets: bool = True,
+) -> tuple[float, FloatArray]:
+    """Return slope and offsets that turn a released model's scores into log-odds.
+
+    ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
+
+    Guarantee: the noisy counts are within the slack of their draws of a ``part.mu``-GDP pair under
+    replace-one; slope and offsets are computed from them.
+    Theorem: X30 (proofs/probabilities.md): L2 sensitivity √(2·outputs).
+    Assumes: a row's scores are computed from that row and from released numbers; weights are
+    between 0 and 1.
+    Numerics: sums of whole numbers, exact.  Edge cases: where the noise covers the counts, slope
+    and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
+    """
+    units = min(_UNITS, 52 - records.bit_length())
+    usual = TYPICAL_SLOPES[kind]
+    total = rows.total(_counted_scores, model, usual, units)
+    sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
+    noise = part.sums(sensitivity=math.ldexp(sensitivity, units))
+    # From here on nothing but the noisy counts is used: post-processing.
+    noisy = np.ldexp(noise.measure(total), -units)
+    scale = math.ldexp(noise.scale, -units)
+    slope, moved = _fitted(noisy, scale, records / scale, offsets=offsets)
+    if outputs == 2:
+        moved = np.array([-0.5, 0.5]) * moved
+    return usual * slope, moved
+
+
+def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
+    """Return what slope and offsets of all scores add to slope·(log-odds of each against the rest).
+
+    Exact for equal scores, and where nothing is changed: the rest is taken to be equally likely.
+    """
+    others = offsets.size - 1
+    if others == 0:
+        return offsets
+    means = [special.logsumexp(np.delete(offsets, k)) for k in range(offsets.size)]
+    return np.asarray(offsets - means + slope * math.log(others))
+
+
+def _fitted(
+    noisy: FloatArray, scale: float, signal: float, *, offsets: bool
+) -> tuple[float, FloatArray]:
+    """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
+
+    ``signal`` is the number of records in noise scales, a public number.
+    """
+    expected = min(1.0, max(_FLATTEST, signal / _CLEAR))
+    slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, _OFFSET_SPREAD))
+    outside, inside = noisy[..., 0], noisy[..., 1]
+    rows = outside + inside
+    noise = math.sqrt(2.0) * scale
+    # How much of a knot's count is records, and not noise.
+    trust = np.sqrt(np.clip(1.0 - np.square(noise / np.maximum(rows, noise)), 0.0, 1.0))
+    held = np.maximum(rows, 0.0)
+
+    def misfits(line: FloatArray) -> FloatArray:
+        moved = line[1:] if offsets else np.zeros(len(noisy))
+        p = special.expit(line[0] * _KNOTS + _against_the_rest(line[0], moved)[:, None])
+        variance = scale**2 * (p**2 + (1 - p) ** 2) + held * p * (1 - p)
+        missed = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
+        return np.concatenate([missed.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])
+
+    free = len(noisy) if offsets else 0
+    ends = ([_SLOPES[0], *[_OFFSETS[0]] * free], [_SLOPES[1], *[_OFFSETS[1]] * free])
+    from scipy import optimize  # as heavy as pandas, and only training needs it
+
+    line = optimize.least_squares(misfits, np.array([expected, *[0.0] * free]), bounds=ends).x
+    return float(line[0]), np.asarray(line[1:] if offsets else np.zeros(len(noisy)))

@@ -13,13 +13,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
@@ -27,25 +26,19 @@ from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
-from memberbound.release.all_rows.gradient import (
-    Features,
-    SlicedRows,
-    TrainingRows,
-    path_sensitivity,
-)
-from memberbound.release.all_rows.models import PrivateModel, prepare
-from memberbound.release.all_rows.probabilities import (
+from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
+from memberbound.release.all_rows.encoding import EncodedBlock, EncodedRows, Encoder, TargetCode
+from memberbound.release.all_rows.gradient import TrainingRows, path_sensitivity
+from memberbound.release.all_rows.models import (
     PROBABILITY_SHARE,
+    PrivateModel,
+    prepare,
     probability_line,
     probability_sums,
 )
 from memberbound.release.budget import Budget, NoisySums, Part
-from memberbound.release.calibration import Calibration
-from memberbound.release.half.least_noise import Rows
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, read_records
 from memberbound.tables.parts import PartsHere
 
@@ -169,9 +162,7 @@ def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
     return (DpSgd(down(2.0 / up(mu, 16 + len(parts)), 4), 1.0, 1),)
 
 
-def _module(
-    factory: Callable[..., Module], inputs: int, outputs: int, *, probe: bool = True
-) -> Module:
+def _module(factory: Callable[..., Module], inputs: int, outputs: int) -> Module:
     """Return a new module, whose weights do not depend on the data, after checking what it is."""
     torch = _torch()
     with torch.random.fork_rng(devices=[]):
@@ -189,13 +180,11 @@ def _module(
         )
     if not any(p.requires_grad for p in module.parameters()):
         raise InputError("learner must make a module with parameters to train, got none.")
-    if probe:
-        _probe(module, inputs, outputs)
     made: Module = module
     return made
 
 
-def _probe(module: Module, inputs: int, outputs: int) -> None:
+def _check_answers(module: Module, inputs: int, outputs: int) -> None:
     """Refuse a module of another shape, or whose answer to a row depends on the other rows."""
     torch = _torch()
     rows = torch.linspace(-1, 1, 3 * inputs).reshape(3, inputs)
@@ -312,64 +301,25 @@ def step_reach(clip: float, rows: int) -> float:
     return up(path_sensitivity(clip, rows, _BLOCK) - clip, 4)
 
 
-@cache
-def _optimizer_type() -> Any:
+def _clipped_sums(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tensor]:
+    """Return Σ of the kept rows' clipped gradients of a block, by parameter, in double precision.
+
+    Guarantee: no row adds more than ``clip`` in length; lengths are taken from above (claim 2).  A
+    record whose gradient is not finite is left out.
+    """
     torch = _torch()
-    base: Any = _torch("opacus.optimizers").DPOptimizer
-
-    class ExactOptimizer(base):  # type: ignore[misc]
-        """Opacus' optimizer with clips and sums in double precision, and our noise on a grid.
-
-        ``sums`` None adds no noise: for rehearsals only.
-        """
-
-        def __init__(self, inner: Any, *, clip: float, sums: NoisySums | None, size: float) -> None:
-            super().__init__(
-                inner,
-                noise_multiplier=0.0 if sums is None else sums.scale / clip,
-                max_grad_norm=clip,
-                expected_batch_size=size,
-            )
-            self.sums = sums
-            self.kept: Any = None
-            self.room: dict[Any, Any] = {}
-
-        def clip_and_accumulate(self) -> None:
-            """Add Σ kept·clipped gradient of a block to ``summed_grad``."""
-            parts = [g.reshape(len(g), -1) for g in self.grad_samples]
-            terms = sum(g.shape[1] for g in parts)
-            kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
-            sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
-            lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
-            # Lengths from above: roundings of single precision, and what underflows.
-            lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
-            # A record whose gradient is not finite is left out.
-            usable = torch.isfinite(lengths) & self.kept
-            factors = (self.max_grad_norm * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
-            factors = torch.where(usable, factors, 0.0)
-            for p, g in zip(self.params, parts, strict=True):
-                exact = self._doubled(p, g)
-                exact[~usable] = 0.0
-                total = (factors @ exact).view_as(p)
-                p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
-
-        def _doubled(self, p: Tensor, g: Tensor) -> Tensor:
-            """Return a block's gradients in double precision, in memory that is used again."""
-            room = self.room.get(p)
-            if room is None or room.shape != g.shape:
-                room = self.room[p] = torch.empty(g.shape, dtype=torch.float64)
-            filled: Tensor = room.copy_(g)
-            return filled
-
-        def add_noise(self) -> None:
-            """Put the noisy sum into ``grad``."""
-            for p in self.params:
-                total = p.summed_grad.numpy()
-                if self.sums is not None:
-                    total = self.sums.measure(total)
-                p.grad = torch.from_numpy(total).to(p.dtype).view_as(p)
-
-    return ExactOptimizer
+    parts = [p.grad_sample.reshape(len(kept), -1) for p in learnt]
+    terms = sum(g.shape[1] for g in parts)
+    kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
+    sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
+    lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
+    # Roundings of single precision, and what underflows.
+    lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
+    usable = torch.isfinite(lengths) & kept
+    factors = (clip * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
+    factors = torch.where(usable, factors, 0.0)
+    exact = (torch.where(usable[:, None], g.double(), 0.0) for g in parts)
+    return [(factors @ g).view_as(p) for p, g in zip(learnt, exact, strict=True)]
 
 
 def _sample(
@@ -389,23 +339,22 @@ def _sample(
     return np.asarray(persons.starts[sample] + coins.astype(np.int64))
 
 
-def _tensor(features: Features, places: Rows | slice, unit: float) -> Tensor:
+def _tensor(rows: EncodedBlock | FloatArray, unit: float) -> Tensor:
     """Return rows as the network takes them: numbers of about unit size."""
-    rows = features[places]
-    dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+    dense = rows.matrix().toarray() if isinstance(rows, EncodedBlock) else rows
     made: Tensor = _torch().from_numpy((dense * unit).astype(np.float32))
     return made
 
 
 def train_network(
     module: Module,
-    features: Features,
+    features: EncodedRows | FloatArray,
     wanted: NDArray[np.generic],
-    weights: ArrayLike,
+    known: NDArray[np.bool_],
     training: Training,
     *,
     classes: bool,
-    scale: float | None,
+    scale: float,
     source: RandomSource,
     unit: float = 1.0,
     persons: Persons | None = None,
@@ -415,25 +364,19 @@ def train_network(
     Guarantee: nothing of ``features`` and ``wanted`` enters the result but through sums of
     gradients clipped at ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
     Theorem: proofs/networks.md, claims 1 to 3.
-    Edge cases: ``weights`` of 0 leave records out without a trace; with ``scale`` None no noise is
-    added and nobody is protected.
+    Edge cases: records that are not ``known`` are left out without a trace.
     """
     torch = _torch()
     wrapped = _torch("opacus.grad_sample").GradSampleModule(
         copy.deepcopy(module).train(), loss_reduction="sum"
     )
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
-    inner = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
-    rows = int(features.shape[0])
-    records = rows if persons is None else persons.count
+    optimizer = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
+    rows = len(features)
+    expected = training.sample_rate * (rows if persons is None else persons.count)
     # The tensors of a step are parts of one vector, whose noise has this scale.
-    sums = None if scale is None else NoisySums(scale, training.steps * len(learnt), source)
-    optimizer = _optimizer_type()(
-        inner, clip=training.clip, sums=sums, size=training.sample_rate * records
-    )
-    usable = np.asarray(weights) > 0
-    goals = np.where(usable, wanted, 0)
-    lossy = torch.nn.functional
+    noise = NoisySums(scale, training.steps * len(learnt), source)
+    goals = np.where(known, wanted, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -442,22 +385,23 @@ def train_network(
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):
             sample = _sample(rows, training.sample_rate, source, persons)
-            blocks = [sample[a : a + _BLOCK] for a in range(0, max(1, len(sample)), _BLOCK)]
-            for number, places in enumerate(blocks):
+            sums = [torch.zeros(p.shape, dtype=torch.float64) for p in learnt]
+            for start in range(0, len(sample), _BLOCK):
+                places = sample[start : start + _BLOCK]
                 missing = _BLOCK - len(places)
-                taken = _tensor(features, places, unit)
+                taken = _tensor(features[places], unit)
                 taken = torch.cat([taken, torch.zeros(missing, taken.shape[1])])
                 goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
-                optimizer.kept = torch.from_numpy(np.pad(usable[places], (0, missing)))
-                answers = wrapped(taken)
-                if classes:
-                    loss = lossy.cross_entropy(answers, goal.long(), reduction="sum")
-                else:
-                    loss = (answers[:, 0] - goal.float()).square().sum() / 2
-                loss.backward()
-                optimizer.signal_skip_step(number < len(blocks) - 1)
-                optimizer.step()
-                optimizer.zero_grad()
+                wrapped.zero_grad()
+                _loss(wrapped(taken), goal, classes).backward()
+                kept = torch.from_numpy(np.pad(known[places], (0, missing)))
+                parts = _clipped_sums(learnt, kept, training.clip)
+                sums = [total + part for total, part in zip(sums, parts, strict=True)]
+            # From here on nothing but the noisy sum is used: post-processing.
+            for p, total in zip(learnt, sums, strict=True):
+                slope = noise.measure(total.numpy()) / expected
+                p.grad = torch.from_numpy(slope).to(p.dtype)
+            optimizer.step()
             if step >= first:
                 for at, p in enumerate(learnt):
                     mean[at] += (p.detach().double().numpy() - mean[at]) / (step - first + 1)
@@ -469,6 +413,12 @@ def train_network(
     if not all(bool(torch.isfinite(p).all()) for p in targets):
         raise InputError("training must stay finite: take a smaller rate.")
     return released.requires_grad_(False).eval()
+
+
+def _loss(answers: Tensor, goal: Tensor, classes: bool) -> Tensor:
+    if classes:
+        return _torch().nn.functional.cross_entropy(answers, goal.long(), reduction="sum")
+    return (answers[:, 0] - goal.float()).square().sum() / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -485,49 +435,32 @@ class NetworkModel:
     #: Scores are slope·answer + offset.
     slope: float = 1.0
     offsets: FloatArray | float = 0.0
+    #: Rows that are asked about together: within a block the last digit of an answer depends on the
+    #: row's place (proofs/persons.md).
+    at_once: int = 4 * _BLOCK
 
     @property
     def released_size(self) -> int:
         """Number of weights that were trained, at most."""
         return sum(p.numel() for p in self.module.parameters())
 
-    def features(self, encoder: Encoder, read: Mapping[str, Values]) -> Features:
-        """Return the encoded rows of columns that were read."""
-        return encoder.encoded(read)
-
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields; the tensors are stored apart."""
         line = {"slope": self.slope, "offsets": np.asarray(self.offsets).tolist()}
         return {"training": asdict(self.training), "scale": self.scale, **line}
 
-    def scores(self, features: Features) -> FloatArray:
+    def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
-        torch = _torch()
-        rows, parts = int(features.shape[0]), []
-        with torch.no_grad():
-            for start in range(0, rows, 4 * _BLOCK):
-                part = _tensor(features, slice(start, start + 4 * _BLOCK), self.unit)
-                parts.append(self.module(part).double().numpy())
+        rows, parts = block.matrix(), []
+        with _torch().no_grad():
+            for start in range(0, rows.shape[0], self.at_once):
+                part = rows[start : start + self.at_once].toarray()
+                parts.append(self.module(_tensor(part, self.unit)).double().numpy())
         return self.slope * np.concatenate(parts) + self.offsets
 
     def moved(self, slope: float, offsets: FloatArray) -> NetworkModel:
         """Return the model whose scores are slope·answer + offset."""
         return replace(self, slope=slope, offsets=offsets)
-
-
-@dataclass(frozen=True)
-class _RowByRow:
-    """A network that is asked about one row at a time.
-
-    Within a block the last digit of an answer depends on the row's place (proofs/persons.md).
-    """
-
-    model: NetworkModel
-
-    def scores(self, features: Features) -> FloatArray:
-        """Return the scores of encoded records."""
-        places = range(int(features.shape[0]))
-        return np.concatenate([self.model.scores(features[k : k + 1]) for k in places])
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,17 +471,11 @@ class PrivateNetwork(PrivateModel):
     budget: NetworkBudget
 
     @property
-    def calibration_(self) -> Calibration:
-        """The noise of every step and the certificate of all of them together."""
-        details = {
-            "learner": self.learner,
-            "rows_trained": self.rows,
+    def _details(self) -> dict[str, object]:
+        return super()._details | {
             "training": asdict(self.model.training),
             "noise_multiplier": self.budget.training.noise_multiplier,
-            "curve": self.budget.readings(),
         }
-        noise = GaussianNoise(self.model.scale, self.model.released_size)
-        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
 
     def tensors(self) -> dict[str, NDArray[np.generic]]:
         """Return the module's tensors by name."""
@@ -557,9 +484,8 @@ class PrivateNetwork(PrivateModel):
 
     def to_dict(self) -> dict[str, object]:
         """Return all that may be stored besides the tensors, ready for JSON."""
-        return super().to_dict() | {
-            "noise_multiplier": self.budget.training.noise_multiplier,
-        }
+        multiplier = self.budget.training.noise_multiplier
+        return super().to_dict() | {"noise_multiplier": multiplier}
 
     @classmethod
     def from_tensors(
@@ -575,6 +501,7 @@ class PrivateNetwork(PrivateModel):
             target = TargetCode.from_dict(fields["target"])
             training = Training(**fields["training"])
             module = _module(factory, encoder.width, len(target.classes) or 1)
+            _check_answers(module, encoder.width, len(target.classes) or 1)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
             steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
             model = NetworkModel(
@@ -608,62 +535,6 @@ def _loss_name(target: TargetCode) -> str:
     return "softmax" if target.classes else "ridge"
 
 
-def _released(
-    encoder: Encoder,
-    target: TargetCode,
-    data: tuple[Features, NDArray[np.generic], FloatArray],
-    paid: Budget,
-    *,
-    factory: Callable[..., Module],
-    training: Training,
-    eta: float,
-    allowed: int,
-    source: RandomSource,
-    name: str,
-    persons: Persons | None = None,
-) -> PrivateNetwork:
-    outputs = len(target.classes) or 1
-    rows = int(data[0].shape[0]) if persons is None else persons.count
-    module = _module(factory, encoder.width, outputs)
-    if _weights(module) * training.steps > allowed:
-        raise InputError(
-            "learner must not make a larger network for fewer inputs or outputs, got one of "
-            f"{_weights(module)} weights."
-        )
-    _probe_training(module, encoder.width, outputs)
-    counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if target.classes else None
-    budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
-    reach = step_reach(training.clip, rows)
-    scale = up(budget.training.noise_multiplier * reach, 2)
-    trained = train_network(
-        module,
-        *data,
-        training,
-        classes=bool(target.classes),
-        scale=scale,
-        source=source,
-        unit=encoder.length,
-        persons=persons,
-    )
-    model = NetworkModel(trained, _loss_name(target), training, scale, encoder.length, factory)
-    if counts is not None:
-        asked = model if persons is None else _RowByRow(model)
-        features, codes, weights = data
-        rows_here = TrainingRows(SlicedRows(features), codes, codes[:, None], weights, persons)
-        line = probability_line(
-            asked,
-            PartsHere([rows_here]),
-            counts,
-            kind="network",
-            records=rows,
-            outputs=outputs,
-        )
-        model = model.moved(*line)
-    return PrivateNetwork(
-        encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
-    )
-
-
 @np.errstate(all="ignore")  # a warning would depend on a record
 def fit_network(
     table: object,
@@ -692,32 +563,61 @@ def fit_network(
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
     how = Training.default(rows=len(records)) if training is None else training
-    drawn = SecureSource() if source is None else source
+    secret = SecureSource() if source is None else source
     most = 0
 
     def draws(width: int, _columns: int, outputs: int) -> int:
         nonlocal most
-        most = _weights(_module(factory, width, outputs, probe=False)) * how.steps
+        most = _weights(_module(factory, width, outputs)) * how.steps
         return most + probability_sums(outputs)
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
-        records, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+        records, target, eta=eta, classifier=classifier, bounds=public, source=secret, draws=draws
     )
+    encoder, code, paid = made.encoder, made.target, made.budget
+    outputs = len(code.classes) or 1
+    module = _module(factory, encoder.width, outputs)
+    if _weights(module) * how.steps > most:
+        raise InputError(
+            "learner must not make a larger network for fewer inputs or outputs, got one of "
+            f"{_weights(module)} weights."
+        )
+    _check_answers(module, encoder.width, outputs)
+    _probe_training(module, encoder.width, outputs)
+
     # A network draws rows from all of them.
     parts = list(records.parts())
     records = parts[0] if len(parts) == 1 else records.taken(np.arange(len(records)))
-    features = made.encoder.rows(records.columns, records.memory)
-    return _released(
-        made.encoder,
-        made.target,
-        (features, *made.target.read(records.columns[target])),
-        made.budget,
-        factory=factory,
-        training=how,
-        eta=eta,
-        allowed=most,
-        source=drawn,
-        name=name,
+    features = encoder.rows(records.columns, records.memory)
+    codes, known = code.read(records.columns[target])
+    counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
+    budget = NetworkBudget.trained(eta, paid, how.sample_rate, how.steps)
+    scale = up(budget.training.noise_multiplier * step_reach(how.clip, len(records)), 2)
+    trained = train_network(
+        module,
+        features,
+        codes,
+        known,
+        how,
+        classes=bool(code.classes),
+        scale=scale,
+        source=secret,
+        unit=encoder.length,
         persons=records.persons,
+    )
+    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory)
+    if counts is not None:
+        rows = TrainingRows(features, codes, codes[:, None], known, records.persons)
+        line = probability_line(
+            model if records.persons is None else replace(model, at_once=1),
+            PartsHere([rows]),
+            counts,
+            kind="network",
+            records=len(records),
+            outputs=outputs,
+        )
+        model = model.moved(*line)
+    return PrivateNetwork(
+        encoder, code, model, budget, len(records), secret.secure, checked_eta(eta), name
     )

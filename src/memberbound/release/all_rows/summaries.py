@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
-from memberbound.release.all_rows.encoding import (
+from memberbound.release.all_rows.bounds import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     Bounds,
@@ -27,12 +27,11 @@ from memberbound.release.all_rows.encoding import (
     Range,
     counted,
     forms_of,
-    histogram_coordinates,
     noisy_names,
     noisy_range,
     read_bounds,
-    rows_needed,
 )
+from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta

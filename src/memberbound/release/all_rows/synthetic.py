@@ -24,6 +24,17 @@ from memberbound.errors import InputError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
+from memberbound.release.all_rows.bounds import (
+    CELLS,
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    Categories,
+    Range,
+    counted,
+    noisy_identifiers,
+    read_bounds,
+)
 from memberbound.release.all_rows.cells import (
     FORMATS,
     MOST_CELLS,
@@ -35,17 +46,6 @@ from memberbound.release.all_rows.cells import (
     private_column,
     public_column,
     written_as,
-)
-from memberbound.release.all_rows.encoding import (
-    CELLS,
-    CLASS_SLACK,
-    HISTOGRAM_SHARE,
-    MOST_CLASSES,
-    Categories,
-    Range,
-    counted,
-    identifier_codes,
-    read_bounds,
 )
 from memberbound.release.all_rows.label_model import (
     CLIP,
@@ -598,7 +598,7 @@ class _Preparation:
     def cells(self, budget: Budget) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
         """Return the cells of columns; the names of identifiers, and of what is left out."""
         named = [name for name in self.private if name != self.target]
-        identifiers = tuple(identifier_codes(self.records, named, budget))
+        identifiers = noisy_identifiers(self.records, named, budget)
         private = [name for name in self.private if name not in identifiers]
         cells: dict[str, Cells] = {}
         left_out = []
