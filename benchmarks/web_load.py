@@ -105,7 +105,7 @@ def beside_a_certificate(client: httpx.Client, path: Path, rows: int) -> dict[st
     job = client.post("/api/jobs", json=body).json()["job"]
 
     def running(_: int) -> bool:
-        return bool(client.get(f"/api/jobs/{job}").json()["state"] == "running")
+        return client.get(f"/api/jobs/{job}").json()["state"] in ("queued", "running")
 
     taken = one_by_one(client, lambda i: 1.0 + 1e-4 * i, running)
     state = client.get(f"/api/jobs/{job}").json()

@@ -86,7 +86,6 @@ LONGEST = (
     "attacks/test_audit_run.py",
     "faces/web/test_work.py",
     "faults/test_engines.py",
-    "faces/web/test_soak.py",
 )
 
 

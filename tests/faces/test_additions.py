@@ -63,7 +63,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from memberbound.answers import Answer, Upper, computed
-from memberbound.declarations import OutputFile, Progress, Table, Whole
+from memberbound.declarations import OutputFile, Progress, Table
 from memberbound.games import IidGame
 
 
@@ -86,7 +86,7 @@ class Weight(Answer):
 def weigh(
     people: Table,
     *,
-    factor: Whole = 2,
+    factor: int = 2,
     out: OutputFile | None = None,
     progress: Progress | None = None,
 ) -> Weight:
@@ -104,7 +104,7 @@ def weigh(
     if progress is not None:
         progress("weighing", 1, 2)
     if out is not None:
-        frame.to_parquet(out)
+        frame.to_csv(out)
     return Weight(float(len(frame) * factor))
 '''
 PROGRAM = """
@@ -127,7 +127,7 @@ def done(verb, **options):
     return performed(verb, "people.csv", options, lambda *event: None)
 
 def form(verb):
-    return {a.name: a.choices for a in verb_form(verb_named(verb)).arguments}
+    return {a["name"]: a["choices"] for a in verb_form(verb_named(verb))["arguments"]}
 
 def schema(verb):
     return options_model(verb_named(verb)).model_json_schema()
@@ -136,7 +136,7 @@ os.environ["COLUMNS"] = "200"
 learner = {"target": "y", "learner": "stump", "shadows": 8, "attacks": ["high-loss"]}
 summary = ["summarize", "people.csv", "--statistic", "double", "--columns", "age"]
 summary += ["--bounds", "bounds.json", "--eta", "0.4"]
-snippet = equivalent(verb_named("weigh"), "p.csv", {"factor": 3}).command
+snippet = equivalent(verb_named("weigh"), "p.csv", {"factor": 3})["command"]
 weighed = done("weigh", factor=3)
 print(json.dumps({
     "package": memberbound.__file__,
@@ -151,7 +151,7 @@ print(json.dumps({
         "help": "Weigh a table." in typed("--help"),
         "web": weighed["result"]["weight_upper"] == 360,
         "form": "weigh" in JOBS and "factor" in form("weigh"),
-        "files": {"weigh.csv", "weigh.parquet"} <= set(os.listdir()),
+        "files": "weigh.csv" in os.listdir(),
         "snippet": "memberbound weigh p.csv --factor 3 --json" == snippet,
         "reference": "memberbound weigh people.csv" in section(verb_named("weigh")),
     },

@@ -31,9 +31,7 @@ def serve(
     token: str | None = None,
     allow_host: Several = (),
     open_browser: Annotated[bool, Option("switch", flag="--open")] = True,
-    max_rows: Whole = 50_000_000,
     max_upload: Gib = 2.0,
-    max_unpacked: Gib = 8.0,
     job_memory: Gib = 4.0,
     job_minutes: float = 60.0,
     jobs: Whole = 2,
@@ -49,9 +47,7 @@ def serve(
             environment variable MEMBERBOUND_TOKEN).
         allow_host: another name under which the server may be reached; may be repeated.
         open_browser: open the page in a browser.
-        max_rows: most rows of an uploaded table.
         max_upload: largest upload, in GiB.
-        max_unpacked: largest table after unpacking, in GiB.
         job_memory: most memory for one job, in GiB.
         job_minutes: longest running time of one job, in minutes.
         jobs: how many jobs run at the same time.
@@ -70,9 +66,7 @@ def serve(
     from memberbound.faces.web.processes import GIB, Limits
 
     limits = Limits(
-        rows=whole_number("max_rows", max_rows),
         upload_bytes=int(positive("max_upload", max_upload) * GIB),
-        unpacked_bytes=int(positive("max_unpacked", max_unpacked) * GIB),
         job_memory_bytes=int(positive("job_memory", job_memory) * GIB),
         job_seconds=60 * positive("job_minutes", job_minutes),
         running=whole_number("jobs", jobs),
@@ -161,7 +155,7 @@ def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
 
     from memberbound.faces.web.application import application
 
-    app = application(limits, where.policy(), spare=True)
+    app = application(limits, where.policy(), warm=True)
     address = where.address(listener.getsockname()[1])
     config = uvicorn.Config(
         app,

@@ -28,9 +28,6 @@ T = TypeVar("T")
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
 SMALL = Limits(
     upload_bytes=300_000,
-    unpacked_bytes=2_000_000,
-    rows=20_000,
-    columns=50,
     body_bytes=200_000,
     queued=3,
     kept_jobs=20,
@@ -64,8 +61,10 @@ def restricted(client: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
     def restrict(**changes: float) -> None:
         state = client.app.state.server
-        for part in (state.calculations, state.jobs, state.uploads):
-            monkeypatch.setattr(part, "_limits", replace(SMALL, **changes))
+        limits = replace(SMALL, **changes)
+        monkeypatch.setattr(state, "limits", limits)
+        for part in (state.jobs, state.uploads):
+            monkeypatch.setattr(part, "_limits", limits)
 
     return restrict
 

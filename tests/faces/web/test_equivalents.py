@@ -19,9 +19,8 @@ from web.conftest import COMMAND
 
 def equivalent(verb, table, options):
     """What the server shows for a request: its own outputs in place of what asks for them."""
-    plain = {name: value for name, value in options.items() if name != "records"}
     declaration = verb_named(verb)
-    return schemas.equivalent(declaration, table, plain, outputs_of(declaration, options))
+    return schemas.equivalent(declaration, table, options | outputs_of(declaration, options))
 
 
 #: What is typed instead of a request: verb and table → (options, the rest of the command).
@@ -39,14 +38,14 @@ WORDS = {
     "certify 'my people.csv'": [
         (
             {"columns": ["a,b", "c"], "records": True},
-            "--columns '\"a,b\",c' --records records.parquet",
+            "--columns '\"a,b\",c' --records records.csv",
         )
     ],
     "certify ./-x.csv": [({"records": False}, "")],
     "harden p.csv": [
         (
             {"security": 0.9, "learners": False, "bins": {"age": [-1.0, 2.5]}},
-            "--security 0.9 --no-learners --bins age=-1.0,2.5 --out hardened.parquet "
+            "--security 0.9 --no-learners --bins age=-1.0,2.5 --out harden.csv "
             "--recipe recipe.json",
         )
     ],
@@ -92,22 +91,22 @@ def test_commands(asked):
     name = table[0].removeprefix("./") if table else None
     for options, typed in WORDS[asked]:
         command = " ".join(filter(None, ["memberbound", asked, typed, "--json"]))
-        assert equivalent(verb, name, options).command == command
+        assert equivalent(verb, name, options)["command"] == command
 
 
 def test_a_list_that_the_command_line_reads_from_a_file_says_so():
     found = equivalent("certify", None, {"probabilities": [0.5, 0.5], "n": 3})
-    first, second = found.command.splitlines()
+    first, second = found["command"].splitlines()
     assert first.startswith("# probabilities.csv: one column")
     assert second == "memberbound certify --probabilities probabilities.csv --n 3 --json"
-    assert "probabilities=[0.5, 0.5]" in found.python
+    assert "probabilities=[0.5, 0.5]" in found["python"]
 
 
 @pytest.mark.parametrize(
     "names", [["a", " b", "c "], ['"a"', "b"], ["a\nb", "c\r"], ["a,b", "'c'", "-d"], ["é", "=1"]]
 )
 def test_the_command_line_reads_the_names_that_were_meant(names):
-    words = shlex.split(equivalent("certify", "p.csv", {"columns": names}).command)
+    words = shlex.split(equivalent("certify", "p.csv", {"columns": names})["command"])
     assert split_names("columns", words[words.index("--columns") + 1]) == names
 
 
@@ -131,7 +130,7 @@ def test_every_option_is_one_of_the_command_line():
             value = True if kind in ("records", "switch") else "x"
             value = {"a": [1.0]} if kind == "numbers by column" else value
             value = {"a": "date"} if kind == "roles" else value
-            words = shlex.split(equivalent(verb, "t.csv", {name: value}).command)
+            words = shlex.split(equivalent(verb, "t.csv", {name: value})["command"])
             flags = [word for word in words[3:] if word.startswith("--")]
             assert set(flags) <= known, (verb, name)
             assert len(flags) >= 2, (verb, name)
@@ -141,14 +140,14 @@ def test_the_command_and_the_python_give_the_same_answer(tmp_path, people, monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my people.csv").write_bytes(people)
     found = equivalent("certify", "my people.csv", {"columns": ["sex", "age"], "confidence": 0.9})
-    words = shlex.split(found.command)
+    words = shlex.split(found["command"])
     ran = subprocess.run(
         [COMMAND, *words[1:]], capture_output=True, text=True, check=True, timeout=120
     )
     printed = io.StringIO()
     names: dict[str, object] = {}
     with contextlib.redirect_stdout(printed):
-        exec(compile(found.python, "snippet", "exec"), names)
+        exec(compile(found["python"], "snippet", "exec"), names)
     result = names["result"]
     assert isinstance(result, memberbound.Certification)
     assert json.loads(ran.stdout) == json.loads(json.dumps(result.to_dict()))

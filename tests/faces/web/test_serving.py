@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import duckdb
 import httpx
@@ -202,3 +204,72 @@ def test_the_server_answers_while_it_certifies_a_large_table(served, tmp_path, r
         ).fetchall()
         assert state["result"]["atoms"] == atoms
         client.delete(f"/api/files/{file['file']}")
+
+
+# ---- load ---------------------------------------------------------------------------------
+
+SMALL_TABLE = b"sex,age\n" + b"".join(b"%c,%d\n" % (b"fm"[i % 2], i % 7) for i in range(300))
+PROC = Path("/proc/self/fd").is_dir()
+
+
+def grows(values, slack):
+    """Whether the last third lies above the first by more than the slack."""
+    part = max(1, len(values) // 3)
+    return median(values[-part:]) - median(values[:part]) > slack
+
+
+def questions(address):
+    """What one person asks: numbers, a table certified to the end, something wrong, the page."""
+    with httpx.Client(base_url=address, timeout=120) as client:
+        for epsilon in (0.5, 2.0):
+            asked = {"epsilon": epsilon, "delta": 1e-5}
+            assert client.post("/api/explain", json=asked).status_code == 200
+        assert client.post("/api/explain", json={"epsilon": -1}).status_code == 422
+        file = uploaded(client, SMALL_TABLE)["file"]
+        answer = client.post("/api/jobs", json={"verb": "certify", "file": file, "options": {}})
+        if answer.status_code == 202:  # else too many are waiting, which is an answer as well
+            job = answer.json()["job"]
+            assert finished(client, job)["state"] == "done"
+            assert client.delete(f"/api/jobs/{job}").status_code == 200
+        else:
+            assert answer.status_code == 429
+        assert client.delete(f"/api/files/{file}").status_code == 204
+        assert client.get("/").status_code == 200
+
+
+def measured(pid, folder):
+    """Memory in MiB, open descriptors and files of a server."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    return int(resident.split()[1]) / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())), len(files)
+
+
+def soaked(folder, *, rounds, seconds=0.0, people=2):
+    """Serve so many rounds of questions, and more until the time is over, and stay as before."""
+    with serving(folder=folder) as (process, address), ThreadPoolExecutor(people) as crowd:
+        end, seen = time.monotonic() + seconds, []
+        while len(seen) < rounds or time.monotonic() < end:
+            list(crowd.map(questions, [address] * people))
+            time.sleep(seconds / 60)  # a bounded load
+            seen.append(measured(process.pid, folder))
+        print(f"{len(seen)} rounds; MiB, descriptors, files: {seen[1]} … {seen[-1]}")
+        for name, values, slack in zip(
+            ("memory", "descriptors", "files"),
+            zip(*seen[1:], strict=True),  # the first round loads what all need
+            (24.0, 4.0, 2.0),
+            strict=True,
+        ):
+            assert not grows(list(values), slack), f"{name}: {values[:5]} … {values[-5:]}"
+
+
+@pytest.mark.server
+@pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
+def test_nothing_piles_up_in_a_few_rounds(tmp_path):
+    soaked(tmp_path, rounds=3, people=1)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
+def test_nothing_piles_up_in_a_quarter_of_an_hour(tmp_path):
+    soaked(tmp_path, rounds=20, seconds=900.0, people=3)

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from memberbound.faces.web.application import Views
-from memberbound.faces.web.processes import RefusedError
 from report.sample import hostile, sample
 
 
@@ -54,13 +52,11 @@ def test_what_is_no_report_is_refused(client, report, words):
     assert client.post("/api/report", json=[]).status_code == 422
 
 
-def test_the_oldest_views_are_forgotten_beyond_the_limit(client):
-    views = Views(2)
-    ids = [views.add(f"page {i}", "'none'") for i in range(3)]
-    assert [views[id][0] for id in ids[1:]] == ["page 1", "page 2"]
-    with pytest.raises(RefusedError, match="still kept"):
-        views[ids[0]]
-    assert client.get(f"/api/views/{ids[0]}").status_code == 404
+def test_the_oldest_views_are_forgotten_beyond_the_limit(client, restricted):
+    restricted(kept_views=1)
+    first, second = [client.post("/api/report", json=sample()).json()["view"] for _ in range(2)]
+    assert client.get(f"/api/views/{first}").status_code == 404
+    assert client.get(f"/api/views/{second}").status_code == 200
 
 
 @pytest.mark.browser

@@ -8,7 +8,6 @@ import mimetypes
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
@@ -20,53 +19,18 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from memberbound._version import __version__
+from memberbound.declarations import Keywords
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.access import AccessControl, Policy, refusal, view_policy
 from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.jobs import Jobs
-from memberbound.faces.web.processes import Calculations, Limits, Processes, RefusedError
-from memberbound.faces.web.schemas import (
-    Accepted,
-    Error,
-    ExplainOptions,
-    Figures,
-    Health,
-    JobList,
-    JobRequest,
-    JobStatus,
-    Picture,
-    UploadedFile,
-    VerbForm,
-    View,
-    equivalent,
-    verb_form,
-)
-from memberbound.faces.web.uploads import Upload, Uploads, shown_name
+from memberbound.faces.web.processes import Limits, RefusedError, perform, warm_up
+from memberbound.faces.web.schemas import ExplainOptions, JobRequest, equivalent, verb_form
+from memberbound.faces.web.uploads import Uploads, shown_name
 from memberbound.files import PrivateFolder, remove_leftovers
 
 # ── What one running server holds ─────────────────────────────────────────────────────────────────
-
-
-@dataclass
-class Views:
-    """Reports that were opened from a file, as pages, oldest first."""
-
-    kept: int
-    _pages: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def add(self, page: str, scripts: str) -> str:
-        """Keep a page with the sources of its scripts, and return its id."""
-        id = secrets.token_urlsafe(16)
-        self._pages[id] = (page, scripts)
-        while len(self._pages) > self.kept:
-            del self._pages[next(iter(self._pages))]
-        return id
-
-    def __getitem__(self, id: str) -> tuple[str, str]:
-        if id not in self._pages:
-            raise RefusedError(404, "view must be one that is still kept, got another.")
-        return self._pages[id]
 
 
 class State:
@@ -77,59 +41,34 @@ class State:
         remove_leftovers()
         self._private = PrivateFolder("memberbound-serve-")
         self.folder = self._private.path
-        self.processes = Processes()
-        self.calculations = Calculations(limits, self.processes)
-        self.uploads = Uploads(self.folder / "files", limits, self.processes)
-        self.jobs = Jobs(self.folder / "jobs", limits, self.processes)
-        self.views = Views(limits.kept_views)
+        self._turn = asyncio.Semaphore(limits.questions)
+        self.uploads = Uploads(self.folder / "files", limits, self._turn)
+        self.jobs = Jobs(self.folder / "jobs", limits)
+        #: Reports that were opened from a file: page and sources of its scripts, oldest first.
+        self.views: dict[str, tuple[str, str]] = {}
 
-    def warm_up(self) -> None:
-        """Start processes before they are needed."""
-        self.processes.warm_up()
-        self.calculations.warm_up()
+    async def ask(self, request: Request, question: str, options: Keywords) -> dict[str, Any]:
+        """Return the answer to a short question, unless whoever asked has left meanwhile."""
+        async with self._turn:
+            if await request.is_disconnected():
+                raise RefusedError(400, "the request was given up.")
+            seconds = self.limits.question_seconds
+            return await perform({"verb": question, "options": options}, self.limits, seconds)
 
     async def close(self) -> None:
         """Stop all jobs and delete everything."""
         try:
             await self.jobs.close()
-            await self.calculations.close()
         finally:
             await asyncio.to_thread(self._private.remove)
 
 
 # ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
 
-VERBS = ("explain", *JOBS)
+_VERBS = ("explain", *JOBS)
+_REFUSED = "Refused, with one sentence that says what would be right."
 
-_REASONS = {
-    400: "The request is no JSON document.",
-    401: "The token is missing or wrong.",
-    403: "The request was started by a foreign page, or the Host header names another server.",
-    404: "There is no such thing, or it is no longer kept.",
-    408: "The upload stopped.",
-    413: "The request is too large.",
-    422: "The input cannot be used; the sentence says what would be right.",
-    429: "Too much is waiting already.",
-}
-#: Status → what the OpenAPI document says of it, as FastAPI takes it.
-_Responses = dict[int | str, dict[str, Any]]
-#: Every refusal has the same form.
-_REFUSALS: _Responses = {
-    status: {"model": Error, "description": reason} for status, reason in _REASONS.items()
-}
-#: The same for answers that are no JSON, where FastAPI would describe the refusals as such too.
-_PLAIN: _Responses = {
-    status: {
-        "description": reason,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-    }
-    for status, reason in _REASONS.items()
-}
-_CONTRACT: _Responses = {
-    200: {"description": "The dictionary of the contract, exactly as `--json` prints it."}
-}
-
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", responses={"4XX": {"description": _REFUSED}})
 
 
 def _state(request: Request) -> State:
@@ -139,55 +78,45 @@ def _state(request: Request) -> State:
 
 ServerState = Annotated[State, Depends(_state)]
 Id = Annotated[str, Path(min_length=1, max_length=64)]
-Name = Annotated[str, Path(max_length=200)]
+Answer = dict[str, Any]
 
 
-@router.get("/health", response_model=Health)
-async def health(state: ServerState) -> dict[str, object]:
-    """Return the version, the limits and the verbs of this server."""
-    return {"version": __version__, "limits": state.limits.to_dict(), "verbs": list(VERBS)}
+@router.get("/health")
+async def health() -> Answer:
+    """Return the version of this server."""
+    return {"version": __version__}
 
 
-@router.get("/verbs", response_model=dict[str, VerbForm])
-async def verbs() -> dict[str, VerbForm]:
-    """Return what may be asked of each verb: the arguments' names, kinds, help and limits."""
-    return {name: verb_form(verb_named(name)) for name in VERBS}
+@router.get("/verbs")
+async def verbs() -> Answer:
+    """Return what may be asked of each verb: the arguments' names, kinds, help and choices."""
+    return {name: verb_form(verb_named(name)) for name in _VERBS}
 
 
-@router.post("/explain", responses=_CONTRACT)
-async def explain(
-    state: ServerState, request: Request, options: ExplainOptions
-) -> dict[str, object]:
-    """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
-    return await state.calculations.ask("explain", options.arguments(), request.is_disconnected)
+@router.post("/explain")
+async def explain(state: ServerState, request: Request, options: ExplainOptions) -> Answer:
+    """Say what a DP guarantee means for membership, or find the parameter a promise allows.
+
+    The answer is the dictionary of the contract, exactly as ``--json`` prints it.
+    """
+    return await state.ask(request, "explain", options.arguments())
 
 
-@router.post("/explain/figures", response_model=Figures)
-async def explain_figures(
-    state: ServerState, request: Request, options: ExplainOptions
-) -> dict[str, object]:
-    """Return an explanation's numbers as texts, and the same question elsewhere."""
-    arguments = options.arguments()
-    ask = state.calculations.ask
-    figures = await ask("explain figures", arguments, request.is_disconnected)
-    return figures | dict(equivalent(verb_named("explain"), None, arguments))
-
-
-@router.post("/explain/chart", response_model=Picture)
-async def explain_chart(
+@router.post("/explain/page")
+async def explain_page(
     state: ServerState,
     request: Request,
     options: ExplainOptions,
     scale: Literal["linear", "log"] = "linear",
-) -> dict[str, object]:
-    """Draw the certified ceiling of the ROC."""
-    question = {"options": options.arguments(), "scale": scale}
-    return await state.calculations.ask("explain chart", question, request.is_disconnected)
+) -> Answer:
+    """Return an explanation as a job's answer: result, summary, charts, the same elsewhere."""
+    arguments = options.arguments()
+    shown = await state.ask(request, "explain page", {"options": arguments, "scale": scale})
+    return shown | equivalent(verb_named("explain"), None, arguments)
 
 
 @router.post(
     "/files",
-    response_model=UploadedFile,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -202,61 +131,55 @@ async def upload(
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
     encoding: Annotated[str, Query(max_length=40, description="Of a CSV file.")] = "utf-8",
-) -> Upload:
+) -> Answer:
     """Keep a table (.csv, .parquet, .arrow, .xlsx, .jsonl, .dta, .sav, …) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        return await state.uploads.add(name, request.stream(), encoding)
+        return (await state.uploads.add(name, request.stream(), encoding)).to_dict()
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None
 
 
-@router.get("/files/{file}", response_model=UploadedFile)
-async def uploaded(state: ServerState, file: Id) -> Upload:
+@router.get("/files/{file}")
+async def uploaded(state: ServerState, file: Id) -> Answer:
     """Return what is known about an upload."""
-    return state.uploads[file]
+    return state.uploads[file].to_dict()
 
 
-@router.delete("/files/{file}", status_code=204, response_class=Response, responses=_PLAIN)
+@router.delete("/files/{file}", status_code=204)
 async def forget_file(state: ServerState, file: Id) -> None:
     """Delete an upload."""
     state.uploads.delete(file)
 
 
-@router.post("/jobs", response_model=Accepted, status_code=202)
-async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> dict[str, str]:
+@router.post("/jobs", status_code=202)
+async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> Answer:
     """Start long work; its state and its result are at ``/api/jobs/{job}``."""
     table = None if job.file is None else state.uploads[job.file]
     return {"job": state.jobs.add(job.verb, table, job.options, state.uploads).id}
 
 
-@router.get("/jobs", response_model=JobList)
-async def jobs(state: ServerState) -> dict[str, object]:
+@router.get("/jobs")
+async def jobs(state: ServerState) -> Answer:
     """Return all jobs that are kept, without their results."""
     return {"jobs": [job.to_dict(whole=False) for job in state.jobs]}
 
 
-@router.get("/jobs/{job}", response_model=JobStatus)
+@router.get("/jobs/{job}")
 async def job_state(state: ServerState, job: Id) -> Response:
-    """Return a job with its result."""
-    # Encoded as it is: the result is the verb's own dictionary.
+    """Return a job: ``result`` is exactly the dictionary of the contract."""
     return JSONResponse(state.jobs[job].to_dict())
 
 
-@router.delete("/jobs/{job}", response_model=JobStatus)
+@router.delete("/jobs/{job}")
 async def cancel(state: ServerState, job: Id) -> Response:
     """Cancel a job and free its files; a job that has ended is forgotten."""
     return JSONResponse((await state.jobs.cancel(job)).to_dict())
 
 
-@router.get(
-    "/jobs/{job}/files/{name}",
-    response_class=Response,
-    responses=_PLAIN
-    | {200: {"description": "The file.", "content": {"application/octet-stream": {}}}},
-)
+@router.get("/jobs/{job}/files/{name}", response_class=Response)
 async def download(
     state: ServerState, job: Id, name: Annotated[str, Path(max_length=200)]
 ) -> Response:
@@ -265,19 +188,24 @@ async def download(
     return FileResponse(path, filename=shown_name(name), media_type="application/octet-stream")
 
 
-@router.post("/report", response_model=View)
+@router.post("/report")
 async def open_report(
-    state: ServerState, report: Annotated[dict[str, object], Body()]
-) -> dict[str, object]:
+    state: ServerState, request: Request, report: Annotated[dict[str, object], Body()]
+) -> Answer:
     """Check a ``report.json`` and keep it as a page."""
-    rendered = await state.calculations.ask("report", report)
-    view = state.views.add(str(rendered["page"]), str(rendered["scripts"]))
+    rendered = await state.ask(request, "report", report)
+    view = secrets.token_urlsafe(16)
+    state.views[view] = rendered["page"], rendered["scripts"]
+    while len(state.views) > state.limits.kept_views:
+        del state.views[next(iter(state.views))]
     return {"view": view, "chart": rendered["chart"]}
 
 
-@router.get("/views/{view}", response_class=HTMLResponse, responses=_PLAIN)
+@router.get("/views/{view}", response_class=HTMLResponse)
 async def view(state: ServerState, view: Id) -> Response:
     """Return a report as a page, without network and without an origin."""
+    if view not in state.views:
+        raise RefusedError(404, "view must be one that is still kept, got another.")
     page, scripts = state.views[view]
     return HTMLResponse(page, headers={"content-security-policy": view_policy(scripts)})
 
@@ -312,14 +240,14 @@ _SENTENCES = {
 
 
 def application(
-    limits: Limits | None = None, policy: Policy | None = None, *, spare: bool = False
+    limits: Limits | None = None, policy: Policy | None = None, *, warm: bool = False
 ) -> FastAPI:
     """Return the web application.
 
     Args:
-        limits: sizes, rows, times and numbers of things at once.
+        limits: sizes, times and numbers of things at once.
         policy: whose requests are answered; loopback's without a token unless given.
-        spare: start processes before the first job and the first question.
+        warm: load the libraries before the first job and the first question.
     """
     bounds = limits or Limits()
     pages = _Pages(packages=[("memberbound.faces.web", "static")])
@@ -328,8 +256,8 @@ def application(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.server = State(bounds)
         try:
-            if spare:
-                app.state.server.warm_up()
+            if warm:
+                warm_up()
             yield
         finally:
             await app.state.server.close()
@@ -345,8 +273,7 @@ def application(
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.include_router(router, responses=_REFUSALS)
-
+    app.include_router(router)
     app.mount("/static", GZipMiddleware(pages))
 
     @app.get("/", include_in_schema=False)

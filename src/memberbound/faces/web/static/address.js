@@ -21,23 +21,12 @@ export function write(page, values) {
   history.replaceState(null, "", left[page]);
 }
 
-/** How a page keeps its state: of the `values()` of now, what differs from `usual` or is `always` kept. */
-export const keeping =
-  (page, usual, values, always = () => []) =>
-  () =>
-    write(
-      page,
-      Object.fromEntries(
-        Object.entries(values()).filter(
-          ([name, value]) => name in usual && (value !== usual[name] || always().includes(name)),
-        ),
-      ),
-    );
-
-/** Begin a new entry of the history: Back returns to what was in sight before a button was pressed. */
-export function step() {
-  history.pushState(null, "", location.hash);
-}
+/** How a page keeps its state: of the `values()` of now, what differs from `usual`. */
+export const keeping = (page, usual, values) => () =>
+  write(
+    page,
+    Object.fromEntries(Object.entries(values()).filter(([name, value]) => name in usual && value !== usual[name])),
+  );
 
 /** An object of texts that is kept in one value. */
 export function mapping(text) {

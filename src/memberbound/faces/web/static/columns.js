@@ -1,12 +1,8 @@
 // Which columns of a file are used, and what they hold.
-import { count, element, fill } from "./dom.js";
+import { element, fill } from "./dom.js";
 import { Invalid } from "./fields.js";
 
 const ROLES = ["number", "category", "date", "identifier", "text"];
-
-/** Whether every row has another value that is no measurement: a name or a number of somebody. */
-const identifies = (column, rows) =>
-  rows > 1 && column.distinct === rows && (column.role === "identifier" || !column.numeric);
 
 /** Check boxes for the columns of a file; `changed` is called after each change. */
 export class ColumnChooser {
@@ -20,11 +16,11 @@ export class ColumnChooser {
     this.node = element("fieldset", { class: "columns", hidden: true });
   }
 
-  /** Show columns of a file with so many rows; `usual` are the ones that the verb takes by itself. */
-  show(columns, picked, { rows = 0, usual = columns.map(({ name }) => name), roles = {} } = {}) {
+  /** Show the columns of a file; `usual` are the ones that the verb takes by itself. */
+  show(columns, picked, usual, roles) {
     this.node.hidden = columns.length === 0;
     this.usual = usual;
-    this.boxes = columns.map((column) => this.#box(column, (picked ?? usual).includes(column.name), rows, roles));
+    this.boxes = columns.map((column) => this.#box(column, (picked ?? usual).includes(column.name), roles));
     const every = (state) => () => {
       this.boxes.forEach(({ box }) => {
         box.checked = state;
@@ -33,7 +29,6 @@ export class ColumnChooser {
       this.changed();
     };
     this.sum = element("span", { class: "quiet", role: "status" });
-    this.advice = element("div", {});
     fill(
       this.node,
       element("legend", {}, this.legend),
@@ -44,7 +39,6 @@ export class ColumnChooser {
         element("button", { type: "button", class: "small", onclick: every(false) }, "None"),
         this.sum,
       ),
-      this.advice,
       element(
         "div",
         { class: "boxes" },
@@ -54,18 +48,13 @@ export class ColumnChooser {
     this.#announce();
   }
 
-  #box(column, checked, rows, roles) {
+  #box(column, checked, roles) {
     const change = () => {
       this.#announce();
       this.changed();
     };
     const box = element("input", { type: "checkbox", onchange: change });
     box.checked = checked;
-    const kind = column.numeric ? "number" : "text";
-    const kinds =
-      column.distinct === null || column.distinct === undefined
-        ? kind
-        : `${kind}, ${count(column.distinct)} different`;
     const role = this.choosesRoles
       ? element(
           "select",
@@ -80,50 +69,13 @@ export class ColumnChooser {
       {},
       box,
       element("span", { class: "column" }, column.name),
-      element("span", { class: "quiet" }, kinds),
+      role ? null : element("span", { class: "quiet" }, column.role),
     );
-    return {
-      box,
-      role,
-      name: column.name,
-      unique: identifies(column, rows),
-      node: role ? element("div", { class: "with-role" }, label, role) : label,
-    };
-  }
-
-  /** A column that is different in every row is offered to be left out, with one click. */
-  #advise() {
-    const identifiers = this.boxes.filter(({ box, unique }) => unique && box.checked);
-    fill(
-      this.advice,
-      identifiers.map((each) =>
-        element(
-          "div",
-          { class: "notice note" },
-          element("strong", {}, each.name),
-          " is different in every row, as an ID is. Leave it out? ",
-          element(
-            "button",
-            {
-              type: "button",
-              class: "small",
-              "aria-label": `Leave out ${each.name}`,
-              onclick: () => {
-                each.box.checked = false;
-                each.box.focus();
-                this.#announce();
-                this.changed();
-              },
-            },
-            "Leave it out",
-          ),
-        ),
-      ),
-    );
+    const node = role ? element("div", { class: "with-role" }, label, role) : label;
+    return { box, role, name: column.name, node };
   }
 
   #announce() {
-    this.#advise();
     this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
   }
 

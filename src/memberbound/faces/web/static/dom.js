@@ -69,8 +69,8 @@ export function table(caption, heads, rows, { unseen = false } = {}) {
   const body = rows.map((row) =>
     element(
       "tr",
-      { class: row.current ? "current" : null },
-      (row.cells ?? row).map((cell, index) =>
+      {},
+      row.map((cell, index) =>
         index === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, together(cell)),
       ),
     ),

@@ -41,7 +41,7 @@ export const BY_ACCEPT = {
 export const FOUND = ["epsilon", "noise_multiplier"];
 
 /** A number of the page in percent as the share it stands for, without the dust of a division. */
-export const share = (value) => Number((value / 100).toFixed(14));
+const share = (value) => Number((value / 100).toFixed(14));
 
 /** The keyword arguments of `memberbound.explain`; defaults of the verb are left out. */
 export function options(form) {

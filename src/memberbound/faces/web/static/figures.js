@@ -1,39 +1,20 @@
 // Numbers on the page. Certified, estimated and measured ones differ in sign, word and frame, not
 // only in colour.
-import { element, say } from "./dom.js";
-import { tip } from "./tips.js";
-import { GLOSSARY } from "./glossary.js";
+import { element, say, table } from "./dom.js";
 
-const WORDS = {
-  certified: "certified",
-  estimated: "estimate",
-  measured: "measured",
-  given: "setting",
-  unproved: "not proved",
-};
+const KINDS = { certificate: "certified", audit: "measured", estimate: "estimated", unproved: "unproved" };
 
-/** One number: `name` is its entry in the glossary; the sign of its text (≤, ≥, ≈ or =) says what it is. */
-export function figure({ name, text, label, big }) {
-  const entry = GLOSSARY[name];
-  const title = label ?? entry.label;
-  const [, sign, value] = /^([≤≥≈=] )?(.*)$/.exec(text);
-  const kind = { "≈ ": "estimated", "= ": "given" }[sign] ?? (sign ? "certified" : "unproved");
-  return element(
-    "div",
-    { class: `figure ${kind}${big ? " big" : ""}`, "data-number": name },
-    element("p", { class: "title" }, element("span", {}, title), tip(title, entry.text, entry.theorems)),
-    element(
-      "p",
-      { class: "value" },
-      element("span", { class: "sign" }, sign ?? ""),
-      element("span", { class: "amount" }, value),
-    ),
-    element("p", { class: "kind" }, WORDS[kind]),
-  );
+/** A part of a summary: a table, or lines of text without the sentence and the warnings above it. */
+function part({ heads, rows }, index, sentence) {
+  const cell = ({ text, kind }) => (KINDS[kind] ? element("span", { class: `kept ${KINDS[kind]}` }, text) : text);
+  const cells = rows.map((row) => row.map(cell));
+  if (rows[0].length > 1) return table(`The answer in numbers, part ${index}`, heads, cells, { unseen: true });
+  const lines = rows.map(([{ text }]) => text).filter((text) => text !== sentence && !/^note\b[^:]*: /.test(text));
+  return lines.map((text) => element("p", {}, text));
 }
 
-/** Several numbers side by side. */
-export const figures = (...nodes) => element("div", { class: "figures" }, nodes.flat());
+/** The tables that the command line prints below the sentence. */
+export const summary = (parts, sentence) => parts.map((block, index) => part(block, index, sentence));
 
 /** The sentence to pass on; a screen reader says it when it changes. */
 export function verdict(text, kind = "certified") {
@@ -77,22 +58,16 @@ export function warnings(answer) {
   );
 }
 
-/** A bar from blind guessing to always right, with the bound on it. */
-export function meter({ share, blind, way, success }) {
-  const span = Math.max(1 - blind, 1e-9);
-  const wide = Math.min(100, Math.max(0, ((share - blind) / span) * 100));
-  const fillbar = element("span", { class: "fill" });
-  fillbar.style.width = `${wide}%`;
+/** A bar from blind guessing to always right, with the bound on it; the sentence says it in words. */
+export function meter({ accuracy_upper: bound, prior }) {
+  const blind = Math.max(prior, 1 - prior);
+  const bar = element("span", { class: "fill" });
+  bar.style.width = `${((bound - blind) / Math.max(1 - blind, 1e-9)) * 100}%`;
   // A bound that excludes nothing has the look of what is not proved.
   return element(
     "div",
-    { class: `meter${success.startsWith("≤") ? "" : " unproved"}`, role: "img", "aria-label": way },
-    element("div", { class: "bar" }, fillbar),
-    element(
-      "div",
-      { class: "ends", "aria-hidden": "true" },
-      element("span", {}, "blind guess"),
-      element("span", {}, "always right"),
-    ),
+    { class: `meter${bound < 0.9999 ? "" : " unproved"}`, "aria-hidden": "true" },
+    element("div", { class: "bar" }, bar),
+    element("div", { class: "ends" }, element("span", {}, "blind guess"), element("span", {}, "always right")),
   );
 }

@@ -1,35 +1,28 @@
 // Explain: what does ε mean, and which ε should we take?
-import { address, step, write } from "./address.js";
+import { address, write } from "./address.js";
 import { post } from "./api.js";
 import { Chart } from "./charts.js";
-import { asking, delayed, element, empty, fill, table } from "./dom.js";
-import { ALWAYS, BY_ACCEPT, BY_NOTION, DEFAULTS, FOUND, fields, options, share } from "./explain-fields.js";
+import { asking, delayed, element, empty, fill } from "./dom.js";
+import { ALWAYS, BY_ACCEPT, BY_NOTION, DEFAULTS, FOUND, fields, options } from "./explain-fields.js";
 import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
-import { assumptions, figure, meter, verdict } from "./figures.js";
+import { assumptions, meter, summary, verdict } from "./figures.js";
 
 export const title = "Explain";
 export const heading = "What does a privacy setting mean, and which one do we need?";
 
-const LADDER = [0.1, 0.25, 0.5, 1, 2, 4, 8, 16];
-const PROMISES = [51, 52, 55, 60, 65, 75, 90];
-
 export function open(root, given) {
   const started = { ...DEFAULTS, ...given };
   const results = element("div", { class: "results", "aria-busy": "false" });
-  const ladder = element("section", { class: "card", hidden: true });
   const curve = element("section", { class: "card", "aria-label": "Curve of the best attack", hidden: true });
   const chart = new Chart();
   const exports = new Exports();
   let control = new AbortController();
-  let latest = null;
-  let ladderKey = "";
 
-  const form = new Form("The setting", started, Object.keys(DEFAULTS), (name) => {
+  const form = new Form("The setting", started, Object.keys(DEFAULTS), () => {
     arrange();
     remember();
-    if (name === "scale") drawCurve();
-    else soon();
+    soon();
   });
 
   function shownFields() {
@@ -67,23 +60,13 @@ export function open(root, given) {
     control.abort();
     control = new AbortController();
     const { signal } = control;
-    let asked;
-    try {
-      asked = options(form);
-    } catch (problem) {
-      refuse(problem);
-      return;
-    }
+    // What is in sight belongs to another answer until this one is there.
+    chart.shown = null;
     results.setAttribute("aria-busy", "true");
     try {
-      const [answer, numbers] = await Promise.all(
-        ["", "/figures"].map((part) => post(`/api/explain${part}`, asked, signal)),
-      );
-      if (signal.aborted) return;
-      latest = { answer, numbers, asked };
+      const shown = await post(`/api/explain/page?scale=${form.text("scale")}`, options(form), signal);
       form.clear();
-      show();
-      compare(asked);
+      show(shown);
     } catch (problem) {
       if (problem.name !== "AbortError") refuse(problem);
     } finally {
@@ -92,144 +75,43 @@ export function open(root, given) {
   }
 
   function refuse(problem) {
-    latest = null;
     form.refuse(problem);
     fill(results, empty("No answer for these values; see the note beside the field."));
     curve.hidden = true;
     chart.hide();
     exports.hide();
-    ladder.hidden = true;
   }
 
-  function show() {
-    const { answer, numbers } = latest;
+  function show(shown) {
+    const answer = shown.result;
     const choosing = form.text("mode") === "choose";
+    const sgd = answer.notion === "DP-SGD";
+    const next = {
+      mode: "choose",
+      notion: sgd ? "sgd" : "epsilon",
+      delta: form.text("delta"),
+      ...(sgd ? { sample_rate: form.text("sample_rate"), steps: form.text("steps") } : {}),
+    };
     fill(
       results,
       verdict(answer.sentence),
-      meter(numbers),
-      element("div", { class: "figures" }, numbers.figures.map(figure)),
-      choosing
-        ? element(
-            "p",
-            { class: "quiet" },
-            "Bounds are rounded up in the last digit shown, so the promise may look slightly above what you asked for.",
-          )
-        : null,
-      choosing
-        ? null
-        : element(
-            "p",
-            { class: "next" },
-            "Too weak for you? ",
-            element(
-              "a",
-              {
-                href: address("explain", {
-                  mode: "choose",
-                  notion: answer.notion === "DP-SGD" ? "sgd" : "epsilon",
-                  delta: form.text("delta"),
-                  ...(answer.notion === "DP-SGD"
-                    ? { sample_rate: form.text("sample_rate"), steps: form.text("steps") }
-                    : {}),
-                }),
-              },
-              "Find the setting for the promise you want to make.",
-            ),
-          ),
+      meter(answer),
+      summary(shown.summary, answer.sentence),
+      element(
+        "p",
+        { class: "quiet" },
+        choosing
+          ? "Bounds are rounded up in the last digit shown, so the promise may look slightly above what you asked for."
+          : ["Too weak for you? ", element("a", { href: address("explain", next) }, "Find the setting for the promise you want to make.")],
+      ),
       assumptions(answer),
     );
-    drawCurve();
-    exports.show({ name: "memberbound-explain", sentence: answer.sentence, json: answer, chart, command: numbers.command, python: numbers.python });
-  }
-
-  async function drawCurve() {
-    if (!latest) return;
-    const { signal } = control;
-    const scale = form.text("scale");
-    // What is in sight belongs to another answer until this one is drawn.
-    chart.shown = null;
-    try {
-      const drawn = await post(`/api/explain/chart?scale=${scale}`, latest.asked, signal);
-      // The answer or the axes may have changed meanwhile.
-      if (signal.aborted || scale !== form.text("scale")) return;
-      curve.hidden = false;
-      chart.show(
-        drawn,
-        "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the better membership can be guessed.",
-      );
-    } catch (problem) {
-      if (problem.name !== "AbortError") chart.hide();
-    }
-  }
-
-  /** The same question at other settings, side by side. */
-  async function compare(asked) {
-    const choose = form.text("mode") === "choose";
-    const useful = form.text("notion") === "epsilon" && (!choose || form.text("accept") === "accuracy");
-    ladder.hidden = !useful;
-    if (!useful) return;
-    const { epsilon, target_eta: target, ...rest } = asked;
-    const key = JSON.stringify([choose, rest]);
-    const same = key === ladderKey;
-    ladderKey = key;
-    const { signal } = control;
-    try {
-      if (!same || !ladder.answers) {
-        const questions = choose
-          ? PROMISES.map((value) => ({ ...rest, target_eta: share(value - 50) }))
-          : LADDER.map((value) => ({ ...rest, epsilon: value }));
-        ladder.answers = null;
-        // A promise that δ alone breaks has no ε; the row says so.
-        const answers = await Promise.all(
-          questions.map((question) =>
-            post("/api/explain/figures", question, signal).catch((problem) => {
-              if (problem.name === "AbortError") throw problem;
-              return null;
-            }),
-          ),
-        );
-        ladder.answers = answers;
-      }
-    } catch {
-      ladderKey = "";
-      return;
-    }
-    if (signal.aborted) return;
-    const rows = ladder.answers.map((answer, index) => {
-      const promise = PROMISES[index];
-      const value = choose ? promise : LADDER[index];
-      const use = element(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          "aria-label": choose ? `Use ${promise} %` : `Use ε = ${value}`,
-          onclick: () => {
-            step();
-            form.set(choose ? "accept_accuracy" : "epsilon", value);
-            remember();
-            calculate();
-          },
-        },
-        "Use",
-      );
-      const current = choose ? target === share(promise - 50) : epsilon === value;
-      if (!answer)
-        return { current, cells: [choose ? `${promise} %` : `ε = ${value}`, "not possible at this δ", "", use] };
-      const first = choose
-        ? [`${promise} %`, `ε = ${answer.epsilon}`]
-        : [`ε = ${value}`, answer.success];
-      return { current, cells: [...first, answer.identified, use] };
-    });
-    const column = `members identified at ${ladder.answers.find(Boolean)?.rate ?? "1 %"} false alarms`;
-    fill(
-      ladder,
-      element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),
-      choose
-        ? table("Largest ε that keeps a promise", ["nobody is right more than", "largest ε", column, "take it"], rows)
-        : table("What other values of ε allow", ["setting", "attack success at most", column, "take it"], rows),
+    curve.hidden = false;
+    chart.show(
+      shown.charts.roc,
+      "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the better membership can be guessed.",
     );
+    exports.of({ ...shown, files: [] }, chart);
   }
 
   const soon = delayed(calculate, 180);
@@ -251,7 +133,7 @@ export function open(root, given) {
     ),
     chart.node,
   );
-  root.append(asking(form, results, ladder, curve, exports.node));
+  root.append(asking(form, results, curve, exports.node));
   fill(results, empty("Calculating …"));
   arrange();
   remember();

@@ -2,27 +2,17 @@
 import { keeping } from "./address.js";
 import { field, isTyped, typed, words } from "./arguments.js";
 import { Chart } from "./charts.js";
-import { asking, element, empty, fill, table } from "./dom.js";
+import { asking, element, empty, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
-import { assumptions, verdict, warnings } from "./figures.js";
+import { assumptions, summary, verdict, warnings } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { TablePart } from "./table-part.js";
 import { FilePanel, MODELS, TABLES } from "./uploads.js";
 
 /** Groups of arguments that most questions need no word about. */
 const FOLDED = ["Computation", "Output"];
-const KINDS = { certificate: "certified", audit: "measured", estimate: "estimated", unproved: "unproved" };
-
-/** A part of the summary: a table, or lines of text. */
-function part({ heads, rows }, index, sentence) {
-  const cell = ({ text, kind }) => (KINDS[kind] ? element("span", { class: `kept ${KINDS[kind]}` }, text) : text);
-  const cells = rows.map((row) => row.map(cell));
-  if (rows[0].length > 1) return table(`The answer in numbers, part ${index}`, heads, cells, { unseen: true });
-  const lines = rows.map(([{ text }]) => text).filter((text) => text !== sentence && !/^note\b[^:]*: /.test(text));
-  return lines.map((text) => element("p", {}, text));
-}
 
 /** The page of the verb `name`; `verb` is its declaration. */
 export function pageOf(name, verb) {
@@ -114,7 +104,7 @@ function open(root, given, name, verb) {
       warnings(answer),
       typeof answer.template === "string"
         ? element("pre", { tabindex: "0", "aria-label": "Template" }, answer.template)
-        : done.summary.map((block, index) => part(block, index, answer.sentence)),
+        : summary(done.summary, answer.sentence),
     );
     fill(charts, shown.map((chart) => chart.node), answer.theorems?.length ? assumptions(answer) : null);
     exports.of(done, shown[0] ?? null);

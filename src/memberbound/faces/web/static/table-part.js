@@ -47,7 +47,7 @@ export class TablePart {
     const others = (this.file?.columns ?? []).filter(({ name }) => !taken.includes(name));
     const usual = others.filter(({ role }) => !["identifier", "text"].includes(role)).map(({ name }) => name);
     const roles = mapping(this.state.roles);
-    this.columns.show(others, list(this.state.columns), { rows: this.file?.rows, usual, roles });
+    this.columns.show(others, list(this.state.columns), usual, roles);
     this.arrange();
   }
 

@@ -1,4 +1,4 @@
-// An explanation beside a number or a field: on hover, on focus and on touch; Escape closes it.
+// An explanation beside a field: on hover, on focus and on touch; Escape closes it.
 import { element, freshId } from "./dom.js";
 
 function place(bubble, button) {
@@ -13,15 +13,10 @@ function place(bubble, button) {
   bubble.style.top = `${below + tall < window.innerHeight ? below : Math.max(edge, from.top - tall - 6)}px`;
 }
 
-/** A question mark that explains `about`; the theorem ids are named where there are some. */
-export function tip(about, text, theorems = []) {
+/** A question mark that explains `about`. */
+export function tip(about, text) {
   const id = freshId("tip");
-  const bubble = element(
-    "span",
-    { role: "tooltip", id, class: "bubble" },
-    text,
-    theorems.length > 0 ? element("span", { class: "ids" }, `Theorem ${theorems.join(", ")}`) : null,
-  );
+  const bubble = element("span", { role: "tooltip", id, class: "bubble" }, text);
   const follow = () => place(bubble, button);
   const show = () => {
     bubble.classList.add("shown");
