@@ -5,7 +5,7 @@ reference page are all made from a :class:`Verb`, so an option exists in one pla
 
 * the *signature* says name, type and default; parameters before ``*`` are positional;
 * an alias of this module in the annotation says how the argument is typed by hand
-  (``Names``: ``a,b,c``; ``Whole``: a whole number; ``OutputFile``: a file that is written; …);
+  (``Names``: ``a,b,c``; ``Column``: one of the table; ``OutputFile``: a file that is written; …);
 * the *docstring* says what it means: its line under ``Args:`` is the help of the option, the
   first paragraph is the help of the command, and the lines under ``Command line:`` are its
   examples.
@@ -56,18 +56,15 @@ Kind = Literal[
 class Option:
     """How an argument is typed; what it means stands in the verb's docstring.
 
-    ``least`` and ``most`` keep a request over the web small (the verb itself checks its ranges,
-    with a sentence); ``web=False`` leaves the argument to Python and the command line;
-    ``typed_default`` is what the command line takes where Python's default is another, unless a
-    configuration file names it (``configured``).
+    ``web=False`` leaves the argument to Python and the command line; ``typed_default`` is what the
+    command line takes where Python's default is another, unless a configuration file names it
+    (``configured``).
     """
 
     kind: Kind
     metavar: str | None = None
     flag: str | None = None
     choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
     web: bool = True
     typed_default: bool | int | str | None = None
     configured: bool = False
@@ -87,22 +84,18 @@ Path = str | os.PathLike[str]
 #: Keyword arguments of a verb; a face has checked them against its declaration.
 Keywords = dict[str, Any]
 
-Whole = Annotated[int, Option("whole")]
-Seed = Annotated[int, Option("whole", least=0, most=2**32 - 1)]
 Workers = Annotated[int, Option("whole", web=False)]
-Confidence = Annotated[float, Option("number")]
 Column = Annotated[str, Option("column", metavar="COL")]
 LearnerName = Annotated[Any, Option("learner", metavar="NAME")]
 Names = Annotated[str | Sequence[str], Option("names", metavar="a,b,…")]
 Numbers = Annotated[Sequence[float], Option("numbers", metavar="1,2,…")]
-Rates = Annotated[float | Sequence[float], Option("rates", most=50)]
+Rates = Annotated[float | Sequence[float], Option("rates")]
 NumbersByColumn = Annotated[
     Mapping[str, Sequence[float]], Option("numbers by column", metavar="COL=1,2,…")
 ]
 #: What columns are, where the inferred role is not the right one.
 ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
 Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
-TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="COL=…")]
 #: A file, or an object in memory.
 Table = Annotated[object, Option("table", metavar="FILE")]
 DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
@@ -121,8 +114,6 @@ LedgerFile = Annotated[object, Option("file", metavar="FILE", web=False)]
 #: A file with a line per record; over the web a switch asks for it.
 RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
 Force = Annotated[bool, Option("switch", web=False)]
-OutputFolder = Annotated[Path, Option("folder", metavar="DIR", web=False)]
-CacheFolder = Annotated[Path | bool, Option("cache", metavar="DIR", web=False)]
 #: Called with (done, total) or (stage, done, total) while work is under way.
 Progress = Annotated[Callable[..., None], Option("progress")]
 #: For Python only.
@@ -248,7 +239,7 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     A parameter without a line under ``Args:`` is an error: it would have no help anywhere.
 
     Examples:
-        >>> def greet(name: str, *, times: Whole = 1) -> str:
+        >>> def greet(name: str, *, times: int = 1) -> str:
         ...     '''Say hello.
         ...
         ...     Args:

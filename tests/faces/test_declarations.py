@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from typer.testing import CliRunner
 
-from memberbound.declarations import Names, Option, Rates, Table, Whole, declared
+from memberbound.declarations import Names, Option, Rates, Table, declared
 from memberbound.errors import InputError
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, application, command, joined, names, verb_named
@@ -32,7 +32,7 @@ class Answer:
 def weigh(
     table: Table,
     *,
-    rows: Whole | None = None,
+    rows: int | None = None,
     columns: Names | None = None,
     fpr: Rates = (0.1,),
     side: Literal["left", "right"] = "left",
@@ -77,7 +77,7 @@ def test_signature_and_docstring_are_the_declaration() -> None:
 
 
 def test_an_argument_without_a_word_about_it_is_refused() -> None:
-    def silent(*, n: Whole = 1) -> None:
+    def silent(*, n: int = 1) -> None:
         """Say nothing.
 
         Args:

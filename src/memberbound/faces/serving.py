@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-from memberbound.declarations import Option, Several, Whole
+from memberbound.declarations import Option, Several
 from memberbound.errors import InputError, positive, whole_number
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ Gib = Annotated[float, Option("number", metavar="GIB")]
 def serve(
     *,
     host: str = "127.0.0.1",
-    port: Whole = 0,
+    port: int = 0,
     token: str | None = None,
     allow_host: Several = (),
     open_browser: Annotated[bool, Option("switch", flag="--open")] = True,
     max_upload: Gib = 2.0,
     job_memory: Gib = 4.0,
     job_minutes: float = 60.0,
-    jobs: Whole = 2,
+    jobs: int = 2,
 ) -> None:
     """Open the web calculator: the same answers, with sliders and file upload.
 

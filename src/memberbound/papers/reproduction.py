@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from memberbound.answers import plain
-from memberbound.declarations import Option, Seed
+from memberbound.declarations import Option
 from memberbound.errors import InputError, whole_number
 from memberbound.files import write_table, write_text
 from memberbound.games import Game, IidGame, SubsetGame
@@ -319,9 +319,9 @@ def reproduce(
     listing: Annotated[bool, Option("switch", flag="--list")] = False,
     out: Annotated[str | Path, Option("folder", metavar="DIR", typed_default="reproduction")]
     | None = None,
-    trials: Annotated[int, Option("whole", metavar="T")] | None = None,
+    trials: int | None = None,
     data: Annotated[str | Path, Option("folder", metavar="DIR")] | None = None,
-    seed: Seed = 0,
+    seed: int = 0,
     progress: Annotated[Progress, Option("progress", metavar="reproducing")] | None = None,
 ) -> Reproduction:
     """Reproduce figures and tables of the papers, and check what the papers claim.

@@ -26,7 +26,6 @@ from memberbound.declarations import (
     LearnerName,
     Names,
     Option,
-    Seed,
     Table,
     Workers,
 )
@@ -211,7 +210,7 @@ def study(
     eta: float | None = None,
     epsilon: float | None = None,
     confidence: float | None = None,
-    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
+    shadows: int | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
@@ -238,7 +237,7 @@ def study(
     resume: Force = False,
     force: Force = False,
     workers: Workers = -1,
-    seed: Seed | None = None,
+    seed: int | None = None,
     progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
     """Certify a table, attack and protect a model, and recommend what to do: one report.

@@ -34,7 +34,6 @@ from memberbound.declarations import (
     Option,
     Rates,
     RecordsFile,
-    Seed,
     Table,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
@@ -109,7 +108,7 @@ def audit(
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     by: Column | None = None,
     quick: bool = False,
-    seconds: Annotated[float, Option("number", metavar="S", least=1, most=3600)] | None = None,
+    seconds: float | None = None,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
@@ -117,7 +116,7 @@ def audit(
     encoding: Encoding | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
-    seed: Seed = 0,
+    seed: int = 0,
     shadows: Hidden = MODELS,
     workers: Hidden | None = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]

@@ -39,7 +39,6 @@ from memberbound.declarations import (
     Option,
     Rates,
     RecordsFile,
-    Seed,
     Table,
     Workers,
 )
@@ -138,7 +137,7 @@ def audit_learner(
     *,
     target: Column,
     learner: LearnerName = "logistic",
-    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
+    shadows: int = 64,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
     fpr: Rates = RATES,
@@ -161,7 +160,7 @@ def audit_learner(
     workers: Workers = -1,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
-    seed: Seed = 0,
+    seed: int = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
 ) -> LearnerAudit:

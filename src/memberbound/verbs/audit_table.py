@@ -15,7 +15,7 @@ from memberbound.attacks.synthetic_tables import (
     audit_refits,
     audit_synthetic,
 )
-from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Seed, Table
+from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
@@ -105,12 +105,12 @@ def audit_table(
     synthetic: InputFile | None = None,
     reference: InputFile | None = None,
     synthesizer: Annotated[Any, Option("text", metavar="NAME", web=False)] | None = None,
-    refits: Annotated[int, Option("whole", least=9, most=1000)] | None = None,
+    refits: int | None = None,
     columns: Names | None = None,
     confidence: float = 0.95,
     fpr: Rates | None = None,
     encoding: Encoding | None = None,
-    seed: Seed = 0,
+    seed: int = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="refits")] | None = None,
 ) -> TableAudit:
     """Measure what membership inference attacks on a synthetic table achieve.

@@ -37,7 +37,6 @@ from memberbound.declarations import (
     OutputFile,
     Rates,
     RecordsFile,
-    Seed,
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import PrivateFolder, check_output, written_whole
@@ -152,7 +151,7 @@ def audit_text(
     keep_tokens: OutputFile | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
-    seed: Seed = 0,
+    seed: int = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="scoring tokens")]
     | None = None,
 ) -> TextAudit:

@@ -19,10 +19,8 @@ from memberbound.declarations import (
     InputFile,
     Law,
     Names,
-    Option,
     RecordsFile,
     Table,
-    Whole,
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
@@ -197,17 +195,17 @@ def certify(
     *,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
-    n: Whole | None = None,
+    n: int | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,
     probabilities: Law | None = None,
-    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
+    uniform: int | None = None,
     reference: InputFile | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
-    list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
+    list_exposed: int = 0,
     records: RecordsFile | None = None,
     force: Force = False,
 ) -> Certification:

@@ -346,7 +346,7 @@ def explain(
     gdp: float | None = None,
     noise_multiplier: float | None = None,
     sample_rate: float | None = None,
-    steps: Annotated[int, Option("whole", least=1, most=10**12)] | None = None,
+    steps: int | None = None,
     history: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     ledger: LedgerFile | None = None,
     nu: float = 0.5,

@@ -21,7 +21,6 @@ from memberbound.declarations import (
     NumbersByColumn,
     Option,
     OutputFile,
-    Seed,
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
@@ -182,7 +181,7 @@ def harden(
     keep: Names = (),
     out: OutputFile | None = None,
     confidence: float = 0.95,
-    seed: Seed = 0,
+    seed: int = 0,
     force: Force = False,
     bins: NumbersByColumn | None = None,
     hierarchies: Annotated[

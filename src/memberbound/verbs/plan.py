@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from memberbound.answers import Given, IidAnswer, Lower, computed
 from memberbound.declarations import (
@@ -13,7 +13,6 @@ from memberbound.declarations import (
     Encoding,
     Law,
     Names,
-    Option,
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
@@ -106,7 +105,7 @@ def plan(
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     probabilities: Law | None = None,
-    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
+    uniform: int | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,

@@ -97,7 +97,7 @@ def protect(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    insecure_seed: int | None = None,
     trial: Hidden = True,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training on all rows")]
     | None = None,

@@ -55,7 +55,7 @@ def summarize(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    insecure_seed: int | None = None,
 ) -> Summary:
     """Release numbers about all rows so that nobody can tell whose record was among them.
 

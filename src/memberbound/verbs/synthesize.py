@@ -26,7 +26,6 @@ from memberbound.declarations import (
     OutputFile,
     Rates,
     Table,
-    Whole,
 )
 from memberbound.errors import InputError, whole_number
 from memberbound.files import FORMATS, in_encoding
@@ -175,7 +174,7 @@ def synthesize(
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     target: Column | None = None,
     bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
-    rows: Whole | None = None,
+    rows: int | None = None,
     columns: Names | None = None,
     unit: Column | None = None,
     baseline: Rates | None = None,
@@ -187,7 +186,7 @@ def synthesize(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    insecure_seed: int | None = None,
 ) -> Synthesis:
     """Make a table of new rows from which nobody can tell whose record was in the old one.
 
