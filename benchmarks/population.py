@@ -80,7 +80,6 @@ def profile_ours(records: int) -> dict[str, float]:
         "delta": lambda: profile.delta(1.0, SIGMA),
         "pmp_epsilon": lambda: profile.pmp_epsilon(DELTA, SIGMA),
         "accuracy": lambda: profile.accuracy(0.5, SIGMA),
-        "tpr": lambda: profile.tpr(0.01, SIGMA),
     }
     for name, ask in questions.items():
         start = time.perf_counter()
@@ -126,9 +125,7 @@ def profile_section(options: argparse.Namespace) -> dict[str, Any]:
         "ratio": median(ours, "seconds") / median("profile_bare", "seconds"),
         "ratio_cpu": median(ours, "cpu") / median("profile_bare", "cpu"),
         "peak_bytes": max(f["peak"] for f in timed[ours]),
-        "read_offs": {
-            name: median(ours, name) for name in ("delta", "pmp_epsilon", "accuracy", "tpr")
-        },
+        "read_offs": {name: median(ours, name) for name in ("delta", "pmp_epsilon", "accuracy")},
         "loop_per_pair": loop["seconds"] / (LOOP_RECORDS * (LOOP_RECORDS - 1)),
         "ours_per_pair": read_off / pairs,
     }

@@ -29,7 +29,7 @@ from memberbound.report.answer_charts import (
 )
 from memberbound.report.drawing import BLUE, GREEN, save
 from memberbound.subset.crowd import Crowd
-from memberbound.subset.gaussian import gaussian_success, noise_from_dp
+from memberbound.subset.gaussian import noise_from_dp
 from memberbound.subset.profile import NeighbourProfile
 
 HERE = Path(__file__).resolve().parent
@@ -52,7 +52,7 @@ def crowd_curves() -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": [], "attack": []}
     for epsilon in EPSILONS:
         sigma = noise_from_dp(float(epsilon), 1e-5, 6.0)
-        coupled = gaussian_success(profile, game, sigma)
+        coupled = profile.accuracy(0.5, sigma)
         crowd = np.minimum(coupled, Crowd.of(release.vectors, game, sigma).success)
         attack = audit_release(release, GaussianNoise(sigma, 2), game, targets=2000, workers=1)
         curves["dp"].append(memberbound.explain(epsilon=float(epsilon), delta=1e-5).accuracy_upper)

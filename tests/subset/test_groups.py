@@ -51,7 +51,7 @@ def true_averages(table: np.ndarray, unit: float) -> np.ndarray:
 @pytest.mark.parametrize("name", TABLES)
 def test_averages_are_never_below_the_truth(name: str, groups: int) -> None:
     table = TABLES[name]
-    result = GroupedDistances.of(table, groups)
+    result = GroupedDistances.of(table, groups=groups)
     unit = float(pairs(table).max())
     least = true_averages(table, unit)
     shown = result.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
@@ -68,7 +68,7 @@ def test_the_mean_distance_alone_would_be_caught(monkeypatch) -> None:
     table = TABLES["clusters"]
     unit = float(pairs(table).max())
     monkeypatch.setattr(distances, "_concave", lambda squares, values: values)
-    result = GroupedDistances.of(table, 2)
+    result = GroupedDistances.of(table, groups=2)
     shown = result.averages(lambda d: np.stack([f(d) for f in functions(unit)], axis=1))
     assert (shown < true_averages(table, unit)).any(axis=0)[[1, 4]].all()
 
@@ -80,7 +80,7 @@ def test_read_offs_are_close_to_those_of_pairs(name: str) -> None:
     """Tight: within 3 % of the gain over a coin, the worst record's within 1 %."""
     table = TABLES[name]
     coarse = NeighbourProfile(GroupedDistances.of(table))
-    exact = NeighbourProfile.from_vectors(table, exact=len(table) <= 256)
+    exact = NeighbourProfile.from_vectors(table)
     for share in (0.3, 3.0):
         sigma = exact.diameter / share
         gain, least = coarse.accuracy(0.5, sigma) - 0.5, exact.accuracy(0.5, sigma) - 0.5

@@ -13,14 +13,18 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.subset import profile as distances
-from memberbound.subset.profile import BinnedDistances, Distances, ExactDistances, NeighbourProfile
+from memberbound.subset.profile import (
+    BinnedDistances,
+    Distances,
+    ExactDistances,
+    GroupedDistances,
+    NeighbourProfile,
+)
 from oracle.real import bracket, digits, gaussian_hockey_stick
 
 F = Fraction
 #: Relative excess allowed to a binned profile, in ε, δ(0) and distances.
 BINNED = 0.01
-#: … and of a TPR over the lowest of all lines.
-TPR = 2e-3
 
 
 def squared(a, b):
@@ -80,7 +84,6 @@ def test_measured_distances_are_never_below_the_truth(name):
     for held in (
         ExactDistances.of(table),
         BinnedDistances.of(table),
-        BinnedDistances.of(table, 256),
     ):
         assert laws_below_truth(held, name) == []
         for value, truth in zip(held.largest.tolist(), exact_squares(name), strict=True):
@@ -113,9 +116,8 @@ def test_binned_distances_are_tight(size):
     rng = np.random.default_rng(size)
     table = rng.normal(size=(size, 6)) * np.where(rng.random((size, 1)) < 0.02, 40.0, 1.0)
     held = NeighbourProfile.from_vectors(table)
-    exact = NeighbourProfile.from_vectors(table, exact=True)
+    exact = NeighbourProfile(ExactDistances.of(table))
     assert isinstance(held.distances, BinnedDistances)
-    assert isinstance(exact.distances, ExactDistances)
     for sigma in (0.5, 3.0):
         for one, two in (
             (exact.mean_distance, held.mean_distance),
@@ -171,7 +173,7 @@ def exact_delta(table, epsilon, sigma):
 
 
 def binned_delta(table, epsilon, sigma):
-    return NeighbourProfile.from_vectors(table, exact=False).delta(epsilon, sigma)
+    return NeighbourProfile(BinnedDistances.of(table)).delta(epsilon, sigma)
 
 
 def test_delta_is_never_below_the_naive_loop():
@@ -205,10 +207,10 @@ def test_delta_is_tight():
                 assert F(float(value[x])) <= truth * (1 + F(1, 10**9)) + F(1, 10**250)
 
 
-@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("kind", [ExactDistances, BinnedDistances])
 @pytest.mark.parametrize("name", ["plain", "outlier", "twins", "heavy tail", "clusters"])
-def test_pmp_epsilon_satisfies_its_inequality_again(name, exact):
-    profile = NeighbourProfile.from_vectors(tables()[name], exact=exact)
+def test_pmp_epsilon_satisfies_its_inequality_again(name, kind):
+    profile = NeighbourProfile(kind.of(tables()[name]))
     for delta in (0.3, 1e-2, 1e-6, 1e-30):
         for sigma in (0.01, 1.0, 100.0):
             value = profile.pmp_epsilon(delta, sigma)
@@ -227,34 +229,6 @@ def test_pmp_epsilon_of_two_records_is_that_of_the_gaussian():
         truth = GaussianCurve(2.0).epsilon(delta)
         assert value.tolist() == pytest.approx([truth, truth], rel=1e-4)
         assert np.all(value >= truth)
-
-
-def naive_tpr(profile, record, fpr, sigma):
-    """The lowest of very many lines, each from a plain evaluation of δ_x."""
-    distance = distances_of(profile.distances, record)
-
-    def height(epsilon):
-        sticks = gaussian_hockey_stick_of_shifts_upper(distance / sigma, float(epsilon))
-        delta = float(sticks.sum()) / (profile.records - 1)
-        flat = 1 - math.exp(-epsilon) * (1 - fpr - delta)
-        return min(delta + math.exp(epsilon) * fpr, flat)
-
-    grid = np.append(0.0, np.geomspace(1e-5, 60.0, 300))
-    for _ in range(2):
-        place = int(np.argmin([height(e) for e in grid]))
-        grid = np.linspace(grid[max(place - 1, 0)], grid[min(place + 1, grid.size - 1)], 60)
-    return min(1.0, *(height(e) for e in grid))
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_tpr_is_the_lowest_line(exact):
-    profile = NeighbourProfile.from_vectors(tables()["plain"], exact=exact)
-    x = 7
-    for sigma in (0.5, 40.0):
-        for fpr in (1e-6, 0.1, 0.999):
-            value, truth = profile.tpr(fpr, sigma)[x], naive_tpr(profile, x, fpr, sigma)
-            # Any line is a bound, so neither search can go below the lowest of all.
-            assert truth * (1 - 1e-5) <= value <= truth * (1 + TPR)
 
 
 def test_monotone_in_noise_and_epsilon():
@@ -307,11 +281,11 @@ def test_differences_that_underflow_still_count():
     assert np.all(profile.advantage(1e-3) > 0)
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_scale_does_not_matter(exact):
-    plain = NeighbourProfile.from_vectors(tables()["plain"], exact=exact)
+@pytest.mark.parametrize("kind", [ExactDistances, BinnedDistances])
+def test_scale_does_not_matter(kind):
+    plain = NeighbourProfile(kind.of(tables()["plain"]))
     for name, unit in (("huge", 1e150), ("tiny", 1e-150)):
-        other = NeighbourProfile.from_vectors(tables()[name], exact=exact)
+        other = NeighbourProfile(kind.of(tables()[name]))
         for one, two in (
             (plain.delta(1.0, 2.0), other.delta(1.0, 2.0 * unit)),
             (plain.mean_distance * unit, other.mean_distance),
@@ -326,28 +300,22 @@ def test_extreme_noise():
     assert np.all(profile.advantage(1e300) < 1e-299)
     assert np.all(profile.pmp_epsilon(0.1, 1e300) == 0.0)
     assert np.all(np.isinf(profile.pmp_epsilon(0.0, 1.0)))
-    assert np.all(profile.tpr(0.01, 1e-300) == 1.0)
-    assert profile.tpr(0.0, 1.0).max() == 0.0
-    assert profile.tpr(1.0, 1.0).min() == 1.0
 
 
 @pytest.mark.parametrize(
-    ("vectors", "options"),
+    "vectors",
     [
-        ([1.0, 2.0], {}),
-        ([[1.0]], {}),
-        (np.zeros((3, 0)), {}),
-        ([[1.0], [math.nan]], {}),
-        ([[1.0], [math.inf]], {}),
-        ([[1.0], ["a"]], {}),
-        ([[1.0], [1e301]], {}),
-        ([[1.0], [2.0]], {"bins": 3}),
-        ([[1.0], [2.0]], {"bins": 100, "exact": True}),
+        [1.0, 2.0],
+        [[1.0]],
+        np.zeros((3, 0)),
+        [[1.0], [math.nan]],
+        [[1.0], ["a"]],
+        [[1.0], [1e301]],
     ],
 )
-def test_bad_tables_are_refused(vectors, options):
+def test_bad_tables_are_refused(vectors):
     with pytest.raises(InputError, match="must be"):
-        NeighbourProfile.from_vectors(vectors, **options)
+        NeighbourProfile.from_vectors(vectors)
 
 
 def test_bad_questions_are_refused():
@@ -358,7 +326,6 @@ def test_bad_questions_are_refused():
         lambda: profile.delta(1.0, math.nan),
         lambda: profile.pmp_epsilon(2.0, 1.0),
         lambda: profile.accuracy(0.0, 1.0),
-        lambda: profile.tpr(1.5, 1.0),
     ):
         with pytest.raises(InputError, match="must be"):
             ask()
@@ -366,10 +333,8 @@ def test_bad_questions_are_refused():
 
 def test_progress_reaches_the_end():
     seen = []
-    for exact in (True, False):
-        NeighbourProfile.from_vectors(
-            tables()["plain"], exact=exact, progress=lambda *at: seen.append(at)
-        )
+    for kind in (ExactDistances, BinnedDistances, GroupedDistances):
+        kind.of(tables()["plain"], lambda *at: seen.append(at))
         assert seen.pop() == (24, 24)
 
 

@@ -138,16 +138,3 @@ def test_accuracy_at_the_prior_is_bounded(size, k, sigma):
         best += mp.mpf(low.numerator) / low.denominator * stick
         assert mp.mpf(float(bounds[x])) >= best
         assert bounds[x] < 1.0
-
-
-def test_tpr_is_above_the_threshold_attack():
-    """P_in(S) for a half line S, at the FPR P_out(S): an attack on the record that sticks out."""
-    size, k, x = 6, 3, 5
-    points = values(size)
-    p, q = centres(points, k, x, True), centres(points, k, x, False)
-    profile = NeighbourProfile.from_vectors(np.array(points)[:, None])
-    for sigma in SIGMAS:
-        for cut in np.linspace(-4, 9, 8):
-            hit, alarm = beyond(p, sigma, float(cut)), beyond(q, sigma, float(cut))
-            fpr = min(1.0, math.nextafter(float(alarm), 2.0))
-            assert float(profile.tpr(fpr, sigma)[x]) >= min(hit, 1 - mp.mpf(10) ** -16)

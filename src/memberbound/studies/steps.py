@@ -615,7 +615,7 @@ def translate_population(context: Context, progress: Progress) -> Finding:
         progress=progress,
     )
     assert isinstance(answer.setting, GaussianSetting)
-    coupling = replace(answer.setting, line=None, crowd=None)
+    coupling = answer.setting.coupling
     sweep = []
     for epsilon in np.geomspace(question.epsilon / 30, question.epsilon * 10, _SWEPT).tolist():
         point = coupling.comparison(epsilon)

@@ -8,8 +8,8 @@ worlds "x in" and "x out" are at most
 
     δ_x(ε) = (1/(N-1)) Σ_{x' ≠ x} H_ε(‖v_x - v_x'‖/σ)        (L24-P12, proofs/coupling.md)
 
-with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1).  The distances are measured once; every ε, σ,
-prior and false-positive rate is read from them.
+with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1).  The distances are measured once; every ε, σ
+and prior is read from them.
 """
 
 from __future__ import annotations
@@ -142,12 +142,10 @@ Rows = NDArray[np.intp]
 #: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.
 Functions = Callable[[FloatArray], FloatArray]
 
-#: Up to this many records all distances are kept unless told otherwise.
+#: Up to this many records all distances are kept.
 EXACT_RECORDS = 256
 #: Beyond this many records, groups of them are measured instead of pairs.
 MOST_PAIRED_RECORDS = 20_000
-#: The matrix of all distances would pass half a gigabyte beyond this.
-MOST_EXACT_RECORDS = 8000
 #: Squared distances this many doublings below the largest are raised to one lowest edge.
 _OCTAVES = 96
 _MOST_BINS = 4096
@@ -261,11 +259,6 @@ class ExactDistances(Distances):
     def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
         """Measure every pair by the difference of its vectors."""
         records = vectors.shape[0]
-        if records > MOST_EXACT_RECORDS:
-            raise InputError(
-                f"exact distances need at most {MOST_EXACT_RECORDS} records, got {records}. "
-                "Leave exact out: the binned profile is tight to a fraction of a percent."
-            )
         scaled, exponent = _scaled(vectors)
         matrix = np.empty((records, records))
         for row in range(records):
@@ -295,9 +288,7 @@ class BinnedDistances(Distances):
     at_once: ClassVar[int] = 48
 
     @classmethod
-    def of(
-        cls, vectors: FloatArray, bins: int | None = None, progress: Progress | None = None
-    ) -> BinnedDistances:
+    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> BinnedDistances:
         """Bin all distances upward in one blocked pass.
 
         Numerics: squared distances come from |a|² + |b|² - 2a·b of centred vectors.  For numbers
@@ -307,8 +298,7 @@ class BinnedDistances(Distances):
         """
         records, dimension = vectors.shape
         kind = np.uint16 if records <= 1 << 16 else np.uint32
-        budget = _MEMORY // (records * kind().itemsize)
-        total = whole_number("bins", bins or max(min(_MOST_BINS, budget), 256), at_least=64)
+        bins = max(min(_MOST_BINS, _MEMORY // (records * kind().itemsize)), 256)
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
             return cls(np.zeros(records), 1, np.zeros(1), others)
@@ -321,7 +311,7 @@ class BinnedDistances(Distances):
 
         outer = np.argpartition(-norms, min(_SAMPLED_ROWS, records) - 1)[:_SAMPLED_ROWS]
         sampled = np.unique(np.append(outer, np.linspace(0, records - 1, _SAMPLED_ROWS, dtype=int)))
-        grid = _Grid.shared_out(left[sampled] @ right, 4.01 * raised.max(), total)
+        grid = _Grid.shared_out(left[sampled] @ right, 4.01 * raised.max(), bins)
 
         counts = np.empty((records, grid.edges.size), dtype=kind)
         farthest = np.empty(records)
@@ -377,7 +367,7 @@ class GroupedDistances(Distances):
 
     @classmethod
     def of(
-        cls, vectors: FloatArray, groups: int | None = None, progress: Progress | None = None
+        cls, vectors: FloatArray, progress: Progress | None = None, *, groups: int = _GROUPS
     ) -> GroupedDistances:
         """Group the records and measure every record against every group.
 
@@ -392,7 +382,7 @@ class GroupedDistances(Distances):
             return cls(
                 np.zeros(records), 1, np.zeros(1), nowhere, np.array([float(records)]), alone
             )
-        wanted = min(groups or _GROUPS, records)
+        wanted = min(groups, records)
         centred, exponent = _centred(vectors)
         norms = np.einsum("ij,ij->i", centred, centred)
         group = _grouped(centred, wanted)
@@ -636,8 +626,6 @@ _NARROW, _NARROWER = 1.003, 1.0002
 _AT_ONCE = 1 << 14
 #: An ε this small says "indistinguishable"; the search stops there.
 _NO_EPSILON = 1e-12
-#: TPRs are read from slopes e^±ε up to this ε at least: e^-37 is below the spacing of doubles at 1.
-_STEEPEST = 37.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -667,32 +655,20 @@ class NeighbourProfile:
 
     @classmethod
     def from_vectors(
-        cls,
-        vectors: ArrayLike,
-        *,
-        bins: int | None = None,
-        exact: bool | None = None,
-        progress: Progress | None = None,
+        cls, vectors: ArrayLike, *, progress: Progress | None = None
     ) -> NeighbourProfile:
         """Measure the distances between all rows of an (N, d) table.
 
         Args:
             vectors: one row per record, N ≥ 2 and d ≥ 1: f(x) for a sum query, f(x)/k for a mean.
-            bins: how many bins the histogram of each record may have, if distances are binned.
-            exact: keep all distances (True), bin them (False), or decide by N.  Beyond 20 000
-                records, unless ``bins`` is given, groups of records stand in for pairs.
             progress: called with (records done, records).
         """
         table = checked_vectors(vectors)
-        if exact is None:
-            exact = bins is None and table.shape[0] <= EXACT_RECORDS
-        if not exact and bins is None and len(table) > MOST_PAIRED_RECORDS:
-            return cls(GroupedDistances.of(table, progress=progress))
-        if not exact:
-            return cls(BinnedDistances.of(table, bins, progress))
-        if bins is not None:
-            raise InputError(f"bins must be left out for exact distances, got {bins!r}.")
-        return cls(ExactDistances.of(table, progress))
+        if len(table) <= EXACT_RECORDS:
+            return cls(ExactDistances.of(table, progress))
+        if len(table) <= MOST_PAIRED_RECORDS:
+            return cls(BinnedDistances.of(table, progress))
+        return cls(GroupedDistances.of(table, progress))
 
     @property
     def records(self) -> int:
@@ -767,28 +743,6 @@ class NeighbourProfile:
             value = np.where(stick == 0.0, 0.5, value)
         return np.minimum(value, 1.0)
 
-    def tpr(self, fpr: float, sigma: float) -> FloatArray:
-        """Return, per record, the best true-positive rate at false-positive rate α, from above.
-
-        Theorem: X1; the ROC lies below the lines δ_x(ε) + e^ε·α and 1 - e^-ε·(1 - α - δ_x(ε)).
-        Numerics: the lowest of lines chosen in two rounds, within 1e-3 of the lowest of all.
-        Edge cases: α = 0 gives 0 (Gaussian noise betrays nobody for certain), α = 1 gives 1.
-        """
-        alpha, noise = fraction("fpr", fpr), _noise(sigma)
-        if alpha in (0.0, 1.0):
-            return np.full(self.records, alpha)
-        reach = max(-math.log(alpha), _STEEPEST)
-        grid = np.append(0.0, np.geomspace(1e-5 * reach, reach, 63))
-        lines = self._lines(grid, alpha, noise, None)
-        best = lines.argmin(axis=1)
-        result = lines.min(axis=1)
-        for place in np.unique(best):
-            rows = np.flatnonzero(best == place)
-            ends = grid[max(place - 1, 0)], grid[min(place + 1, grid.size - 1)]
-            closer = self._lines(np.linspace(*ends, 26)[1:-1], alpha, noise, rows)
-            result[rows] = np.minimum(result[rows], closer.min(axis=1))
-        return np.asarray(np.clip(result, alpha, 1.0), dtype=np.float64)
-
     # ---- machinery ------------------------------------------------------------------------
 
     def _deltas(self, epsilons: FloatArray, sigma: float, rows: Rows | None = None) -> FloatArray:
@@ -803,17 +757,6 @@ class NeighbourProfile:
 
         averages = self.distances.averages(sticks, rows)
         return np.minimum(averages, 1.0, out=averages)
-
-    def _lines(
-        self, epsilons: FloatArray, alpha: float, sigma: float, rows: Rows | None
-    ) -> FloatArray:
-        """Heights at α of the support lines of slope e^ε and e^-ε, the lower of the two."""
-        delta = self._deltas(epsilons, sigma, rows)
-        with np.errstate(over="ignore", under="ignore"):
-            steep = up_array(delta + alpha * np.exp(epsilons), 8)
-            # 1 - e^-ε + e^-ε(α + δ): no difference of numbers near one.
-            flat = up_array(-np.expm1(-epsilons) + np.exp(-epsilons) * (alpha + delta), 8)
-        return np.minimum(steep, flat)
 
     def _narrow(
         self, result: FloatArray, rows: Rows, around: _Bracket, *, goal: float, sigma: float

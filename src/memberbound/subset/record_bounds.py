@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, sum_slack, up
 
 
 def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
@@ -26,6 +27,11 @@ def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
     gain = np.asarray(success, dtype=np.float64) - _blind_guess(game)[0]
     # Subtracting from a number in [½, 1] what is at least ½ is exact (Sterbenz).
     return np.asarray(np.maximum(gain, 0.0), dtype=np.float64)
+
+
+def average_success(success: FloatArray) -> float:
+    """Return the success bound of the average record, from above."""
+    return min(1.0, up(float(success.mean()) * (1 + 2 * sum_slack(success.size))))
 
 
 def _blind_guess(game: SubsetGame) -> tuple[float, float]:
@@ -79,7 +85,7 @@ class RecordBounds:
     @property
     def worst_record(self) -> int:
         """Index of a record with the largest success bound, ties broken by ε."""
-        return int(np.lexsort((self.pmp_epsilon, self.success))[-1])
+        return int(self.by_exposure[0])
 
     @property
     def pmp_epsilon_upper(self) -> float:
@@ -96,22 +102,22 @@ class RecordBounds:
         """No attack on any record is right more often."""
         return float(self.success.max())
 
+    @property
+    def by_exposure(self) -> NDArray[np.intp]:
+        """The records, most exposed first: by success, ties broken by ε."""
+        return np.lexsort((self.pmp_epsilon, self.success))[::-1]
+
     def tightened(self, other: RecordBounds) -> RecordBounds:
         """Return the smaller of two bounds for every record; both are valid, so both at once.
 
-        Two bounds that hold without sampling stay so; otherwise the error probabilities add.
+        A bound that is nowhere smaller is not named.
         """
         if (self.game, self.delta) != (other.game, other.delta):
             raise InputError("two bounds must speak of the same game and δ to be combined.")
-        level = Fraction(self.confidence) + Fraction(other.confidence) - 1
-        if level <= 0:
-            raise InputError(
-                "confidence must be above 0 when the error probabilities of two bounds add up, got "
-                f"{self.confidence!r} and {other.confidence!r}. Ask each for more."
-            )
-        confidence = float(level)
-        if Fraction(confidence) > level:
-            confidence = math.nextafter(confidence, 0.0)
+        if min(self.confidence, other.confidence) < 1:
+            raise InputError("two bounds must hold without sampling to be combined.")
+        if (other.success >= self.success).all() and (other.pmp_epsilon >= self.pmp_epsilon).all():
+            return self
         return RecordBounds(
             self.game,
             self.delta,
@@ -120,5 +126,4 @@ class RecordBounds:
             f"{self.method} and {other.method}",
             tuple(dict.fromkeys(self.theorems + other.theorems)),
             tuple(dict.fromkeys(self.assumptions + other.assumptions)),
-            confidence,
         )

@@ -8,39 +8,23 @@ the attacker who does not know who was drawn, and it finds the noise for a targe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from memberbound.curve import GaussianCurve
 from memberbound.dp import guarantee_from_epsilon_delta
-from memberbound.errors import InputError, SearchError, positive, whole_number
+from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import fixed_order, last_true, least_scale
-from memberbound.numerics.rounding import FloatArray, down, shared_confidence, two_product, up
+from memberbound.numerics.rounding import down, shared_confidence, up
 from memberbound.quantities import Side, significant
-from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.exponential import MOST_SUBSETS, ExponentialMechanism, exact_bounds
-from memberbound.subset.gaussian import (
-    dp_from_noise,
-    gaussian_bounds,
-    noise_for_pmp,
-    noise_for_success,
-    noise_from_dp,
-    worst_success,
-)
-from memberbound.subset.mixtures import mixture_bounds
-from memberbound.subset.profile import (
-    NeighbourProfile,
-    Query,
-    checked_table,
-    noise_on_query,
-    noise_on_sum,
-)
+from memberbound.subset.gaussian import NoisySum, dp_from_noise, noise_from_dp
+from memberbound.subset.profile import Query, noise_on_query, noise_on_sum
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
 
@@ -65,80 +49,49 @@ class Comparison:
 
 # ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
 
-#: Bounds by coupling, by the exact mixture and by the crowd.
-_Parts = tuple[RecordBounds, RecordBounds | None, RecordBounds | None]
-
 
 @dataclass(frozen=True, eq=False)
 class GaussianSetting:
     """Gaussian noise on the sum or the mean of a uniform subset.
 
-    The profile is that of the sum: a mean over k records with noise σ is the sum with noise k·σ,
-    so one profile serves both queries and every size.  ``sensitivity`` is that of the sum over all
-    data sets, ``releases`` the number of independent answers.
+    A mean over k records with noise σ is the sum with noise k·σ, so one :class:`.NoisySum` serves
+    both queries.  ``sensitivity`` is that of the sum over all data sets.
     """
 
-    profile: NeighbourProfile
-    game: SubsetGame
+    noisy: NoisySum
     delta: float
     query: Query
     sensitivity: float
-    releases: int = 1
-    line: FloatArray | None = None
     progress: Progress = None
-    crowd: CrowdTable | None = None
-    _last: dict[float, _Parts] = field(default_factory=dict, init=False, repr=False)
 
-    def effective(self, sigma: float) -> float:
-        """Noise on the sum that says as much as all releases together, from below."""
-        return noise_on_sum(self.query, repeated_noise(sigma, self.releases), self.game.size)
+    @property
+    def coupling(self) -> GaussianSetting:
+        """The same, bounded by the coupling alone."""
+        return replace(self, noisy=self.noisy.coupling)
 
-    def released(self, effective: float) -> float:
-        """Noise per released answer whose :meth:`effective` noise is at least the given one."""
-        if effective == 0.0:
-            return 0.0
-        single = noise_on_query(self.query, effective, self.game.size)
-        sigma = single if self.releases == 1 else up(single * math.sqrt(self.releases), 24)
-        if self.effective(sigma) < effective:
-            raise SearchError(f"no noise found for an effective σ of {effective!r}.")
-        return sigma
+    def on_sum(self, sigma: float) -> float:
+        """Noise on the sum that is worth noise σ on the query, from below."""
+        return noise_on_sum(self.query, sigma, self.noisy.game.size)
+
+    def on_query(self, sigma: float) -> float:
+        """Noise on the query that is worth at least noise σ on the sum."""
+        return noise_on_query(self.query, sigma, self.noisy.game.size)
 
     def sigma_from_epsilon(self, epsilon: float) -> float:
         """Smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
-        return self.released(noise_from_dp(epsilon, self.delta, self.sensitivity))
+        return self.on_query(noise_from_dp(epsilon, self.delta, self.sensitivity))
 
     def epsilon_from_sigma(self, sigma: float) -> float:
         """ε of the worst case over all data sets."""
-        return dp_from_noise(self.effective(sigma), self.delta, self.sensitivity)
+        return dp_from_noise(self.on_sum(sigma), self.delta, self.sensitivity)
 
     def epsilon_population(self, sigma: float) -> float:
         """ε of the worst case over neighbours inside the population."""
-        return dp_from_noise(self.effective(sigma), self.delta, self.profile.diameter)
+        return dp_from_noise(self.on_sum(sigma), self.delta, self.noisy.profile.diameter)
 
-    def parts(self, sigma: float) -> _Parts:
-        """Bounds by coupling (X1, L24-P12), of one number by the exact mixture (X9), else by X21.
-
-        The last ones are kept, as a search ends with those that are answered.
-        """
-        if sigma not in self._last:
-            self._last.clear()
-            noise, exact, hidden = self.effective(sigma), None, None
-            coupled = gaussian_bounds(self.profile, self.game, sigma=noise, delta=self.delta)
-            if self.line is not None:
-                exact = mixture_bounds(
-                    self.line, self.game, sigma=noise, delta=self.delta, progress=self.progress
-                )
-            if self.crowd is not None:
-                hidden = Crowd(self.crowd, noise).bounds(self.delta)
-            self._last[sigma] = coupled, exact, hidden
-        return self._last[sigma]
-
-    def best(self, sigma: float) -> RecordBounds:
-        """The best of all, record by record."""
-        best, *others = self.parts(sigma)
-        for other in others:
-            best = best if other is None else _tightened(best, other)
-        return best
+    def bounds(self, sigma: float) -> tuple[RecordBounds, RecordBounds]:
+        """Return the best bounds of every record, and those by the coupling alone."""
+        return self.noisy.bounds(self.on_sum(sigma), self.delta, self.progress)
 
     def mechanism_for(self, quantity: Quantity, target: float) -> tuple[float, float]:
         """Return σ and ε of one mechanism with ε̃ ≤ target or success ≤ target, with little noise.
@@ -148,16 +101,13 @@ class GaussianSetting:
         """
         pmp = quantity == "pmp"
 
-        def least_noise(line: FloatArray | None, crowd: CrowdTable | None) -> float:
-            if pmp:
-                return noise_for_pmp(self.profile, target, self.delta, self.game, line, crowd=crowd)
-            return noise_for_success(self.profile, self.game, target, line, crowd=crowd)
-
-        def reached(sigma: float) -> float:
-            bounds = self.best(sigma)
-            return bounds.pmp_epsilon_upper if pmp else bounds.success_upper
-
-        def shortened(sigma: float) -> tuple[float, float]:
+        def shortened(noisy: NoisySum) -> tuple[float, float]:
+            found = (
+                noisy.noise_for_pmp(target, self.delta) if pmp else noisy.noise_for_success(target)
+            )
+            sigma = self.on_query(found)
+            if sigma == 0.0:
+                return 0.0, 0.0
             # ε rounded down asks for a little more noise than was found.
             epsilon = float(significant(self.epsilon_from_sigma(sigma), "lower"))
             if math.isfinite(epsilon):
@@ -165,31 +115,29 @@ class GaussianSetting:
 
             # With ε as well, other values are worked out: the answer itself must meet the target.
             def enough(noise: float) -> bool:
-                return self.epsilon_from_sigma(noise) <= epsilon and reached(noise) <= target
+                best, _ = self.bounds(noise)
+                reached = best.pmp_epsilon_upper if pmp else best.success_upper
+                return self.epsilon_from_sigma(noise) <= epsilon and reached <= target
 
             return _short_decimal(sigma, "upper", enough), epsilon
 
-        sigma = self.released(least_noise(self.line, self.crowd))
-        if sigma == 0.0:
-            return 0.0, 0.0
         with suppress(SearchError):
-            return shortened(sigma)
-        return shortened(self.released(least_noise(None, None)))
+            return shortened(self.noisy)
+        return shortened(self.noisy.coupling)
 
     def comparison(self, epsilon: float) -> Comparison:
         """Return the success at ε for the three attackers."""
         sigma = self.sigma_from_epsilon(epsilon)
-        noise, coupled = self.effective(sigma), None
-        if self.line is not None or self.crowd is not None:
-            coupled = worst_success(self.profile, self.game, noise)
-        best = worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
-        return self.compared(epsilon, sigma, best, coupled)
+        noise, coupled = self.on_sum(sigma), None
+        if self.noisy.line is not None or self.noisy.crowd is not None:
+            coupled = self.noisy.coupling.worst_success(noise)
+        return self.compared(epsilon, sigma, self.noisy.worst_success(noise), coupled)
 
     def compared(
-        self, epsilon: float, sigma: float, practical: float, coupled: float | None = None
+        self, epsilon: float, sigma: float, practical: float, coupled: float | None
     ) -> Comparison:
         """Return the comparison for success bounds that are already there."""
-        noise, prior = self.effective(sigma), self.game.prior
+        noise, prior = self.on_sum(sigma), self.noisy.game.prior
 
         def success(shift: float) -> float:
             if shift == 0.0:
@@ -197,7 +145,7 @@ class GaussianSetting:
             # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
             return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
 
-        population = max(success(self.profile.diameter), practical)
+        population = max(success(self.noisy.profile.diameter), practical)
         worst_case = max(success(self.sensitivity), population)
         return Comparison(epsilon, worst_case, population, practical, coupled)
 
@@ -216,12 +164,6 @@ def _short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> 
         value = short * (1 + share)
         share *= 1.5
     raise SearchError(f"what was found, {value!r}, did not meet the target again.")
-
-
-def _tightened(first: RecordBounds, second: RecordBounds) -> RecordBounds:
-    """The smaller of two bounds for every record; one that is nowhere smaller is not named."""
-    smaller = (second.success < first.success) | (second.pmp_epsilon < first.pmp_epsilon)
-    return first.tightened(second) if smaller.any() else first
 
 
 # ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
@@ -370,134 +312,3 @@ def _pure_epsilon_for_success(target: float, prior: float) -> float:
         0.0,
         float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
     )
-
-
-# ── Several releases about one subset: PMP does not compose, so treat them as one release ─────────
-#
-# Under DP the parameters of two releases add up because each bound holds whatever else is known.
-# PMP bounds an attacker to whom the subset is still uniform, and after the first release it is not
-# (L24-Dis1): the sum of three of the numbers 0…5 modulo 6, and the same sum with the labels 4 and 5
-# exchanged, are each ln 2-PMP and together PMP for no finite ε.  So there is no function here that
-# adds ε̃, only one that joins the *queries*: several Gaussian queries are one Gaussian query with
-# more coordinates, and the bound for that one holds for all of them together.
-
-#: Rounding errors of the coordinates enter as coordinates of their own, 2^20 times enlarged …
-_ENLARGED = 2.0**20
-#: … and the noise is lowered by this share of itself.
-_SHARE = 2.0**-40
-#: Products whose rounding errors are doubles again.
-_SMALL, _LARGE = 2.0**-900, 2.0**900
-
-
-class GaussianQuery(NamedTuple):
-    """The sum of ``vectors[x]`` over the subset, with noise N(0, σ²I), released so many times.
-
-    A mean of k records with noise σ is the sum with noise kσ (``noise_on_sum``), divided by k.
-    """
-
-    vectors: ArrayLike
-    sigma: float
-    repetitions: int = 1
-
-
-@dataclass(frozen=True, eq=False)
-class JointRelease:
-    """One query worth all of them: ``vectors`` for a neighbour profile, ``sigma`` to ask it about.
-
-    ``sigma`` is the first query's (of all its repetitions), in whose unit the vectors are.
-    """
-
-    vectors: FloatArray
-    sigma: float
-
-
-def repeated_noise(sigma: float, repetitions: int) -> float:
-    """Return σ/√T from below: T releases with independent noise σ are worth one with that noise.
-
-    Theorem: their mean is a sufficient statistic (equivalently, T equal blocks have √T times the
-    distance).
-
-    Examples:
-        >>> round(repeated_noise(6.0, 4), 12)
-        3.0
-    """
-    scale, times = positive("sigma", sigma), whole_number("repetitions", repetitions)
-    return scale if times == 1 else down(scale / math.sqrt(times), 4)
-
-
-def joint_release(
-    queries: Sequence[GaussianQuery | tuple[ArrayLike, float] | tuple[ArrayLike, float, int]],
-) -> JointRelease:
-    """Join several Gaussian queries on one subset of one population into a single query.
-
-    Guarantee: whatever holds for noise N(0, σ²I) on the sum of the joined vectors holds for all
-    the given releases together: no joined distance over σ is below the true √Σ(d_i/σ_i)².
-    Theorem: independent Gaussian noise on (q_1, q_2, …) is Gaussian noise on the concatenation,
-    once every block is divided by its σ (L24-L14 both ways).
-    Assumes: the noises are independent, and all queries were chosen before the first release.
-    Numerics: dividing rounds every coordinate, which would change small distances by an unknown
-    amount.  So the rounding errors, which are doubles, follow as coordinates of their own: with
-    hi + lo exact, ‖Δhi + Δlo‖² ≤ (1+t)(‖Δhi‖² + ‖Δlo‖²/t), here t = 2^-40.
-    Edge cases: one query comes back as it is; equal σ need no division.
-
-    Examples:
-        >>> import numpy as np
-        >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
-        >>> joined = joint_release([(x, 2.0), (x * x, 4.0)])
-        >>> joined.vectors.tolist(), joined.sigma
-        ([[0.0, 0.0], [1.0, 0.5], [2.0, 2.0], [3.0, 4.5]], 2.0)
-    """
-    if len(queries) == 0:
-        raise InputError("queries must be at least one pair (vectors, sigma), got none.")
-    parsed = [GaussianQuery(*query) for query in queries]
-    tables = [checked_table("vectors", query.vectors) for query in parsed]
-    records = {len(table) for table in tables}
-    if len(records) > 1:
-        raise InputError(
-            f"queries must be on the same records, got tables of {sorted(records)} rows. "
-            "Row x of every table is the contribution of record x."
-        )
-    noises = [repeated_noise(query.sigma, query.repetitions) for query in parsed]
-    blocks, errors = [], []
-    for table, noise in zip(tables, noises, strict=True):
-        block, error = _in_unit(table, noises[0], noise)
-        blocks.append(block)
-        if error.any():
-            errors.append(_ENLARGED * error)
-    # (1 + t)^-½ > 1 - t/2, and the factor below is smaller.
-    sigma = down(noises[0] * (1 - _SHARE), 1) if errors else noises[0]
-    return JointRelease(np.hstack(blocks + errors), sigma)
-
-
-def _in_unit(table: FloatArray, unit: float, noise: float) -> tuple[FloatArray, FloatArray]:
-    """Rows times (at least) unit/noise, as an exact sum of two tables."""
-    if noise == unit:
-        return table, np.zeros_like(table)
-    ratio = _quotient_up(unit, noise)
-    # A column far from 0 is moved there, so that its rounding errors are those of differences.  No
-    # distance changes: numbers within a factor of two are subtracted without error (Sterbenz).
-    first = table[0]
-    with np.errstate(over="ignore"):
-        share = np.divide(table, first, out=np.zeros_like(table), where=first != 0)
-    near = ((share >= 0.51) & (share <= 1.99)).all(axis=0)
-    table = table - np.where(near, first, 0.0)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        high, low = two_product(np.float64(ratio), table)
-        size = np.abs(np.concatenate([table[table != 0], high[table != 0]]))
-    if not (_SMALL < ratio < _LARGE and np.all((size > _SMALL) & (size < _LARGE))):
-        raise InputError(
-            "vectors must lie between 1e-270 and 1e270, also over sigma. Change their unit."
-        )
-    return high, low
-
-
-def _quotient_up(above: float, below: float) -> float:
-    """Quotient from above; a power of two, and any other exact one, stays as it is."""
-    ratio = above / below
-    if not 0 < ratio < math.inf:
-        raise InputError(f"sigma must not differ beyond all doubles, got {above!r}, {below!r}.")
-    top, bottom = ratio.as_integer_ratio()
-    up_top, up_bottom = above.as_integer_ratio()
-    down_top, down_bottom = below.as_integer_ratio()
-    exact = top * up_bottom * down_top == up_top * down_bottom * bottom
-    return ratio if exact else up(ratio, 1)

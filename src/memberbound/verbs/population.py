@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,9 +43,8 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, in_encoding, write_table
 from memberbound.games import SubsetGame
-from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
+from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import (
     NO_GUARANTEE,
     Side,
@@ -55,17 +54,16 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.crowd import CrowdTable, leak_of_means
 from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.gaussian import NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
-    NeighbourProfile,
     Query,
     clipped,
     largest_entry,
     worst_case_sensitivity,
 )
-from memberbound.subset.record_bounds import RecordBounds
+from memberbound.subset.record_bounds import RecordBounds, average_success
 from memberbound.subset.settings import (
     Comparison,
     ExponentialSetting,
@@ -78,42 +76,10 @@ from memberbound.subset.settings import (
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.table import opened_table, path_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
-
-@dataclass(frozen=True)
-class Amount:
-    """How much noise: by ε, by σ, or by what may be reached."""
-
-    epsilon: float | None = None
-    sigma: float | None = None
-    target_pmp: float | None = None
-    target_success: float | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name, value in vars(self).items() if value is not None]
-        if len(given) != 1:
-            raise InputError(
-                "population needs exactly one of epsilon, sigma, target_pmp and target_success, "
-                f"got {' and '.join(given) or 'none of them'}."
-            )
-        name = given[0]
-        value = getattr(self, name)
-        if name == "target_success":
-            number = fraction(name, value, open_left=True, open_right=True)
-        else:
-            number = nonnegative(name, value) if name == "epsilon" else positive(name, value)
-        object.__setattr__(self, name, number)
-
-    @property
-    def target(self) -> tuple[Quantity, float] | None:
-        """What an inverse question limits."""
-        if self.target_pmp is not None:
-            return "pmp", self.target_pmp
-        return None if self.target_success is None else ("success", self.target_success)
+#: How the amount of noise was given: by ε, by σ, or by what may be reached.
+Asked = Literal["epsilon", "sigma", "target_pmp", "target_success"]
 
 
 @dataclass(frozen=True)
@@ -123,28 +89,6 @@ class MethodBounds:
     pmp_epsilon_upper: Upper
     eta_upper: Upper
     success_upper: Upper
-    success_average_upper: OmitEmpty[Upper | None] = None
-
-    @classmethod
-    def of(cls, bounds: RecordBounds | None, *, average: bool = False) -> MethodBounds | None:
-        """Return the worst of these bounds, where there are any."""
-        if bounds is None:
-            return None
-        return cls(
-            bounds.pmp_epsilon_upper,
-            bounds.eta_upper,
-            bounds.success_upper,
-            _average_success(bounds) if average else None,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Distances:
-    """How far every record is from the others, and what is measured."""
-
-    mean: FloatArray
-    largest: FloatArray
-    name: str
 
 
 @dataclass(frozen=True)
@@ -158,20 +102,6 @@ class ExposedRecord:
     times_median: EstimateOf | None
 
 
-@dataclass(frozen=True)
-class FreshRows:
-    """What the same release of fresh rows leaks about the average one (A25-T13, X21)."""
-
-    leak_upper: Upper
-    confidence: Lower
-    leak_of_normal_rows_upper: Upper
-    leak_of_normal_rows_bound: Upper
-    theorems: tuple[str, ...]
-    assumptions: tuple[str, ...]
-    game: str = "iid"
-    protects: str = "the average record"
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PopulationAnswer(Answer, Limited):
     """Bounds for every record of a population under one mechanism, and what they compare with.
@@ -179,8 +109,8 @@ class PopulationAnswer(Answer, Limited):
     ``success_upper`` is about an attacker who knows all records, but not who was drawn,
     ``success_population_upper`` about one who knows all but one of those drawn, and
     ``success_worst_case_upper`` the same on any data set; ``success_blind`` is always giving the
-    likelier answer.  ``bounds`` holds the bounds of every record, ``coupled`` and ``crowd_bounds``
-    what one method alone proves; ``coupling`` and ``crowd`` are their worst records.
+    likelier answer.  ``bounds`` holds the bounds of every record, ``coupled`` those that the
+    coupling alone proves where more is known, and ``coupling`` the worst of them.
     """
 
     VERB: ClassVar = "population"
@@ -210,20 +140,18 @@ class PopulationAnswer(Answer, Limited):
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     coupling: OmitEmpty[MethodBounds | None] = None
-    crowd: OmitEmpty[MethodBounds | None] = None
-    fresh_rows: OmitEmpty[FreshRows | None] = None
     target_pmp: OmitEmpty[Given | None] = None
     target_success: OmitEmpty[Given | None] = None
     game: SubsetGame
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
-    amount: Amount = field(metadata=INTERNAL)
+    asked: Asked = field(metadata=INTERNAL)
     setting: Setting = field(metadata=INTERNAL)
     compared: Comparison = field(metadata=INTERNAL)
     bounds: RecordBounds = field(metadata=INTERNAL)
     coupled: RecordBounds | None = field(default=None, metadata=INTERNAL)
-    crowd_bounds: RecordBounds | None = field(default=None, metadata=INTERNAL)
-    distances: Distances = field(metadata=INTERNAL)
+    mean_distance: FloatArray = field(metadata=INTERNAL)
+    max_distance: FloatArray = field(metadata=INTERNAL)
 
     def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
         """Return the success bounds of the three attackers at other ε."""
@@ -238,7 +166,7 @@ class PopulationAnswer(Answer, Limited):
     @property
     def _epsilon(self) -> str:
         """ε: as given, the short decimal that was found, or one that follows from σ (up)."""
-        return significant(self.epsilon, "given" if self.amount.sigma is None else "upper")
+        return significant(self.epsilon, "upper" if self.asked == "sigma" else "given")
 
     @property
     def release(self) -> str:
@@ -249,9 +177,7 @@ class PopulationAnswer(Answer, Limited):
         at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
         name = "this σ" if self.epsilon == math.inf else f"ε = {self._epsilon}{at}"
         if self.mechanism == "gaussian":
-            what, _, answers = self.query.partition(", ")
-            what += f" ({answers})" if answers else ""
-            return f"the {what} of {whose}, released with Gaussian noise for {name}"
+            return f"the {self.query} of {whose}, released with Gaussian noise for {name}"
         return f"the exponential mechanism's {self.query} on {whose}, at {name}"
 
     @computed
@@ -283,7 +209,7 @@ class PopulationAnswer(Answer, Limited):
         ]
         if self.sigma is not None:
             # σ that follows from a given ε is rounded up; one that was found is a short decimal.
-            side: Side = "given" if self.amount.epsilon is None else "upper"
+            side: Side = "upper" if self.asked == "epsilon" else "given"
             rows.append(("noise σ", significant(self.sigma, side)))
         eta = marked(self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain)
         rows += [
@@ -296,26 +222,21 @@ class PopulationAnswer(Answer, Limited):
             ("η (MIP)", eta),
             ("method", self.method),
         ]
-        if self.crowd is not None:
-            average = marked(_average_success(self.bounds), "certificate")
+        if "X21" in self.theorems:
+            average = marked(average_success(self.bounds.success), "certificate")
             rows.append(("attack success, average record", average))
         if self.coupling is not None:
             alone = marked(self.coupling.success_upper, "certificate")
             rows.append(("attack success, by coupling alone", alone))
             rows.append(("ε̃, by coupling alone", bound(self.coupling.pmp_epsilon_upper)))
-        if self.fresh_rows is not None:
-            fresh = self.fresh_rows
-            sure = at_confidence(fresh.confidence)
-            rows += [
-                ("leak of fresh rows (i.i.d.)", bound(fresh.leak_upper, "leak") + sure),
-                ("… normal ones, no noise: X8", bound(fresh.leak_of_normal_rows_upper, "leak")),
-                ("… and by A25-P25", bound(fresh.leak_of_normal_rows_bound, "leak")),
-            ]
         return rows
 
     def summary_notes(self) -> list[str]:
         """Return the most exposed records and the warnings."""
         lines = ["", "most exposed (rows counted from 0)"]
+        distance = "mean distance to the others"
+        if self.mechanism == "exponential":
+            distance = "mean largest difference of losses to the others"
         for item in self.most_exposed:
             times = item.times_median
             ratio = (
@@ -323,21 +244,10 @@ class PopulationAnswer(Answer, Limited):
             )
             lines.append(
                 f"  record {item.record}: attack success "
-                f"{marked(item.success_upper, 'certificate')}, {self.distances.name} "
+                f"{marked(item.success_upper, 'certificate')}, {distance} "
                 f"≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )
         return [*lines, *super().summary_notes()]
-
-
-def _average_success(bounds: RecordBounds) -> float:
-    """Return the success bound of the average record, from above."""
-    mean = float(bounds.success.mean())
-    return min(1.0, up(mean * (1 + 2 * sum_slack(bounds.game.population))))
-
-
-def _exposure_order(bounds: RecordBounds) -> NDArray[np.intp]:
-    """Return the records, most exposed first."""
-    return np.lexsort((bounds.pmp_epsilon, bounds.success))[::-1]
 
 
 def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
@@ -346,10 +256,10 @@ def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
         "success_upper": answer.bounds.success,
         "eta_upper": answer.bounds.eta,
         "pmp_epsilon_upper": answer.bounds.pmp_epsilon,
-        "mean_distance": answer.distances.mean,
-        "max_distance": answer.distances.largest,
+        "mean_distance": answer.mean_distance,
+        "max_distance": answer.max_distance,
     }
-    order = _exposure_order(answer.bounds)
+    order = answer.bounds.by_exposure
     table = pd.DataFrame({"record": order} | {name: v[order] for name, v in columns.items()})
     return table.replace(math.inf, math.nan)
 
@@ -373,7 +283,6 @@ def population(
     size: int | None = None,
     target_pmp: Annotated[float, Option("number", metavar="E")] | None = None,
     target_success: float | None = None,
-    releases: int = 1,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
@@ -401,10 +310,7 @@ def population(
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs.  Where at most a sixtieth is drawn, and the noise
-    does not depend on the rows (``sigma``, or ``epsilon`` with ``clip`` or ``sensitivity``), they
-    are many tables, and the leak of the same release about *fresh* rows of their law is bounded too
-    (i.i.d. game, average record, with ``confidence``; A25-T13 with a number).
+    number: groups of records stand in for pairs.
 
     Args:
         table: a file or a table, one record per row; its numeric columns are used.
@@ -421,7 +327,6 @@ def population(
         size: number of records drawn (default: half of them).
         target_pmp: find the noise or ε for at most this ε̃ (PMP).
         target_success: find the noise or ε for at most this attack success rate.
-        releases: number of independent noisy answers to the same query, bounded as one release.
         columns: columns to use (default: all numeric ones but identifiers).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
@@ -429,7 +334,7 @@ def population(
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        confidence: of bounds from sampled subsets, and of the leak of fresh rows.
+        confidence: of bounds from sampled subsets.
         subsets: how many subsets to sample.
         seed: for the sampled subsets.
         records: write every record's bounds to this CSV file.
@@ -454,12 +359,11 @@ def population(
             records, name="records", formats=(".csv",), source=path_of(table), force=force
         )
     gaussian = mechanism == "gaussian"
-    amount = Amount(epsilon, sigma, target_pmp, target_success)
+    asked, amount = _asked(epsilon, sigma, target_pmp, target_success)
     if delta is None:
         delta = 1e-5 if gaussian else 0.0
     fraction("delta", delta, open_right=True)
     level = fraction("confidence", confidence, open_left=True, open_right=True)
-    repeats = whole_number("releases", releases)
     data = read_population(
         table, columns, roles=roles, numeric=True, database_table=database_table, unit=unit
     )
@@ -473,11 +377,12 @@ def population(
     question = _Question(
         data.values,
         SubsetGame(total, drawn),
+        asked,
         amount,
         float(delta),
         None if clip is None else positive("clip", clip),
         None if sensitivity is None else positive("sensitivity", sensitivity),
-        tuple(notes),
+        notes,
         progress,
     )
     if gaussian:
@@ -485,10 +390,10 @@ def population(
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
-        answer = _answer_gaussian(question, query, repeats, level)
+        answer = _answer_gaussian(question, query)
     else:
-        if query != "mean" or repeats != 1:
-            raise InputError("query and releases apply only to the Gaussian mechanism.")
+        if query != "mean":
+            raise InputError("query applies only to the Gaussian mechanism.")
         sampling = Sampling(
             level,
             None if subsets is None else whole_number("subsets", subsets, at_least=2),
@@ -508,17 +413,43 @@ def population(
 _FEWEST_RECORDS = 4
 
 
+def _asked(
+    epsilon: float | None,
+    sigma: float | None,
+    target_pmp: float | None,
+    target_success: float | None,
+) -> tuple[Asked, float]:
+    """Return which of the four was given, and its value."""
+    every: dict[Asked, float | None] = {
+        "epsilon": epsilon,
+        "sigma": sigma,
+        "target_pmp": target_pmp,
+        "target_success": target_success,
+    }
+    given = {name: value for name, value in every.items() if value is not None}
+    if len(given) != 1:
+        raise InputError(
+            "population needs exactly one of epsilon, sigma, target_pmp and target_success, "
+            f"got {' and '.join(given) or 'none of them'}."
+        )
+    ((name, value),) = given.items()
+    if name == "target_success":
+        return name, fraction(name, value, open_left=True, open_right=True)
+    return name, nonnegative(name, value) if name == "epsilon" else positive(name, value)
+
+
 @dataclass(frozen=True, eq=False)
 class _Question:
     """The records of the population and what is asked about them."""
 
     values: FloatArray
     game: SubsetGame
-    amount: Amount
+    asked: Asked
+    amount: float
     delta: float
     clip: float | None
     sensitivity: float | None
-    notes: tuple[str, ...]
+    notes: list[str]
     progress: Progress
 
 
@@ -543,25 +474,22 @@ def _remarks(table: Population) -> list[str]:
 
 def _answer(
     question: _Question,
-    setting: GaussianSetting | ExponentialSetting,
+    setting: Setting,
     bounds: RecordBounds,
     compared: Comparison,
-    distances: Distances,
-    *,
-    epsilon_population: float,
+    mean_distance: FloatArray,
     **rest: Any,
 ) -> PopulationAnswer:
     """Return the answer for a mechanism; ``rest`` are the fields that only it knows."""
-    game, epsilon = question.game, compared.epsilon
-    typical = float(np.median(distances.mean))
+    game, epsilon, inside = question.game, compared.epsilon, rest["epsilon_population"]
+    typical = float(np.median(mean_distance))
     return PopulationAnswer(
         records=game.population,
         size=game.size,
         epsilon=epsilon,
         delta=bounds.delta,
-        epsilon_population=epsilon_population,
         # Never above the worst case over the population, nor over all data sets.
-        pmp_epsilon_upper=min(bounds.pmp_epsilon_upper, epsilon_population, epsilon),
+        pmp_epsilon_upper=min(bounds.pmp_epsilon_upper, inside, epsilon),
         eta_upper=bounds.eta_upper,
         success_upper=compared.practical,
         success_worst_case_upper=compared.worst_case,
@@ -573,23 +501,24 @@ def _answer(
                 int(row),
                 float(bounds.pmp_epsilon[row]),
                 float(bounds.success[row]),
-                float(distances.mean[row]),
-                float(distances.mean[row]) / typical if typical > 0 else None,
+                float(mean_distance[row]),
+                float(mean_distance[row]) / typical if typical > 0 else None,
             )
-            for row in _exposure_order(bounds)[:5]
+            for row in bounds.by_exposure[:5]
         ),
         method=bounds.method,
         confidence=bounds.confidence,
-        target_pmp=question.amount.target_pmp,
-        target_success=question.amount.target_success,
+        warnings=tuple(question.notes),
+        target_pmp=question.amount if question.asked == "target_pmp" else None,
+        target_success=question.amount if question.asked == "target_success" else None,
         game=game,
         theorems=bounds.theorems,
         assumptions=bounds.assumptions,
-        amount=question.amount,
+        asked=question.asked,
         setting=replace(setting, progress=None),
         compared=compared,
         bounds=bounds,
-        distances=distances,
+        mean_distance=mean_distance,
         **rest,
     )
 
@@ -597,9 +526,7 @@ def _answer(
 # ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
 
 
-def _answer_gaussian(
-    question: _Question, query: Query, releases: int, confidence: float
-) -> PopulationAnswer:
+def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
     """Answer for Gaussian noise on the query of a uniform subset."""
     if question.delta == 0.0:
         raise InputError(
@@ -608,7 +535,7 @@ def _answer_gaussian(
         )
     if question.clip is not None and question.sensitivity is not None:
         raise InputError("give clip or sensitivity, not both.")
-    game, amount, notes = question.game, question.amount, question.notes
+    game, asked, amount = question.game, question.asked, question.amount
     values, moved = question.values, None
     share = game.size if query == "mean" else 1
     if question.sensitivity is not None:
@@ -619,53 +546,39 @@ def _answer_gaussian(
             radius = question.clip
         else:
             radius = _largest_norm(values)
-            notes += (
+            question.notes.append(
                 "no clip given: the worst case is over records of norm at most "
                 f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that "
-                "was fixed beforehand",
+                "was fixed beforehand"
             )
         worst = worst_case_sensitivity("sum", radius, game.size) if radius > 0 else 0.0
-    profile = NeighbourProfile.from_vectors(values, progress=question.progress)
-    line = values[:, 0].copy() if values.shape[1] == 1 else None
     if len(values) > MOST_PAIRED_RECORDS:
-        notes += (
+        question.notes.append(
             f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
             "records stands in for distances to single ones: the bounds hold for every record all "
-            "the same, and are a little larger",
+            "the same, and are a little larger"
         )
-    if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
+    # Nothing is below the exact mixtures of one number.
+    noisy = NoisySum.of(values, game, crowd=values.shape[1] > 1, progress=question.progress)
+    diameter = noisy.profile.diameter
+    if diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
-            f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
+            f"sensitivity must be at least {significant(diameter / share, 'upper')}, which "
             f"these records reach by themselves, got {question.sensitivity!r}."
         )
-    setting = GaussianSetting(
-        profile,
-        game,
-        question.delta,
-        query,
-        max(worst, profile.diameter),
-        releases,
-        line,
-        question.progress,
-        CrowdTable.of(values, game) if line is None else None,
-    )
-    if amount.target is not None:
-        noise, epsilon = setting.mechanism_for(*amount.target)
-    elif amount.epsilon is not None:
-        noise, epsilon = setting.sigma_from_epsilon(amount.epsilon), amount.epsilon
+    setting = GaussianSetting(noisy, question.delta, query, max(worst, diameter), question.progress)
+    if asked == "epsilon":
+        noise, epsilon = setting.sigma_from_epsilon(amount), amount
+    elif asked == "sigma":
+        noise, epsilon = amount, setting.epsilon_from_sigma(amount)
     else:
-        assert amount.sigma is not None
-        noise, epsilon = amount.sigma, setting.epsilon_from_sigma(amount.sigma)
+        noise, epsilon = setting.mechanism_for(
+            "pmp" if asked == "target_pmp" else "success", amount
+        )
     if noise == 0.0:
         raise InputError("the records must differ from one another; equal ones need no noise.")
-    coupled, _, hidden = setting.parts(noise)
-    bounds = setting.best(noise)
+    bounds, coupled = setting.bounds(noise)
     alone = None if bounds is coupled else coupled
-    # Noise that these rows had a part in choosing is no fixed noise for other rows.
-    public = question.clip is not None or question.sensitivity is not None
-    fixed = amount.sigma is not None or (
-        amount.epsilon is not None and public and profile.diameter <= worst
-    )
     return _answer(
         question,
         setting,
@@ -673,18 +586,17 @@ def _answer_gaussian(
         setting.compared(
             epsilon, noise, bounds.success_upper, None if alone is None else alone.success_upper
         ),
-        Distances(profile.mean_distance, profile.max_distance, "mean distance to the others"),
+        noisy.profile.mean_distance,
+        max_distance=noisy.profile.max_distance,
         mechanism="gaussian",
-        query=query if releases == 1 else f"{query}, {releases} answers",
+        query=query,
         epsilon_population=setting.epsilon_population(noise),
         sigma=noise,
         clipped_records=moved,
-        warnings=notes,
-        coupling=MethodBounds.of(alone),
-        crowd=MethodBounds.of(hidden, average=True),
-        fresh_rows=_fresh_rows(values, setting, noise, confidence) if fixed else None,
+        coupling=None
+        if alone is None
+        else MethodBounds(alone.pmp_epsilon_upper, alone.eta_upper, alone.success_upper),
         coupled=alone,
-        crowd_bounds=hidden,
     )
 
 
@@ -692,42 +604,8 @@ def _largest_norm(values: FloatArray) -> float:
     """Return the largest norm of a record, rounded up."""
     # Scaled by the largest entry, so that squares neither overflow nor vanish.
     scale = largest_entry(values) or 1.0
-    blocks = np.array_split(values, max(1, values.size >> 22))
-    most = max(float(np.square(block / scale).sum(axis=1).max()) for block in blocks)
-    return up(up(math.sqrt(most), values.shape[1] + 8) * scale)
-
-
-#: Tables of twice the drawn records that bound the leak of fresh rows: with fewer the confidence
-#: costs more than 0.1, and each takes up to half a second.
-_FEWEST_TABLES, _MOST_TABLES = 30, 40
-
-
-def _fresh_rows(
-    values: FloatArray, setting: GaussianSetting, noise: float, confidence: float
-) -> FreshRows | None:
-    """Bound what the same release of fresh rows leaks about the average one (A25-T13, X21).
-
-    The noise must be fixed without these rows: given, or by ε and a public clip or sensitivity.
-    None where the rows are too few tables of 2k, as they always are where a half is drawn.
-    """
-    size, columns = setting.game.size, values.shape[1]
-    if size < 2 or len(values) < 2 * size * _FEWEST_TABLES:
-        return None
-    leak = leak_of_means(
-        values,
-        size,
-        sigma=down(setting.effective(noise) / size),
-        confidence=confidence,
-        tables=_MOST_TABLES,
-    )
-    return FreshRows(
-        leak.value,
-        leak.confidence,
-        leak_of_gaussian_mean(size, columns),
-        leak_of_gaussian_mean_bound(size, columns),
-        (*leak.theorems, "X8", "A25-P25"),
-        leak.assumptions,
-    )
+    most = float(np.linalg.norm(values / scale, axis=1).max())
+    return up(up(most, values.shape[1] + 8) * scale)
 
 
 # ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
@@ -737,28 +615,30 @@ def _answer_exponential(
     question: _Question, candidates: Any, losses: Any, sampling: Sampling
 ) -> PopulationAnswer:
     """Answer for the exponential mechanism's choice on a uniform subset."""
-    amount = question.amount
-    if amount.sigma is not None:
+    asked = question.asked
+    if asked == "sigma":
         raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
     mechanism, moved = _mechanism(question, candidates, losses)
     setting = ExponentialSetting(mechanism, question.delta, sampling, question.progress)
-    if amount.target is None:
+    if asked == "epsilon":
         bounds = setting.best()
     else:
-        setting, bounds = setting.for_target(*amount.target)
+        quantity: Quantity = "pmp" if asked == "target_pmp" else "success"
+        setting, bounds = setting.for_target(quantity, question.amount)
     epsilon = setting.mechanism.epsilon
+    mean, largest = _loss_distances(mechanism.losses)
     return _answer(
         question,
         setting,
         bounds,
         setting.compared(epsilon, bounds),
-        _loss_distances(mechanism.losses),
+        mean,
+        max_distance=largest,
         mechanism="exponential",
         query=f"choice among {mechanism.losses.shape[1]} candidates",
         epsilon_population=min(epsilon, setting.mechanism.epsilon_population),
         sigma=None,
         clipped_records=moved,
-        warnings=question.notes,
     )
 
 
@@ -773,7 +653,7 @@ def _mechanism(
             "the exponential mechanism needs clip or sensitivity: by how much can one record move "
             "the mean loss?"
         )
-    epsilon = 1.0 if question.amount.epsilon is None else question.amount.epsilon
+    epsilon = question.amount if question.asked == "epsilon" else 1.0
     if losses is not None:
         if question.clip is not None or question.sensitivity is None:
             raise InputError("losses need sensitivity (clip applies only to candidates).")
@@ -805,7 +685,7 @@ def _matrix(source: Any) -> FloatArray:
         return read_population(table, columns, numeric=True).values
 
 
-def _loss_distances(losses: FloatArray) -> Distances:
+def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|."""
     total = losses.shape[0]
     mean, largest = np.empty(total), np.empty(total)
@@ -813,4 +693,4 @@ def _loss_distances(losses: FloatArray) -> Distances:
         gaps = np.abs(losses - losses[row]).max(axis=1)
         mean[row] = gaps.sum() / (total - 1)
         largest[row] = gaps.max()
-    return Distances(mean, largest, "mean largest difference of losses to the others")
+    return mean, largest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ from memberbound.release.calibration import Calibration, Record
 from memberbound.release.half.least_noise import Rows, promised_eta
 from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
-from memberbound.subset.crowd import CrowdTable
-from memberbound.subset.gaussian import noise_for_success, worst_success
-from memberbound.subset.profile import NeighbourProfile, checked_table, noise_on_query
+from memberbound.subset.gaussian import NoisySum
+from memberbound.subset.profile import checked_table, noise_on_query
 from memberbound.subset.record_bounds import eta_from_success
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def calibrate_sum(
     Theorem: X1, L24-P12; X9 for a sum that is one number; X21 for the crowd (proofs/crowd.md).
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
     Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
-    :func:`~memberbound.subset.gaussian.noise_for_success`, the search of ``population``, plus what
+    :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus what
     floating-point draws and the rounding of the sum ask for: about 1e-12 of it; with the crowd to
     1e-4 of the noise (1e-3 for one number).
     Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
@@ -125,11 +124,13 @@ def calibrate_sum(
     if game.population < 4:
         raise InputError(f"population must have at least 4 records, got {game.population!r}.")
     game = replace(game, record=record)
-    profile = NeighbourProfile.from_vectors(statistic.vectors)
+    # Nothing is below the exact mixtures of one number, which are for the worst record.
+    pays = crowd and (statistic.dimension > 1 or record == "average")
+    noisy = NoisySum.of(statistic.vectors, game, crowd=pays)
     theorems = ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9")
     law: NoiseLaw = NoNoise(statistic.dimension)
     note = ""
-    if profile.diameter == 0.0:
+    if noisy.profile.diameter == 0.0:
         value = 0.0
         note = "No noise is needed: the statistic is the same on all subsets."
     elif (silent := _silent_gain(statistic.vectors, game)) <= goal:
@@ -139,10 +140,7 @@ def calibrate_sum(
             "gains more than eta from the bare one."
         )
     else:
-        # Nothing is below the exact mixtures of one number, which are for the worst record.
-        pays = crowd and (statistic.dimension > 1 or record == "average")
-        table = CrowdTable.of(statistic.vectors, game) if pays else None
-        law, value, hidden = _least(statistic, profile, game, goal, table)
+        law, value, hidden = _least(statistic, noisy, goal)
         theorems = ("X21", *theorems) if hidden else theorems
     certificate = Certificate(
         "eta",
@@ -170,47 +168,37 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
     return up(float(share) * game.largest_gain * (1 + sum_slack(len(vectors))), 16)
 
 
-def _least(
-    statistic: SumStatistic,
-    profile: NeighbourProfile,
-    game: SubsetGame,
-    goal: float,
-    crowd: CrowdTable | None,
-) -> tuple[NoiseLaw, float, bool]:
+def _least(statistic: SumStatistic, noisy: NoisySum, goal: float) -> tuple[NoiseLaw, float, bool]:
     """Return the noise that ``population`` would name, plus what floating point takes of it.
 
     With it the gain, and whether the crowd made it smaller.
     """
-    slack = floating_point_slack(GaussianNoise(1.0, statistic.dimension))
-    line = statistic.vectors[:, 0].copy() if statistic.dimension == 1 else None
+    game, slack = noisy.game, floating_point_slack(GaussianNoise(1.0, statistic.dimension))
 
-    @cache
-    def total(sigma: float, exact: bool = True, crowded: bool = True) -> float:
-        success = worst_success(
-            profile, game, sigma, line if exact else None, crowd=crowd if crowded else None
-        )
-        gain = float(eta_from_success(np.array([success]), game)[0])
+    def total(bounded: NoisySum, sigma: float) -> float:
+        gain = float(eta_from_success(np.array([bounded.worst_success(sigma)]), game)[0])
         # A sum that is off by r moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
         off = statistic.rounding / (sigma * _ROOT_TWO_PI)
         return up(gain + slack + off, 16)
 
+    target, without = game.blind + goal, replace(noisy, crowd=None)
     try:
-        blind = game.blind
-        ideal = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
-        if crowd is not None and ideal >= noise_for_success(profile, game, blind + goal, line):
-            crowd = None  # In hundreds of columns it costs seconds each time it does not help.
+        ideal = noisy.noise_for_success(target)
+        if noisy.crowd is not None and ideal >= without.noise_for_success(target):
+            noisy = without  # In hundreds of columns the crowd costs seconds each time.
         try:
-            sigma = confirmed(total, goal, ideal)
+            sigma = confirmed(lambda s: total(noisy, s), goal, ideal)
         except SearchError:
             # Rounding uses up much of η: search for more noise by coupling alone.
-            sigma = least_scale(lambda s: total(s, False, False) - goal, ideal)
+            sigma = least_scale(lambda s: total(noisy.coupling, s) - goal, ideal)
     except (SearchError, InputError):
         raise InputError(
             f"eta must be above what floating-point noise of this dimension and size adds, "
             f"got {goal!r}. Centre the vectors or ask for less."
         ) from None
     law = GaussianNoise(noise_on_query("mean", sigma, statistic.size), statistic.dimension)
-    return law, total(sigma), crowd is not None and total(sigma) < total(sigma, crowded=False)
+    gain = total(noisy, sigma)
+    return law, gain, noisy.crowd is not None and gain < total(without, sigma)
 
 
 # ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, others ─
