@@ -12,22 +12,21 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperCommand, TyperGroup
 
 from memberbound import PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
-from memberbound.faces.terminal import Countdown, on_terminal, preview_lines, print_text
-from memberbound.files import check_output, csv_encoding, remove_once
+from memberbound.faces.terminal import print_text
+from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
 #: Headings of the help page and the verbs below them: a new verb needs its name here.
@@ -44,8 +43,6 @@ _PANELS = {
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
-#: Verbs that look at a table first, and print what it is read as, for whoever owns it.
-_PREVIEWED = ("audit-learner", "certify", "harden", "protect", "protect-half", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -162,7 +159,7 @@ _TYPES: dict[str, tuple[Any, str | None]] = {
     "numbers by column": (list[str], None),
     "rates": (list[str], "rate"),
     "several": (list[str], None),
-    "switch": (bool, None),
+    "switch": (bool, ""),
     "text": (str, "TEXT"),
     "text by column": (list[str], None),
     "whole": (str, "N"),
@@ -185,7 +182,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     # Square brackets are markup for the help page.
     settings: dict[str, Any] = {
         "help": escape(parameter.help),
-        "metavar": parameter.metavar or metavar,
+        "metavar": metavar if parameter.metavar is None else parameter.metavar,
     }
     if parameter.positional:
         note = typer.Argument(**settings)
@@ -209,6 +206,13 @@ def _keyword(name: str, hint: object, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
+def _own_option(name: str, flag: str, hint: Any, text: str) -> inspect.Parameter:
+    """Return an option of the command line that the verb does not know."""
+    metavar = "" if hint is bool else "FILE"
+    note = typer.Option(flag, help=text, metavar=metavar, rich_help_panel="Output")
+    return _keyword(name, Annotated[hint, note], False if hint is bool else None)
+
+
 #: Draws an answer of one verb into a file.
 Drawing = Callable[[Any, Path], Path]
 
@@ -226,20 +230,20 @@ class _Command:
         return [p for p in self.verb.parameters if p.kind not in _NOT_TYPED]
 
     def signature(self) -> inspect.Signature:
-        """Return what Typer reads: the verb's parameters and the face's own."""
-        shown = [_typer_parameter(parameter) for parameter in self.parameters]
+        """Return what Typer reads: the verb's parameters and the face's own, by their headings."""
+        groups = sorted(
+            (*self.parameters, *self.verb.limit_parameters),
+            key=lambda p: -1 if p.positional else _GROUPS.index(p.group),
+        )
+        shown = [_typer_parameter(parameter) for parameter in groups]
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
-            note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
-            shown.append(_keyword("no_cache", Annotated[bool, note], False))
+            shown.append(_own_option("no_cache", "--no-cache", bool, "Keep no fits."))
         if self.drawing is not None:
             text = "Draw the answer into this file (.png .svg .pdf)."
-            note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
-            shown.append(_keyword("plot", Annotated[Path | None, note], None))
-        shown += [_typer_parameter(parameter) for parameter in self.verb.limit_parameters]
+            shown.append(_own_option("plot", "--plot", Path | None, text))
         if self.verb.answers:
             text = "Print one JSON object and nothing else."
-            note = typer.Option("--json", help=text, rich_help_panel="Output")
-            shown.append(_keyword("json_", Annotated[bool, note], False))
+            shown.append(_own_option("json_", "--json", bool, text))
         return inspect.Signature(shown)
 
     def __call__(
@@ -298,8 +302,6 @@ class _Command:
         if typed.get("config") is not None:
             self.leave_to_configuration(typed, values)
         positional = [values.pop(p.name) for p in self.parameters if p.positional]
-        if self.verb.name in _PREVIEWED and on_terminal(sys.stderr):
-            _print_preview(positional[0], **typed)
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_progress_bar(parameter))
@@ -357,16 +359,6 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         print_text(text, measures=measures)
 
 
-def _print_preview(
-    source: object, /, *, database_table: Any = None, encoding: Any = None, **_: object
-) -> None:
-    """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
-    with suppress(MemberboundError, OSError), csv_encoding(encoding):
-        lines = preview_lines(source, database_table) if isinstance(source, Path) else []
-        for line in lines:
-            print_text(line, stream=sys.stderr)
-
-
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
     assert isinstance(result, Limited)
@@ -387,14 +379,8 @@ def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     beginning of each stage is printed.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
-    from rich.text import Text
-
-    countdown = Countdown()
-
-    class TimeLeft(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            return Text(countdown.shown(task.completed, task.total, task.elapsed or 0.0))
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
 
     label = parameter.option.metavar
     console = Console(stderr=True)
@@ -423,44 +409,6 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-class _OneCommand(TyperCommand):
-    """A command whose help page says of types only what a person would write."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters with ``--help``, which stands below the others."""
-        parameters = _plainly_typed(super().get_params(ctx))
-        for parameter in parameters:
-            if parameter.name == "help":
-                parameter.rich_help_panel = "Output"
-        return sorted(parameters, key=_place)
-
-
-class _Commands(TyperGroup):
-    """The commands; see :class:`_OneCommand`."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters with ``--help``."""
-        return _plainly_typed(super().get_params(ctx))
-
-
-def _place(parameter: Any) -> int:
-    """Return where a parameter's panel stands on the help page: arguments first."""
-    panel = getattr(parameter, "rich_help_panel", None)
-    return _GROUPS.index(panel) if panel in _GROUPS else -1
-
-
-def _plainly_typed(parameters: list[Any]) -> list[Any]:
-    """Leave out ``<bool>`` of a switch and ``<path>`` beside FILE."""
-    for parameter in parameters:
-        if parameter.param_type_name == "argument":
-            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
-            shown = parameter.metavar if parameter.required else f"[{parameter.metavar}]"
-            parameter.get_usage_pieces = lambda ctx, shown=shown: [shown]  # noqa: ARG005
-        elif getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
-
-
 def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> typer.Typer:
     """Return the command line of some verbs; a verb's module is imported for its declaration.
 
@@ -471,7 +419,6 @@ def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> ty
 
     app = typer.Typer(
         name="memberbound",
-        cls=_Commands,
         help="How often can anybody be right about who was in the training set?",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -490,7 +437,7 @@ def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> ty
     panels = {name: title for title, members in _PANELS.items() for name in members}
     for name in chosen:
         verb = verb_named(name)
-        app.command(name, cls=_OneCommand, rich_help_panel=panels[name], epilog=_choices(verb))(
+        app.command(name, rich_help_panel=panels[name], epilog=_choices(verb))(
             command(verb, DRAWINGS.get(name))
         )
     for name in listed:
