@@ -133,19 +133,6 @@ def test_no_shift_tells_nothing():
     assert curve.knots().tolist() == [0.0]
 
 
-def test_monotone_in_the_shift():
-    for weak, strong in ((0.1, 0.2), (1.0, 1.0001), (5.0, 40.0)):
-        assert GaussianCurve(strong).dominates(GaussianCurve(weak))
-        assert not GaussianCurve(weak).dominates(GaussianCurve(strong), tolerance=1e-12)
-
-
-def test_the_pair_is_symmetric():
-    curve = GaussianCurve(1.3)
-    assert curve.is_symmetric
-    assert curve.reversed() is curve
-    assert curve.symmetrised() is curve
-
-
 @pytest.mark.parametrize("mu", [-1.0, math.nan, math.inf, "much"])
 def test_unusable_shifts_are_refused(mu):
     with pytest.raises(InputError, match="mu must be"):

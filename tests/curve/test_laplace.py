@@ -99,15 +99,6 @@ def test_below_the_pure_dp_curve():
         )
 
 
-def test_no_reach_tells_nothing():
-    curve = LaplaceCurve(0.0)
-    assert curve.advantage == curve.epsilon(0.0) == 0.0
-    assert [curve.tpr(a) for a in (0.0, 1e-9, 0.4, 1.0)] == [0.0, 1e-9, 0.4, 1.0]
-    assert curve.knots().tolist() == [0.0]
-    assert curve.is_symmetric
-    assert curve.reversed() is curve
-
-
 @pytest.mark.parametrize("reach", [-1.0, math.nan, math.inf])
 def test_unusable_reaches_are_refused(reach):
     with pytest.raises(InputError, match="reach must be"):

@@ -164,35 +164,6 @@ def test_a_little_less_is_caught(name):
     assert low(name, lambda *row: CASES[name][0](*row) * (1 - 1e-11))
 
 
-def test_textbook_arithmetic_is_caught():
-    """The formulae as they are printed, in doubles."""
-    naive_tpr = low(
-        "tpr",
-        lambda a, e, d: min(1.0, d + math.exp(min(e, 700)) * a, 1 - math.exp(-e) * (1 - a - d)),
-    )
-    naive_leak = low(
-        "leak",
-        lambda e, d, nu, lam: (
-            d + (1 - d) * (1 - math.exp(-e)) / (1 + math.exp(-e)) if nu == 0.5 else 1.0
-        ),
-    )
-    assert len(naive_tpr) > 10
-    assert len(naive_leak) > 10
-
-
-def test_pure_leak_is_below_the_leak():
-    for eps in EPSILONS:
-        for nu, lam in PRICES:
-            assert leak_from_pure_dp(eps, nu, lam) <= curve(eps).leak(nu, lam) * (1 + 1e-13)
-
-
-def test_tanh_forms():
-    for eps in (1e-9, 0.1, 1.0, 8.0):
-        assert curve(eps).leak(0.5) == pytest.approx(math.tanh(eps / 2), rel=1e-13)
-        assert leak_from_pure_dp(eps) == pytest.approx(math.tanh(eps / 4), rel=1e-13)
-        assert curve(eps).eta == pytest.approx(math.tanh(eps / 2) / 2, rel=1e-13)
-
-
 @pytest.mark.parametrize(
     "call",
     [

@@ -175,22 +175,8 @@ def test_the_check_of_different_releases_sees_a_forgotten_one():
     assert lines_below(parts, fewer, indices)[0]
 
 
-def test_equal_releases_may_be_named_together_or_apart():
-    grid = np.arange(0.0, 80.0, 2.0)
-    whole = RARE.composed_profile(27, grid).delta
-    split = Composition(((RARE, 7), (RARE, 20))).profile(grid).delta
-    assert split == pytest.approx(whole, rel=1e-8)
-
-
 def untilted(monkeypatch):
     monkeypatch.setattr(Composition, "_tilts", lambda self: [])
-
-
-def test_one_transform_without_tilt_is_sound_but_loose(monkeypatch):
-    untilted(monkeypatch)
-    bad, excess = shortfalls(RARE, 120)
-    assert bad == []
-    assert max(excess) > 1.0
 
 
 def test_the_check_sees_a_dropped_fourier_error(monkeypatch):
@@ -292,16 +278,6 @@ def circular_power(mass, times, length):
     for k, value in enumerate(whole_number_power([int(m * 2.0**70) for m in mass], times)):
         wrapped[k % length] += value
     return np.array([w / 2 ** (70 * times) for w in wrapped])
-
-
-def test_lengths_are_smooth_and_long_enough():
-    for size in range(1, 5000, 7):
-        length = module._smooth_length(size)
-        assert size <= length <= max(8, 1.26 * size)
-        for prime in (2, 3, 5):
-            while length % prime == 0:
-                length //= prime
-        assert length == 1
 
 
 def test_profile_reads_lines_from_the_left_and_chords():

@@ -180,13 +180,6 @@ def test_all_mass_is_integrated_or_at_infinity(sigma, direction):
         assert result.infinite >= math.erfc(13 / math.sqrt(2))
 
 
-def test_cells_tile_each_block():
-    for sigma, blocks in ((0.01, 2), (0.5, 1)):
-        left, right = module._cells(sigma, 0.3, 0.01, "remove")
-        assert np.all(right > left)
-        assert np.count_nonzero(right[:-1] != left[1:]) == blocks - 1
-
-
 # ---- the replace-one pair: proofs/replace-one-sampled-gaussian.md ---------------------------
 
 
@@ -245,25 +238,3 @@ def pairs_above(candidate):
 def test_no_pair_of_gradients_beats_the_opposite_pair():
     assert pairs_above(opposite_pair) == 0
     assert pairs_above(orthogonal_pair) > 50
-
-
-def test_opposite_pair_is_approached_by_gradients():
-    for sigma, q, gamma in ((1.0, 0.3, 1.5), (0.4, 0.9, 0.9), (3.0, 0.01, 1.001)):
-        near = stick_of_gradients([1.0, 0.0], [-1.0, 1e-3], sigma, q, gamma)
-        assert near == pytest.approx(opposite_pair(sigma, q, gamma), rel=1e-4)
-
-
-def test_quadrature_agrees_with_simulation_in_three_dimensions():
-    rng = np.random.default_rng(33)
-    for _ in range(3):
-        first, second = gradients(rng, 3)
-        sigma, q, gamma, n = 0.7, 0.4, 1.2, 400_000
-        release = sigma * rng.normal(size=(n, 3)) + (rng.random((n, 1)) < q) * first
-
-        def ratio(g, release=release, sigma=sigma):
-            return np.exp((release @ g - 0.5 * g @ g) / sigma**2)
-
-        inside, outside = 1 - q + q * ratio(first), 1 - q + q * ratio(second)
-        sample = np.maximum(1 - gamma * outside / inside, 0.0)
-        truth = stick_of_gradients(first, second, sigma, q, gamma)
-        assert abs(sample.mean() - truth) < 5 * sample.std() / math.sqrt(n)  # false alarm 2e-6

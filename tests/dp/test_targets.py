@@ -91,13 +91,6 @@ def test_calibrated_epsilon_meets_the_target_and_barely(case, delta):
     assert target.excess(guarantee_from_epsilon_delta([(eps, delta)], adjacency)) <= 0
 
 
-def test_the_largest_epsilon_is_reported_when_nothing_limits_it():
-    # A false alarm at the price 1e300 buys nothing below eps = 690.
-    eps = calibrated_epsilon(SecurityTarget(0.5, 0.5, 1e-300))
-    assert 690 < eps < 700
-    assert calibrated_epsilon(TprTarget(1 - 1e-9, 0.9)) < 800
-
-
 def test_delta_alone_may_exceed_the_target():
     with pytest.raises(InputError, match="delta must be smaller"):
         calibrated_epsilon(AdvantageTarget(0.1), 0.2)
@@ -188,13 +181,6 @@ def test_what_is_printed_keeps_the_target_as_it_was_written(value):
         F(1, 10**6)
     )
     assert F(secure.security_lower) >= F(str(1 - value))
-
-
-def test_printed_accuracy_of_dp_sgd_keeps_the_target():
-    result = explain(target_eta=0.05, sample_rate=0.1, steps=10, delta=1e-5)
-    accuracy, eta, _ = printed(result.summary())
-    assert accuracy <= F(55, 100)
-    assert eta <= F(5, 100)
 
 
 def test_a_search_that_stops_at_the_double_is_caught():

@@ -44,15 +44,3 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(InputError):
             call()
-
-
-def test_range_at_its_ends():
-    assert diversity_given_largest_atom(5, 1.0) == (0.0, 0.0)
-    for cells in (2, 3, 10, 49):
-        low, high = diversity_given_largest_atom(cells, 1 / cells)
-        assert low == pytest.approx(math.sqrt(cells - 1), rel=1e-6)
-        assert high == pytest.approx(math.sqrt(cells - 1), rel=1e-6)
-
-
-def test_vacuous_bounds_are_one():
-    assert leak_from_diversity(1e9, 10) == 1.0

@@ -127,11 +127,6 @@ def test_coverage_of_fewer_training_rows(name, n):
         assert failures(certified, LAWS[name], 1000, n, beta, draws) <= allowed(draws, beta)
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_coverage_of_large_tables(name):
-    assert failures(certified, LAWS[name], 20_000, 20_000, 0.05, 25) <= allowed(25, 0.05)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rows", [50, 1000, 20_000, 50_000])
 @pytest.mark.parametrize("name", LAWS)
@@ -198,28 +193,12 @@ def test_tight_on_twenty_thousand_rows(law, limit):
     assert 1 <= mean_ratio(law, 20_000) <= limit
 
 
-def test_no_certificate_can_beat_the_unseen_mass():
-    """A law with unseen diffuse mass ln(1/β)/N looks like its atoms with probability β.
-
-    So a valid bound exceeds Δ of the atoms by about that mass: on a 99:1 coin this floor alone is
-    1.27 times the truth at N = 20 000, and the certificate stays within 1.3 of the floor.
-    """
-    law, rows = LAWS["99:1"], 20_000
-    floor = law.leak(rows) + np.log(20) / rows
-    assert floor / law.leak(rows) > 1.25
-    assert mean_ratio(law, rows) * law.leak(rows) <= 1.3 * floor
-
-
 def test_distinct_rows_are_vacuous_and_the_plug_in_warns():
     certificate = certify_counts(CountProfile.from_counts([1] * 1000))
     assert certificate.delta_upper == 1.0
     assert certificate.delta_plug_in_estimate == pytest.approx(0.368, abs=1e-3)
     assert any("unique" in w for w in certificate.warnings)
     assert any("far below" in w for w in certificate.warnings)
-
-
-def test_no_warning_on_full_cells():
-    assert certify_counts(CountProfile.from_counts([50] * 400)).warnings == ()
 
 
 def test_the_best_candidate_is_reported_and_shares_add_up():
@@ -241,12 +220,6 @@ def test_the_split_wins_when_most_rows_are_reference():
     assert certificate.delta_upper <= 1.05 * law.leak(500)
 
 
-def test_more_confidence_costs_more():
-    profile = CountProfile.from_counts([30] * 50)
-    values = [certify_counts(profile, None, c).delta_upper for c in (0.5, 0.9, 0.99, 1 - 1e-9)]
-    assert values == sorted(values)
-
-
 def test_every_gamma_gets_the_bound_at_one():
     profile = CountProfile.from_counts([30] * 50)
     plain, other = certify_counts(profile), certify_counts(profile, nu=0.2, lam=3.0)
@@ -259,11 +232,6 @@ def test_plug_in_estimates():
     profile = CountProfile.from_counts([5, 3, 2])
     assert c_k_plug_in_estimate(profile) == pytest.approx(0.5 + 0.21**0.5 + 0.16**0.5)
     assert delta_plug_in_estimate(profile) == pytest.approx(Law(np.array([0.5, 0.3, 0.2])).leak(10))
-
-
-def test_one_row():
-    certificate = certify_counts(CountProfile.from_counts([1]))
-    assert certificate.delta_upper == 1.0
 
 
 def test_bad_input():

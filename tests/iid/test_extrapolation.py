@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memberbound.errors import InputError
 from memberbound.iid.certificates import leak_beyond_the_table, smallest_certifiable_leak
 from memberbound.iid.profiles import CountProfile
 from oracle.large_laws import worst_leak
@@ -72,10 +71,3 @@ def test_falls_with_n_towards_its_limit():
     values = [leak_beyond_the_table(profile, n) for n in (515, 1000, 10**4, 10**6, 10**12)]
     assert all(a >= b for a, b in pairwise(values))
     assert values[-1] == pytest.approx(smallest_certifiable_leak(profile), rel=1e-3)
-
-
-def test_distinct_rows_stay_vacuous_and_small_n_is_refused():
-    profile = CountProfile.from_counts([1] * 100)
-    assert leak_beyond_the_table(profile, 10**9) == 1.0
-    with pytest.raises(InputError):
-        leak_beyond_the_table(profile, 99)

@@ -49,14 +49,6 @@ def test_lower_bounds_hold_together(rows, atoms, beta):
     assert np.all(lower <= np.array(counts[1:]) / rows)
 
 
-def test_lower_bounds_of_many_light_atoms():
-    rows, beta = 3000, 0.5
-    lower = np.array(heavy_probability_lower(rows, list(range(1, rows + 1)), beta))
-    for atoms in (65, 80, 200, 3000):
-        mass = stats.binom.pmf(np.arange(1, rows + 1), rows, 1 / atoms)
-        assert atoms * float(mass[lower > 1 / atoms].sum()) <= beta
-
-
 def test_the_check_catches_uncorrected_bounds():
     rows, atoms, beta = 2000, 40, 0.5
     counts = np.arange(1, rows + 1)

@@ -1,15 +1,12 @@
 """The Rademacher form: exact walks, symmetrisation in rationals, its certificate."""
 
-import math
 from fractions import Fraction
 from math import comb
 
 import numpy as np
 import pytest
 
-from memberbound.iid.count_functions import totals_upper, walk_function, walk_length
-from memberbound.iid.profiles import CountProfile
-from memberbound.numerics.means import bounded_differences_upper
+from memberbound.iid.count_functions import walk_length
 from oracle import iid
 from oracle.claims import assert_bound
 
@@ -22,17 +19,6 @@ def exact_walk(c: int) -> Fraction:
 def test_walk_length_from_above(c):
     got = Fraction(float(walk_length(np.array([c]))[0]))
     assert exact_walk(c) <= got <= exact_walk(c) * (1 + Fraction(1, 10**11))
-
-
-def test_walk_length_of_long_walks():
-    for c in (2002, 2003, 10_001, 4_000_000):
-        exact = c * math.exp(
-            math.lgamma(2 * (c // 2) + 1) - 2 * math.lgamma(c // 2 + 1) - 2 * (c // 2) * math.log(2)
-        )
-        got = float(walk_length(np.array([c]))[0])
-        assert got == pytest.approx(exact, rel=1e-7)
-        assert got >= exact * (1 - 1e-8)
-        assert walk_function().above(c) >= got * (1 - 1e-12)
 
 
 def test_walk_is_self_bounding():
@@ -62,11 +48,3 @@ def test_symmetrisation_in_rationals():
         (((p, n), n * iid.worst_leak(p, n)) for p in LAWS for n in (1, 2, 3, 5, 6)),
         broken={"half the walk": lambda p, n: symmetrised(p, n) / 2},
     )
-
-
-def test_leak_is_about_twice_the_truth_on_equal_cells():
-    profile = CountProfile.from_counts([500] * 400)
-    truth, rows = 0.0178, profile.rows
-    total = totals_upper([walk_function()], profile)[0]
-    value = bounded_differences_upper(total, rows, rows, 0.05) / rows
-    assert 1.8 * truth < value < 2.5 * truth

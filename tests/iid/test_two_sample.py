@@ -51,12 +51,6 @@ def test_split_terms_against_all_subsets():
         assert got == pytest.approx(float(mean), rel=1e-12)
 
 
-def test_one_cell_never_splits():
-    profile = CountProfile.from_counts([100])
-    width = math.sqrt(2 * math.log(20) / 100)
-    assert split_leak_upper(profile, 10, 0.05) == pytest.approx(width)
-
-
 def test_two_halves_cost_the_square_root_of_l_over_n():
     joint = JointProfile.from_counts([50, 50], [50, 50])
     assert two_sample_leak_upper(joint, 0.05) == pytest.approx(math.sqrt(math.log(20) / 100))
@@ -92,14 +86,6 @@ def test_coverage_catches_a_missing_confidence_term():
 
     p = np.full(30, 1 / 30)
     assert failures(broken, p, 100, 5000) > stats.binom.isf(1e-6, 300, 0.05)
-
-
-def test_joint_profile():
-    joint = JointProfile.from_counts([2, 0, 0, 2, 1], [1, 4, 0, 1, 0])
-    assert joint.cells.sum() == 4
-    assert joint.training().count.tolist() == [1, 2]
-    assert joint.training().cells.tolist() == [1, 2]
-    assert joint.pooled().rows == 11
 
 
 def test_bad_input():

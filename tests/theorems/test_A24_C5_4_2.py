@@ -4,7 +4,6 @@ import math
 from random import Random
 
 import numpy as np
-import pytest
 
 from memberbound.iid.worst_case import diversity, leak_of_law
 from oracle.claims import assert_lower_bound
@@ -31,15 +30,3 @@ def test_below_the_worst_leak():
         [((p, n), leak_of_law(p, n)) for p, n in laws()],
         broken={"larger constant": lambda p, n: 9 * printed(p, n)},
     )
-
-
-def test_false_without_the_condition():
-    p, n = np.full(1000, 1e-3), 2
-    assert printed(p, n) == pytest.approx(1.0053, abs=1e-4)
-    assert leak_of_law(p, n) == pytest.approx(0.998001, rel=1e-9)
-
-
-def test_the_journal_constant_is_larger():
-    """A25-C15 has 0.29 in place of e^(-13/6)/√(2π)."""
-    for p, n in laws(543, 40):
-        assert printed(p, n) <= 0.29 * diversity(p).c_k / math.sqrt(n)

@@ -56,13 +56,6 @@ def test_always_valid_bound_at_every_gamma():
             assert leak_of_law(p, n, nu) <= bound * (1 + 1e-9)
 
 
-def test_sample_size_from_c_k_is_enough():
-    p = np.full(50, 0.02)
-    target = 0.05
-    n = math.ceil((diversity(p).c_k / (2 * target)) ** 2)
-    assert leak_of_law(p, n) <= target
-
-
 def test_the_condition_on_rare_atoms_is_needed():
     """np_k = 1/10: the constant 0.29 fails from below."""
     p, n = [1e-3] * 1000, 100

@@ -68,12 +68,3 @@ def test_the_game_knows_its_price():
         exact = F(nu) / (F(lam) * (1 - F(nu)))
         for answer in (IidGame(nu, lam).gamma, gamma_from_priors(nu, lam)):
             assert abs(F(answer) - exact) <= exact / 2**51
-
-
-def test_constant_attacks_bound_the_accuracy():
-    """A25-D2's remark: between max(ν, λ(1-ν)) and ν + λ(1-ν), so MIS lies in [0, 1]."""
-    for pair in games():
-        for nu, lam in PRICES:
-            _, best = iid.accuracies_by_attacks(pair, F(nu), F(lam))
-            assert max(F(nu), F(lam) * (1 - F(nu))) <= best <= F(nu) + F(lam) * (1 - F(nu))
-            assert 0 <= curve_of(pair).security(nu, lam) <= 1

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.papers.errata import chance_to_reach
 from memberbound.papers.results import errata
 
@@ -49,13 +48,6 @@ def test_independent_inputs_interpolate():
     """The condition that the examples leave out; A25-E2 then holds (test_A25_T11)."""
     losses, _ = least_losses(INDEPENDENT, 200, seed=3)
     assert losses.max() < 1e-25
-
-
-def test_security_of_the_mean_of_two_labels():
-    shown = errata()["A25-E2"].demonstrate()
-    leak = leak_of_gaussian_mean(n=2, d=1)
-    assert shown.true_value == pytest.approx(1 - leak, abs=2e-4)
-    assert shown.true_value > 0.69
 
 
 def test_E1_is_not_reached_though_the_class_holds_the_truth():

@@ -8,7 +8,7 @@ from fractions import Fraction
 from random import Random
 
 from memberbound.dp import guarantee_from_epsilon_delta
-from oracle import finite, iid, mechanisms, subset
+from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound, assert_exact
 from oracle.readoffs import price
 from oracle.real import above_log
@@ -105,46 +105,6 @@ def test_limits():
 def leak_from_stick(stick, gamma):
     """Delta of the i.i.d. game from max(TPR - gamma FPR) (A25-P5)."""
     return max(F(1), gamma) * (stick / gamma + 1 - 1 / gamma - max(F(0), 1 - 1 / gamma))
-
-
-def eq9(g, delta, gamma):
-    plus = max(F(0), g - 1 / gamma) - max(F(0), 1 - 1 / gamma) + delta
-    return max(F(1), gamma) * plus
-
-
-def test_never_looser_than_A25_eq9():
-    strict = 0
-    for g, delta, gamma in triples(400, 2007):
-        leak = leak_from_stick(stick_bound(g, delta, gamma), gamma)
-        assert leak <= eq9(g, delta, gamma)
-        strict += leak < eq9(g, delta, gamma)
-    assert strict > 200
-
-
-def test_it_bounds_the_iid_game_of_a_private_learner():
-    rng = Random(2008)
-    for g, delta, gamma in triples(12, 2009):
-        n, atoms = 2, 2
-        hists = list(iid.histograms(n, atoms))
-        laws = mechanisms.random_dp_laws(rng, g, 3, len(hists))
-        release = {}
-        for h, law in zip(hists, laws, strict=True):
-            release[h] = {a: (1 - delta) * m for a, m in law.items()} | {("leak", h): delta}
-        p = mechanisms.random_iid_law(rng, atoms)
-        truth = iid.leakage(iid.joint_laws(p, n, release), gamma)
-        assert truth <= leak_from_stick(stick_bound(g, delta, gamma), gamma)
-
-
-def test_it_bounds_accuracy_at_every_subset_size():
-    rng = Random(2010)
-    for g, delta, _ in triples(8, 2011):
-        for size, k in ((3, 1), (4, 2), (5, 4)):
-            pi = F(k, size)
-            bound = (1 - pi) + pi * stick_bound(g, delta, (1 - pi) / pi)
-            extremal = mechanisms.leaking_response(g, delta)
-            assert subset.best_accuracy(extremal, size, k, 0) == bound
-            leaky = mechanisms.with_leak(mechanisms.random_dp_kernel(rng, size, k, g), delta)
-            assert all(subset.best_accuracy(leaky, size, k, x) <= bound for x in range(size))
 
 
 def test_library_curve_reaches_this_bound_from_above():

@@ -1,6 +1,5 @@
 """X5: certificates from data alone, every step of the chain in exact arithmetic on small laws."""
 
-import math
 from fractions import Fraction
 
 import mpmath
@@ -11,7 +10,6 @@ from memberbound.iid.certificates import certify_counts, delta_plug_in_estimate
 from memberbound.iid.count_functions import (
     closed_count_function,
     tabulated_count_functions,
-    totals_upper,
 )
 from memberbound.iid.profiles import CountProfile
 from oracle import iid
@@ -76,21 +74,6 @@ def test_exact_coverage_on_small_tables(p, rows, n, beta):
         bound = certify_counts(CountProfile.from_counts(counts), n, 1 - beta).delta_upper
         missed += weight * (F(bound) < truth)
     assert missed <= F(beta)
-
-
-def test_thinning_is_unbiased():
-    """E over N rows of the thinned total is the mean of the plain total over n rows."""
-    p, rows, n = [F(1, 2), F(1, 3), F(1, 6)], 8, 3
-    function = tabulated_count_functions()[0]
-    thinned = math.fsum(
-        totals_upper([function], CountProfile.from_counts(counts), n)[0] * float(weight)
-        for counts, weight in iid.multinomial(p, rows).items()
-    )
-    plain = math.fsum(
-        float(function.at(np.array(counts)).sum()) * float(weight)
-        for counts, weight in iid.multinomial(p, n).items()
-    )
-    assert thinned == pytest.approx(plain, rel=1e-9)
 
 
 def test_the_plug_in_figure_is_not_a_certificate():

@@ -354,22 +354,6 @@ def test_A25_L30_constants_hold_up_to_two_below_n():
     assert outside > 5
 
 
-@pytest.mark.parametrize("gamma", [F(1, 2), F(3, 2), F(3)])
-def test_A25_L29_exact_form_of_the_remainder_both_sides_of_gamma_1(gamma):
-    n, probabilities = 12, [F(1, 2), F(1, 3), F(1, 6)]
-    left = psi = term = F(0)
-    for p in probabilities:
-        m = math.floor(gamma * n * p)
-        left += iid.mean_deviation(n, p, gamma)
-        assert counterexamples.mean_deviation(n, p, gamma) == iid.mean_deviation(n, p, gamma)
-        # ψ by its meaning, E[(np − B)1{B ≤ m}], not by the closed form.
-        psi += sum(mass * (n * p - k) for k, mass in enumerate(iid.binomial(n, p)) if k <= m)
-        below = sum(iid.binomial(n, p)[: m + 1])
-        term += p * (1 - below if gamma > 1 else below)
-    factor = abs(1 - 1 / gamma)
-    assert left / (2 * gamma) == psi / (gamma * n) + factor / 2 - factor * term
-
-
 def test_A25_L29_remainder_is_the_binomial_tail():
     result = errata()["A25-L29"].demonstrate()
     tail = sum(iid.binomial(100, F(1, 10))[21:])
