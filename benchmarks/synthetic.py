@@ -298,7 +298,7 @@ def coarser(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the released rows of a coarser table, and test rows by the same recipe."""
     answer = harden(train, security=1 - 2 * eta, target=target, learners=False)
-    return answer.table, answer.coarsener.transform(test)
+    return answer.table, answer.rules.apply(test)
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

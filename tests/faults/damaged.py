@@ -163,7 +163,7 @@ def _recipe() -> bytes:
     from memberbound.tables.recipe import Bins, Keep, Merge, Recipe
 
     rules = (("age", Bins((20.0, 40.0))), ("colour", Merge(("red",))), ("y", Keep()))
-    return json.dumps(Recipe(rules, None).to_dict()).encode()
+    return Recipe(rules).to_json().encode()
 
 
 def _report() -> bytes:
@@ -447,10 +447,9 @@ def _model(path: Path, index: int) -> object:
 
 
 def _recipe_of(path: Path) -> object:
-    from memberbound.files import read_document
     from memberbound.tables.recipe import Recipe
 
-    return Recipe.from_dict(read_document(path, "recipe", "JSON"))
+    return Recipe.from_json(path.read_text(encoding="utf-8", errors="replace"))
 
 
 #: Kind of document → its reader.

@@ -7,16 +7,15 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.tables.coarsening_search import (
-    Evaluator,
-    Ladder,
-    Visited,
+from memberbound.tables.coarsening import (
+    Search,
     cell_profile,
     column_ladder,
     entropy_estimate,
-    explore,
+    prediction_information,
     smallest_safe_count,
 )
+from memberbound.tables.recipe import Bins, Drop, Keep
 from memberbound.verbs.harden import harden
 
 
@@ -28,13 +27,7 @@ def exact_information(joint: np.ndarray) -> float:
 
 def information_estimate(cell: np.ndarray, target: np.ndarray) -> float:
     """What the search sees of two columns: prediction from the other rows of a cell, in nats."""
-    nothing = np.zeros(cell.size, dtype=np.int64)
-    everywhere = np.ones(cell.size, dtype=bool)
-    ladder = Ladder("x", ("drop", "keep"), (nothing, cell))
-    evaluator = Evaluator([ladder], target, nothing, target, (0,), False, 1, 0.95, everywhere)
-    shares = np.bincount(target)[target] / target.size
-    score, _ = evaluator.score((1, 0), evaluator.groups((1, 0)), shares)
-    return score.information
+    return prediction_information(cell, np.zeros(cell.size, dtype=np.int64), target)
 
 
 def telling(rows: int, seed: int = 0) -> pd.DataFrame:
@@ -104,32 +97,33 @@ def test_ladders_are_nested_and_lead_from_nothing_to_everything() -> None:
     frame = telling(2000)
     ancestors = {c: ("vowel" if c in "ae" else "consonant",) for c in "abcdefgh"}
     for ladder in (
-        column_ladder(frame, "age", "number"),
-        column_ladder(frame, "noise", "text"),
-        column_ladder(frame, "age", "number", edges=[25, 30, 40, 50]),
-        column_ladder(frame, "noise", "text", ancestors=ancestors),
+        column_ladder(frame["age"], "number"),
+        column_ladder(frame["noise"], "text"),
+        column_ladder(frame["age"], "number", edges=[25, 30, 40, 50]),
+        column_ladder(frame["noise"], "text", ancestors=ancestors),
     ):
-        assert ladder.plans[0] == "drop"
+        assert ladder.rules[0] == Drop()
         for coarse, fine in itertools.pairwise(ladder.codes):
             pairs = set(zip(coarse, fine, strict=True))
             assert len(pairs) == np.unique(fine).size > np.unique(coarse).size
-    assert column_ladder(frame, "constant", "text").plans == ("drop",)
-    named = frame.assign(id="n" + frame["id"].astype(str))
-    assert column_ladder(named, "id", "text").plans == ("drop", "keep")
-    thinned = column_ladder(frame, "age", "number", edges=[25, 40, 50])
-    assert thinned.plans == ("drop", {"edges": [40]}, {"edges": [25, 40, 50]})
+    named = pd.Series("n" + frame["id"].astype(str), name="id")
+    assert column_ladder(named, "text").rules == (Drop(), Keep())
+    thinned = column_ladder(frame["age"], "number", edges=[25, 40, 50])
+    assert thinned.rules == (Drop(), Bins((40,)), Bins((25, 40, 50)))
 
 
 def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
     """Exhaustive comparison on three columns: no state within the limit is much better."""
     frame = telling(3000)
     forms = {"age": "number", "noise": "text", "constant": "text"}
-    ladders = [column_ladder(frame, column, form) for column, form in forms.items()]
+    ladders = [column_ladder(frame[column], form) for column, form in forms.items()]
     target = pd.factorize(frame["y"])[0]
-    evaluator = Evaluator(
+    search = Search(
+        frame,
         ladders,
-        fixed=target,
-        keep=np.zeros(3000, dtype=np.int64),
+        {"y": Keep()},
+        fixed_codes=target,
+        kept_codes=np.zeros(3000, dtype=np.int64),
         target=target,
         pools=(0,),
         every=False,
@@ -137,12 +131,10 @@ def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
         confidence=0.95,
         subsample=np.arange(3000) % 3 == 0,
     )
-    visited = Visited(evaluator)
-    explore(visited, lambda score: score.leak <= 0.05)
-    best = visited.scores[visited.ranked(lambda score: score.leak <= 0.05)[0]]
-    for levels in itertools.product(*(range(len(ladder)) for ladder in ladders)):
-        state = (*levels, 0)
-        score, _ = evaluator.score(state, evaluator.groups(state))
+    search.explore(search.start, lambda score: score.leak <= 0.05)
+    best = search.scores[search.ranked(lambda score: score.leak <= 0.05)[0]]
+    for levels in itertools.product(*(range(len(ladder.rules)) for ladder in ladders)):
+        score = search.score((*levels, 0))
         assert score.leak > 0.05 or score.information <= best.information + 0.01
 
 
@@ -174,9 +166,7 @@ def weak(columns: int, values: int, nats: float) -> np.ndarray:
     return joint
 
 
-@pytest.mark.parametrize(
-    ("columns", "values", "rows"), [(8, 8, 2000), (30, 2, 4000), (40, 5, 8000)]
-)
+@pytest.mark.parametrize(("columns", "values", "rows"), [(8, 8, 2000), (40, 5, 8000)])
 @pytest.mark.parametrize("nats", [0.0, 0.03])
 def test_a_kept_column_that_says_little_is_not_reported_as_nothing(
     columns: int, values: int, rows: int, nats: float
@@ -259,14 +249,6 @@ def test_a_target_of_many_numbers_is_binned_and_one_of_many_categories_merged() 
     assert merged.table["job"].nunique() == 21
 
 
-def test_reference_releases_every_row() -> None:
-    result = harden(
-        telling(5000), reference=telling(4000, seed=9), security=0.9, target="y", learners=False
-    )
-    assert len(result.table) == 5000
-    assert result.validity == "reference"
-
-
 def test_reference_as_text_beside_a_typed_table(tmp_path) -> None:
     telling(4000, seed=9).to_csv(tmp_path / "last.csv", index=False)
     telling(5000).to_parquet(tmp_path / "this.parquet", index=False)
@@ -275,7 +257,8 @@ def test_reference_as_text_beside_a_typed_table(tmp_path) -> None:
     typed = harden(
         telling(5000), reference=telling(4000, seed=9), security=0.9, target="y", learners=False
     )
-    assert mixed.coarsener.recipe_ == typed.coarsener.recipe_
+    assert mixed.rules == typed.rules
+    assert (len(typed.table), typed.validity) == (5000, "reference")
 
 
 def test_out_of_reach_says_what_was_reached() -> None:

@@ -1,7 +1,6 @@
 """One reader: a value alone against columns of many, every container, a naive second reader."""
 
 import datetime as dt
-import itertools
 import math
 import random
 from decimal import Decimal
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, cells_of, read_bounds
-from memberbound.tables.columns import FORMS, Values, checked_format, read_value
+from memberbound.tables.columns import FORMS, Values, read_value
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.table import open_table
 
@@ -104,17 +103,6 @@ def test_a_replaced_text_changes_its_own_row_only(texts, place, other):
     wanted = ["", "1", "True", "x", "0.5"]
     assert (first.positions(wanted)[rest] == second.positions(wanted)[rest]).all()
     assert abs(first.distinct - second.distinct) <= 1
-
-
-@pytest.mark.long
-def test_pairs_of_values_in_all_containers():
-    """A column of two values, for every pair: what one is does not depend on the other."""
-    alone = {text: read_value(text) for text in TEXTS}
-    for pair in itertools.permutations([t for t in TEXTS if t != "\x00"], 2):
-        for container in containers(list(pair)):
-            read = pairs_of(Values.of(container))
-            assert same(read[0], alone[pair[0]]), (pair, type(container))
-            assert same(read[1], alone[pair[1]]), (pair, type(container))
 
 
 # ── A naive second reader of the form "any" ───────────────────────────────────────────────────────
@@ -261,12 +249,6 @@ def test_a_table_given_as_bounds_is_not_quoted(tmp_path):
     with pytest.raises(InputError) as caught:
         read_bounds(path)
     assert "Ada" not in str(caught.value)
-
-
-def test_a_format_must_be_of_a_whole_date():
-    assert checked_format("%Y%m%d") == "%Y%m%d"
-    with pytest.raises(InputError, match="whole date"):
-        checked_format("%H:%M")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ import pytest
 import memberbound
 from memberbound.errors import InputError
 from memberbound.tables import exact
-from memberbound.tables.coarsening_search import cell_profile
+from memberbound.tables.coarsening import cell_profile
 from memberbound.tables.counting import (
     count_pair_profile,
     count_profile,

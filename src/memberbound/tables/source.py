@@ -173,7 +173,7 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
     if path.is_dir():
         return _parquet_folder(engine, path, secret=secret)
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
-        raise InputError(f"{path!r} must have a name that is text. Rename the file.")
+        raise InputError(f"{path} must have a name that is text. Rename it.")
     if suffix in _DATABASE:
         if _magic(path).startswith(_SQLITE):
             return _sqlite(engine, path, table, secret=secret)

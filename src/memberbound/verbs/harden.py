@@ -38,19 +38,18 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.tables.coarsening import Coarsener, checked_frame, read_hierarchy
-from memberbound.tables.coarsening_search import (
-    Choice,
+from memberbound.tables.coarsening import (
     FrontierPoint,
+    Search,
     State,
     Wish,
     cell_profile,
     choose,
-    frontier,
+    read_hierarchy,
 )
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
-from memberbound.tables.recipe import Keep, labels_of
+from memberbound.tables.recipe import Keep, Recipe, checked_frame, labels_of
 from memberbound.tables.roles import Reading, Selection, selected
 from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
@@ -65,14 +64,14 @@ if TYPE_CHECKING:
 class Hardening(Answer):
     """A coarsened table with its certificate.
 
-    ``table`` holds the released rows, ``coarsener`` the recipe that made them.  ``before`` and
+    ``table`` holds the released rows, ``rules`` the recipe that made them.  ``before`` and
     ``after`` are what ``certify`` says of the table read and of the rows released.
     """
 
     VERB: ClassVar = "harden"
 
     table: DataFrame = field(metadata=INTERNAL)
-    coarsener: Coarsener = field(metadata=INTERNAL)
+    rules: Recipe = field(metadata=INTERNAL)
     before: Certified
     after: Certified
     steps: tuple[str, ...]
@@ -228,7 +227,8 @@ def harden(
         seed: makes the result repeatable.
         force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
-        hierarchies: column → hierarchy (a YAML or CSV file, or a mapping).
+        hierarchies: column → nested groups whose leaves are lists of values (a YAML file, or a
+            mapping).
         reference: another table with the same columns to choose the recipe on, so that all rows of
             ``table`` are released. It must hold other people, not the same ones a year earlier.
         recipe: write the recipe to this JSON file.
@@ -291,10 +291,10 @@ def harden(
         fitting=_with_numbers(parts.fitting, readings, (*wish.keep, target)),
         released=_with_numbers(parts.released, readings, (*wish.keep, target)),
     )
-    choice = choose(parts.fitting, len(parts.released), wish, selection)
-    release = _released(choice, parts, wish)
+    search, state = choose(parts.fitting, len(parts.released), wish, selection)
+    release = _released(search, state, parts, wish)
     counted = [c for c in frame.columns if c not in selection.left_out]
-    information = choice.visited.information([*choice.visited.front(), release.state], wish.seed)
+    information = search.information([*search.front(), release.state], wish.seed)
     most, kept = max(information.values()), information[release.state]
     person = "a person has one row"
     notes = selection.notes
@@ -303,14 +303,14 @@ def harden(
         notes = (*notes, f"one record is one value of {unit!r}, by its first row")
     result = Hardening(
         table=release.table,
-        coarsener=release.coarsener,
+        rules=release.recipe,
         before=_certified(cell_profile(frame[counted]), wish.confidence),
         after=release.certified,
-        steps=tuple(release.coarsener.recipe_.steps()),
+        steps=tuple(release.recipe.steps()),
         information_estimate=kept,
         information_kept_estimate=kept / most if most > 0 else None,
         information_measure="entropy of a row" if target is None else f"information about {target}",
-        frontier_estimate=frontier(choice.visited, information),
+        frontier_estimate=search.frontier(information),
         security=wish.security,
         record_leak=wish.record_leak,
         target=target,
@@ -332,7 +332,7 @@ def harden(
         recipe=None if recipe_path is None else str(recipe_path),
     )
     if recipe_path is not None:
-        write_text(release.coarsener.to_json(), recipe_path, force=force)
+        write_text(release.recipe.to_json(), recipe_path, force=force)
     if out_path is not None:
         write_table(release.table, out_path, force=force)
     return result
@@ -456,7 +456,7 @@ class _Release:
     """The coarsened rows with their certificate, and how they were made."""
 
     state: State
-    coarsener: Coarsener
+    recipe: Recipe
     table: DataFrame
     certified: Certified
 
@@ -481,22 +481,22 @@ def _certified(profile: CountProfile, confidence: float) -> Certified:
     return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
 
 
-def _released(choice: Choice, parts: _Parts, wish: Wish) -> _Release:
+def _released(search: Search, state: State | None, parts: _Parts, wish: Wish) -> _Release:
     """Certify the chosen recipe on the released rows, or refuse.
 
     Exactly one recipe is tried: refusing to release is a function of the coarsened rows, but trying
     a second recipe would be a choice made on rows that are released (X18).
     """
-    expected = decimals(max(0.0, 1 - choice.best_leak), "estimate", 6)
-    reached = f"the best expected was security ≈ {expected}"
-    if choice.state is not None:
-        coarsener = choice.coarsener(choice.state).fit(parts.fitting)
-        table = coarsener.transform(parts.released).reset_index(drop=True)
+    best = min(score.leak for score in search.scores.values())
+    reached = f"the best expected was security ≈ {decimals(max(0.0, 1 - best), 'estimate', 6)}"
+    if state is not None:
+        recipe = search.recipe(state)
+        table = recipe.apply(parts.released).reset_index(drop=True)
         if table.shape[1] > 0:
             certified = _certified(cell_profile(table), wish.confidence)
             most = 1.0 if wish.record_leak is None else wish.record_leak
             if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
-                return _Release(choice.state, coarsener, table, certified)
+                return _Release(state, recipe, table, certified)
             reached = (
                 "the chosen recipe certifies only security "
                 f"{marked(certified.security_lower, 'certificate', 'security', 6)} and record leak "
@@ -526,7 +526,7 @@ def _accuracy(
         return None
     target = release.table[wish.target]
     forms = {c: r.form for c, r in selection.readings.items() if r.numeric}
-    recipe = release.coarsener.recipe_
+    recipe = release.recipe
     kept = {c for c, rule in recipe.rules if isinstance(rule, Keep)}
     if recipe.pool is not None:
         kept -= set(recipe.pool.columns)
