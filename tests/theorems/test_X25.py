@@ -9,10 +9,9 @@ import itertools
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows import label_model
+from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.bounds import counted
-from memberbound.release.all_rows.label_model import clipped_residual_units
-from memberbound.release.all_rows.synthetic import pair_score
+from memberbound.release.all_rows.synthetic import clipped_residual_units, pair_score
 from memberbound.tables.in_memory import Persons
 
 UNITS = 2.0**20
@@ -65,7 +64,7 @@ def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
         unclipped = np.zeros((2, groups))
         np.add.at(unclipped, cells, residuals)
         raw.append(unclipped.ravel())
-    allowed = label_model.CLIP * label_model.ROOM
+    allowed = synthetic.CLIP * synthetic.ROOM
     assert max(map(np.linalg.norm, vectors)) <= allowed
     apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
     assert 1.7 * allowed < apart <= 2 * allowed
@@ -75,5 +74,5 @@ def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
 def test_probabilities_of_a_row_do_not_depend_on_its_place():
     draws = np.random.default_rng(3)
     scores = np.rint(draws.normal(0, 5, (101, 3)) * 64) / 64
-    shifted = label_model.probabilities(np.vstack([scores[:1], scores]))
-    assert (label_model.probabilities(scores) == shifted[1:]).all()
+    shifted = synthetic.probabilities(np.vstack([scores[:1], scores]))
+    assert (synthetic.probabilities(scores) == shifted[1:]).all()

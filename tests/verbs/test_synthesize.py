@@ -58,7 +58,7 @@ def test_keys_of_the_contract(answer):
 def test_fidelity_says_what_models_reach(answer):
     fidelity = answer.fidelity
     assert 0 < fidelity.two_way_tvd_estimate <= fidelity.worst_two_way_tvd_estimate < 0.3
-    area = fidelity.scores["boosting"]["AUC"]
+    area = fidelity.scores["AUC"]
     assert area.constant_estimate == 0.5
     assert area.synthetic_estimate > 0.75
     assert area.real_estimate > 0.8

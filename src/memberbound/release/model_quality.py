@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memberbound.answers import INTERNAL, EstimateOf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
+from memberbound.tables.columns import Values
 
 Labels = NDArray[Any]
 #: A model's scores by name; the first is the one that counts.
@@ -42,6 +43,22 @@ class Score:
         """Whether all of it are numbers that can be shown."""
         numbers = (self.clean_estimate, self.released_estimate, self.constant_estimate)
         return all(math.isfinite(number) for number in numbers if number is not None)
+
+
+def truth_of(values: Values, *, numbers: bool) -> tuple[Labels, NDArray[np.bool_]]:
+    """Return a target as numbers or texts, and where it has a value."""
+    if numbers:
+        return values.numbers, np.isfinite(values.numbers)
+    places, names = values.named()
+    return np.array([*names, ""], dtype=str)[places], places >= 0
+
+
+def constant_answer(truth: Labels) -> Any:
+    """Return the best answer that is the same for all rows: the mean, or the commonest class."""
+    if truth.dtype.kind == "f":
+        return truth.mean()
+    names, counts = np.unique(truth, return_counts=True)
+    return names[int(counts.argmax())]
 
 
 def answers_of(model: Any, rows: Any, classes: Sequence[str]) -> tuple[Labels, FloatArray]:

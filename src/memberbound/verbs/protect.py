@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.declarations import (
     Column,
@@ -53,15 +52,16 @@ from memberbound.release.model_quality import (
     Score,
     answers_of,
     by_class,
+    constant_answer,
     probability_scores,
     scores_of,
+    truth_of,
     usefulness_notes,
 )
 from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
-from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
@@ -313,8 +313,8 @@ def _scores(
         settings=released.settings,
     )
     names = trial.class_names
-    truth, scorable = _truth(names, test.columns[target])
-    seen, usable = _truth(names, training.columns[target])
+    truth, scorable = truth_of(test.columns[target], numbers=not names)
+    seen, usable = truth_of(training.columns[target], numbers=not names)
     truth, seen = truth[scorable], seen[usable]
     if not len(truth) or not len(seen):
         return [], ["no row of the trial has a target that can be scored"]
@@ -330,8 +330,7 @@ def _scores(
         trial.ranking(rows)[scorable],
         None if probabilities is None else probabilities[scorable],
     )
-    values, counts = np.unique(seen, return_counts=True)
-    constant: Any = values[counts.argmax()] if names else seen.mean()
+    constant = constant_answer(seen)
     shares = np.array([np.mean(seen == name) for name in names])
     same = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
     answers = np.full(len(truth), constant)
@@ -349,19 +348,11 @@ def _scores(
         if name in fixed
     ]
     notes = usefulness_notes(scores)
-    if names and len(values) == 1:
+    if names and (seen == constant).all():
         notes = [f"every row has the class {str(constant)!r}: there is nothing to learn"]
     if most < records:
         notes.append(f"the trial took {most} of {records} records")
     return scores, notes
-
-
-def _truth(classes: tuple[str, ...], values: Values) -> tuple[Labels, NDArray[np.bool_]]:
-    """Return the target as a trial answers it, and where there is one."""
-    if not classes:
-        return values.numbers, np.isfinite(values.numbers)
-    places, names = values.named()
-    return np.array([*names, ""], dtype=str)[places], places >= 0
 
 
 def _matrix(rows: Features) -> Any:

@@ -7,12 +7,18 @@ secret rows all the same: ``fidelity`` is for whoever owns them, and is stored n
 
 from __future__ import annotations
 
+import itertools
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memberbound.answers import INTERNAL, Given, computed
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.answers import INTERNAL, EstimateOf, Given, computed
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -33,14 +39,20 @@ from memberbound.games import NeighbourGame
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
-from memberbound.release.all_rows.cells import as_declared
-from memberbound.release.all_rows.fidelity import Fidelity, fidelity_of
+from memberbound.release.all_rows.cells import NumberCells, as_declared
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
+from memberbound.release.all_rows.synthetic import (
+    ReleasedColumn,
+    SyntheticRows,
+    SyntheticTable,
+    fit_synthetic,
+)
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
+from memberbound.release.model_quality import answers_of, constant_answer, scores_of, truth_of
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
+from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.in_memory import Records, read_secret_columns
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
@@ -56,6 +68,41 @@ _POST_PROCESSING = (
     "Rows are drawn from noisy counts alone: whatever is done with them keeps the bound, any "
     "number of times. That the rows are like real ones is not promised."
 )
+
+
+#: Real rows that drawn ones are compared with, and those that models are trained or tested on.
+_MOST_COMPARED, _MOST_ROWS = 250_000, 20_000
+#: Share of the real rows that models are tested on, and how many of each kind they need.
+_TESTED, _FEWEST = 0.25, 40
+
+
+@dataclass(frozen=True)
+class TrainedScores:
+    """Scores of a model on the same real rows: trained on synthetic rows, on other real rows."""
+
+    synthetic_estimate: EstimateOf
+    real_estimate: EstimateOf
+    constant_estimate: EstimateOf
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The shares of a column's blocks in the two tables."""
+
+    blocks: tuple[str, ...]
+    real_estimate: tuple[EstimateOf, ...]
+    synthetic_estimate: tuple[EstimateOf, ...]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Distances of pairs of columns between the two tables, and scores of boosting by name."""
+
+    two_way_tvd_estimate: EstimateOf
+    worst_two_way_tvd_estimate: EstimateOf
+    worst_pair: tuple[str, str]
+    scores: Mapping[str, TrainedScores]
+    marginals: Mapping[str, Marginal]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,18 +188,12 @@ class Synthesis(AllRows):
         worst = decimals(close.worst_two_way_tvd_estimate, "estimate", 3)
         pair = " and ".join(close.worst_pair)
         rows.append(("distance of two columns", f"≈ {mean}, at worst {worst} ({pair}){owner}"))
-        for model, scores in close.scores.items():
-            for name, score in scores.items():
-                new, real, constant = (
-                    decimals(x, "estimate", 3)
-                    for x in (
-                        score.synthetic_estimate,
-                        score.real_estimate,
-                        score.constant_estimate,
-                    )
-                )
-                text = f"≈ {new} (trained on real rows {real}, a constant {constant}){owner}"
-                rows.append((f"{model}, {name}", text))
+        for name, score in close.scores.items():
+            new = decimals(score.synthetic_estimate, "estimate", 3)
+            real = decimals(score.real_estimate, "estimate", 3)
+            constant = decimals(score.constant_estimate, "estimate", 3)
+            text = f"≈ {new} (trained on real rows {real}, a constant {constant}){owner}"
+            rows.append((f"boosting, {name}", text))
         if self.out is not None:
             rows.append(("written", self.out))
         return rows
@@ -293,7 +334,7 @@ def synthesize(
         pairs=model.pairs,
         noise=dict(model.noise),
         certificate=model.certificate_,
-        fidelity=fidelity_of(model, records, frame),
+        fidelity=_fidelity(model, records, frame),
         out=None if out is None else str(out),
         warnings=(*notes, _OWN_EYES),
         baseline=guesses,
@@ -310,3 +351,96 @@ def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.D
         kind = None if name in model.identifiers else records.types.get(name)
         typed[name] = as_declared(frame[name], kind, forms.get(name, "any"))
     return frame.assign(**typed)
+
+
+# ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
+
+
+def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
+    """Compare drawn rows with the real ones, on the cells by which both were counted.
+
+    Edge cases: where models cannot be trained there are no scores.
+    """
+    columns = [*model.columns, *([] if model.target is None else [model.target])]
+    compared = min(records.rows, _MOST_COMPARED)
+    places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
+    real = dict(records.taken(np.sort(places)).columns)
+    drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
+    blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
+    distances = {
+        (a, b): _distance(blocks[a], blocks[b]) for a, b in itertools.combinations(blocks, 2)
+    }
+    worst = max(distances, key=lambda pair: distances[pair])
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = {} if model.target is None else _trained_scores(model, real, drawn)
+    except Exception:  # the rows decide what libraries do with them
+        scores = {}
+    mean = float(np.mean(list(distances.values())))
+    marginals = {c.cells.name: _marginal(c, *blocks[c.cells.name]) for c in columns}
+    return Fidelity(mean, distances[worst], worst, scores, marginals)
+
+
+Blocks = NDArray[np.int64]
+
+
+def _distance(first: tuple[Blocks, Blocks], second: tuple[Blocks, Blocks]) -> float:
+    """Return the total variation of two columns together, each given as real and drawn blocks."""
+    width, height = (1 + int(max(map(np.max, column))) for column in (first, second))
+    laws = [
+        np.bincount(a * height + b, minlength=width * height) / len(a)
+        for a, b in zip(first, second, strict=True)
+    ]
+    return float(0.5 * np.abs(laws[0] - laws[1]).sum())
+
+
+def _marginal(column: ReleasedColumn, *tables: Blocks) -> Marginal:
+    """Return what blocks hold (a range of numbers, or up to three labels), and their shares."""
+    names = []
+    for block in range(len(column.coarse)):
+        labels = [column.cells.label(int(c)) for c in np.flatnonzero(column.block_of_cell == block)]
+        if isinstance(column.cells, NumberCells) and len(labels) > 1:
+            labels = [f"{labels[0].split(' to ')[0]} to {labels[-1].split(' to ')[-1]}"]
+        names.append(", ".join(labels[:3] + ["…"] * (len(labels) > 3)))
+    counts = [np.bincount(blocks, minlength=len(names)) / len(blocks) for blocks in tables]
+    return Marginal(tuple(names), *(tuple(shares.tolist()) for shares in counts))
+
+
+def _trained_scores(
+    model: SyntheticTable, real: Mapping[str, Values], drawn: Mapping[str, Values]
+) -> dict[str, TrainedScores]:
+    """Train on real and on synthetic rows, and test on other real rows."""
+    from sklearn import ensemble
+
+    assert model.target is not None
+    numbers = isinstance(model.target.cells, NumberCells)
+    tables = []
+    for read in (real, drawn):
+        goal, there = truth_of(read[model.target.cells.name], numbers=numbers)
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(there))[:_MOST_ROWS]
+        columns = [
+            read[c.cells.name].numbers if isinstance(c.cells, NumberCells) else c.blocks_of(read)
+            for c in model.columns
+        ]
+        tables.append((np.column_stack(columns)[rows], goal[rows]))
+    features, goal = tables[0]
+    cut = int(len(goal) * _TESTED)
+    test, truth, train, seen = features[:cut], goal[:cut], features[cut:], goal[cut:]
+    if min(len(truth), len(seen), len(tables[1][1])) < _FEWEST:
+        return {}
+    classes = () if numbers else tuple(np.unique(goal).tolist())
+    blank = np.zeros((len(truth), len(classes)))
+    floor = scores_of(truth, np.full(len(truth), constant_answer(seen)), blank, classes)
+    reached = []
+    for features, goal in (tables[1], (train, seen)):
+        learner: Any = ensemble.HistGradientBoostingRegressor(random_state=0)
+        if not numbers:
+            learner = ensemble.HistGradientBoostingClassifier(random_state=0)
+        fitted = learner.fit(features, goal)
+        reached.append(scores_of(truth, *answers_of(fitted, test, classes), classes))
+    return {
+        name: TrainedScores(reached[0][name], reached[1][name], constant)
+        for name, constant in floor.items()
+        if name in reached[0] and name in reached[1]
+    }

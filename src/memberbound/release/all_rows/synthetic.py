@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from memberbound.release.all_rows.bounds import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
+    Bounds,
     Categories,
     Range,
     counted,
@@ -47,21 +48,12 @@ from memberbound.release.all_rows.cells import (
     public_column,
     written_as,
 )
-from memberbound.release.all_rows.label_model import (
-    CLIP,
-    FITTED_ROWS,
-    ROOM,
-    ROUNDS,
-    LabelledRows,
-    LabelModel,
-    fitted_labels,
-    probabilities,
-)
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import PERSON_UNITS, Records
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import PERSON_UNITS, Persons, Records
 from memberbound.tables.parts import Parts
 
 if TYPE_CHECKING:
@@ -95,7 +87,49 @@ _EMPTY_SCALES = 2.0
 _LEAST_SHARE = 1e-3
 
 
-# ── Counting ──────────────────────────────────────────────────────────────────────────────────────
+# ── What is counted ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Cells or blocks of some rows, a line per column, the target's group, and whose they are."""
+
+    codes: NDArray[np.integer[Any]]
+    groups: NDArray[np.integer[Any]]
+    persons: Persons | None
+    #: Arrays of more bytes are kept on disk; None: in memory.
+    memory: int | None
+
+    def counts(
+        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+    ) -> tuple[FloatArray, ...]:
+        """Return for some columns together, with the target's group, the weight in every cell.
+
+        Guarantee: exact; replacing a record moves each table by at most √2 in length, and 2 in the
+        sum of absolute values.
+        """
+        tables = []
+        for chosen, shape in zip(columns, shapes, strict=True):
+            places = np.zeros(len(self.groups), dtype=np.int64)
+            for column, size in zip(chosen, shape, strict=False):
+                places = places * size + self.codes[column]
+            places = places * shape[-1] + self.groups
+            tables.append(counted(places, math.prod(shape), self.persons).reshape(shape))
+        return tuple(tables)
+
+    def with_groups(self, group_of_cell: IntArray) -> LabelledRows:
+        """Return the rows with groups instead of the target's cells."""
+        kind = np.dtype(np.min_scalar_type(int(group_of_cell.max())))
+        groups = large_array(self.groups.shape, kind, self.memory)
+        groups[:] = group_of_cell[self.groups]
+        return replace(self, groups=groups)
+
+    def with_blocks(self, block_of_cell: Sequence[IntArray]) -> LabelledRows:
+        """Return the rows with blocks instead of cells."""
+        blocks = large_array(self.codes.shape, np.dtype(np.uint8), self.memory)
+        for line, cells, block in zip(blocks, self.codes, block_of_cell, strict=True):
+            line[:] = block[cells]
+        return replace(self, codes=blocks)
 
 
 def _labelled(part: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
@@ -161,7 +195,7 @@ def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
     return blocks
 
 
-# ── What is known of a column ─────────────────────────────────────────────────────────────────────
+# ── What is known of a column, and of pairs ───────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +212,10 @@ class ReleasedColumn:
     block_of_cell: IntArray
     fine: FloatArray
     coarse: FloatArray
+
+    def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
+        """Return the block of every value of the column."""
+        return self.block_of_cell[self.cells.of(read[self.cells.name])]
 
     def with_blocks(self, blocks: IntArray) -> ReleasedColumn:
         """Return the column with other blocks of its bins."""
@@ -283,6 +321,205 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     if totals[outside].sum() < doubt and expected.sum(axis=2)[outside].sum() > 2 * doubt:
         return outside
     return np.zeros_like(outside)
+
+
+def pair_score(counts: FloatArray, expected: FloatArray) -> float:
+    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
+
+    Guarantee: replacing a record moves it by at most 2.
+
+    Examples:
+        >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
+        2.0
+    """
+    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
+
+
+# ── The label model: an additive softmax, corrected by noisy sums of residuals ────────────────────
+#
+# A row is in one block of every column.  The score of a group of the target is an intercept plus an
+# effect per block.  What the rows add is a function of each row alone, bit by bit, and sums are
+# exact (proofs/synthetic-tables.md, claim 3).
+
+#: Rows whose residuals are added up at once.
+_ROWS = 2**17
+#: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
+ROUNDS = 4
+CLIP = 0.7
+_DAMPING = 0.6
+_START_VARIANCE = 4.0
+_ROUND_VARIANCE = 0.25
+#: Computed lengths exceed exact ones by less than this.
+ROOM = 1.0 + 2.0**-20
+#: Scores are whole multiples of 1/64, and their exponentials come from a table: the same for every
+#: record wherever it stands in the table.
+_GRID = 64.0
+_EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
+#: Drawn rows that the label model is fitted on: at least, at most.
+_FITTED_ROWS = (5_000, 40_000)
+
+
+def probabilities(scores: FloatArray) -> FloatArray:
+    """Return softmax probabilities of scores on the grid, a function of each row alone."""
+    lowered = (scores.max(axis=1, keepdims=True) - scores) * _GRID
+    sizes = _EXPONENTIALS[np.minimum(lowered, len(_EXPONENTIALS) - 1).astype(np.int64)]
+    total = np.zeros(len(scores))
+    for group in range(scores.shape[1]):
+        total += sizes[:, group]
+    return np.asarray(sizes / total[:, None])
+
+
+def clipped_residual_units(
+    groups: NDArray[np.integer[Any]], probabilities: FloatArray, weights: FloatArray | None
+) -> FloatArray:
+    """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
+
+    Guarantee: the rows of one record add up to a vector of at most clip · 2^20 · (1 + 2^-20), in
+    whatever cells they are: weights of a record add up to at most 1.  Whole numbers: sums are
+    exact.
+    """
+    residuals = -probabilities
+    residuals[np.arange(len(groups)), groups] += 1.0
+    squares = np.zeros(len(groups))
+    for column in residuals.T:
+        squares += column * column
+    factor = np.minimum(1.0, CLIP / np.maximum(np.sqrt(squares), 1e-12)) * PERSON_UNITS
+    if weights is not None:
+        factor = factor * weights
+    return np.asarray(np.trunc(residuals * factor[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelModel:
+    """Scores of the target's groups: intercepts and an effect per block of every column."""
+
+    intercepts: FloatArray
+    effects: tuple[FloatArray, ...]
+
+    def scores(self, blocks: Sequence[NDArray[np.generic]]) -> FloatArray:
+        """Return scores on the grid."""
+        rows = len(blocks[0]) if blocks else 0
+        scores = np.tile(self.intercepts, (rows, 1))
+        for effect, place in zip(self.effects, blocks, strict=True):
+            scores += effect[place]
+        return scores
+
+    def moved(self, by: Sequence[FloatArray]) -> LabelModel:
+        """Return the model with other effects, rounded to the grid."""
+        pairs = zip(self.effects, by, strict=True)
+        return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
+
+    def balanced(self, blocks: Sequence[IntArray], groups: FloatArray) -> LabelModel:
+        """Return the model whose mean probabilities on these rows are the groups' shares."""
+        wanted = np.maximum(groups / groups.sum(), 1e-9)
+        model = self
+        for _ in range(20):
+            means = np.maximum(probabilities(model.scores(blocks)).mean(axis=0), 1e-9)
+            shift = np.rint(np.clip(np.log(wanted / means), -1.0, 1.0) * _GRID) / _GRID
+            model = replace(model, intercepts=model.intercepts + shift)
+        return model
+
+
+def _additive(
+    blocks: Sequence[IntArray],
+    curvature: FloatArray,
+    moments: Sequence[FloatArray],
+    penalty: Callable[[FloatArray], FloatArray],
+    effects: Sequence[FloatArray],
+) -> list[FloatArray]:
+    """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
+    groups = curvature.shape[1]
+
+    def summed(place: IntArray, values: FloatArray, count: int) -> FloatArray:
+        return np.column_stack([np.bincount(place, column, count) for column in values.T])
+
+    sizes = [summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
+    penalties = [penalty(size) for size in sizes]
+    changes = [np.zeros((len(effect), groups)) for effect in effects]
+    total = np.zeros_like(curvature)
+    for _ in range(8):
+        for c, place in enumerate(blocks):
+            reached = summed(place, curvature * total, len(effects[c]))
+            wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
+            step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
+            changes[c] += step
+            total += step[place]
+    return changes
+
+
+def fitted_labels(
+    coarse: Sequence[FloatArray],
+    groups: FloatArray,
+    blocks: Sequence[IntArray],
+    rows: Parts,
+    sums: NoisySums,
+    *,
+    count_scale: float,
+) -> LabelModel:
+    """Return the label model: from the columns' counts, then from noisy sums of residuals.
+
+    ``coarse`` are noisy (block, group) counts of noise ``count_scale``, ``blocks`` those of drawn
+    rows, on which it is fitted.  Each round the residuals of all rows (parts of
+    :class:`LabelledRows`) are summed per block of every column, with noise, and the effects move
+    such that drawn rows would show the same sums.
+    """
+    count, size = len(groups), len(blocks[0])
+    ratio = size / groups.sum()
+    share = groups / groups.sum()
+    intercepts = np.rint(np.log(share) * _GRID) / _GRID
+    labels = LabelModel(intercepts, tuple(np.zeros_like(counts) for counts in coarse))
+    wide = count / (count - 1)
+
+    def penalty(variance: float, prior: float) -> Callable[[FloatArray], FloatArray]:
+        return lambda sizes: variance / (sizes * prior)
+
+    drawn = [np.bincount(b, minlength=len(c)) for b, c in zip(blocks, coarse, strict=True)]
+    excess = [counts - counts.sum(axis=1, keepdims=True) * share for counts in coarse]
+    start = penalty((count_scale * ratio) ** 2 * 0.6, _START_VARIANCE)
+    for _ in range(4):
+        likely = probabilities(labels.scores(blocks))
+        moments = []
+        for place, number, more in zip(blocks, drawn, excess, strict=True):
+            reached = np.column_stack([np.bincount(place, p, len(number)) for p in likely.T])
+            moments.append(number[:, None] * share + more * ratio - reached)
+        curvature = wide * likely * (1 - likely)
+        labels = labels.moved(_additive(blocks, curvature, moments, start, labels.effects))
+
+    later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
+    for _ in range(ROUNDS):
+        moments = []
+        for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
+            noisy = sums.measure(exact / PERSON_UNITS) * ratio
+            moments.append(noisy - noisy.mean(axis=1, keepdims=True))
+        likely = probabilities(labels.scores(blocks))
+        curvature = wide * likely * (1 - likely) * np.maximum(_unclipped(likely), 0.1)[:, None]
+        none = [np.zeros_like(effect) for effect in labels.effects]
+        change = _additive(blocks, curvature, moments, later, none)
+        labels = labels.moved([_DAMPING * c for c in change])
+    return labels.balanced(blocks, groups)
+
+
+def _residual_sums(
+    rows: LabelledRows, labels: LabelModel, sizes: Sequence[int]
+) -> tuple[FloatArray, ...]:
+    """Return sums of residuals per block of every column, in units: exact, whatever the order."""
+    sums = [np.zeros((size, len(labels.intercepts))) for size in sizes]
+    for start in range(0, len(rows.groups), _ROWS):
+        cut = slice(start, start + _ROWS)
+        codes = [code[cut] for code in rows.codes]
+        weights = None if rows.persons is None else rows.persons.weights[cut]
+        likely = probabilities(labels.scores(codes))
+        units = clipped_residual_units(rows.groups[cut], likely, weights)
+        for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
+            sums[place] += np.column_stack([np.bincount(code, u, size) for u in units.T])
+    return tuple(sums)
+
+
+def _unclipped(likely: FloatArray) -> FloatArray:
+    """Return how likely a drawn row's residual is shorter than the clip."""
+    squares = np.square(likely).sum(axis=1, keepdims=True)
+    lengths = np.sqrt(np.maximum(squares - 2 * likely + 1.0, 0.0))
+    return np.asarray((likely * (lengths < CLIP)).sum(axis=1))
 
 
 # ── The table ─────────────────────────────────────────────────────────────────────────────────────
@@ -418,32 +655,16 @@ def fit_synthetic(
     table is looked at.
     Edge cases: numbers beyond a range count as its end; values that few people share are drawn as
     ``other``; columns of identifiers get fresh numbers, columns of free text are left out.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from memberbound.release.randomness import InsecureSource
-        >>> from memberbound.tables.in_memory import read_records
-        >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
-        >>> public = {"age": [0, 80], "ill": [False, True]}
-        >>> found = fit_synthetic(
-        ...     read_records(people),
-        ...     eta=0.05,
-        ...     bounds=public,
-        ...     target="ill",
-        ...     source=InsecureSource(1),
-        ... )
-        >>> found.sample(3).columns.tolist(), found.certificate_.value <= 0.05
-        (['age', 'ill'], True)
     """
-    drawn = SecureSource() if source is None else source
+    noise = SecureSource() if source is None else source
     names = tuple(records.columns)
     if unit is not None:
         records = records.by_person(unit)
-    preparation = _Preparation.of(records, read_bounds(bounds), target)
-    slack = preparation.slack()
-    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=drawn, reserve=reserve)
-    preparation.refuse_small(budget.mu)
-    cells, identifiers, left_out = preparation.cells(budget)
+    public, writings = _declared(records, read_bounds(bounds), target)
+    slack = _slack(records, public)
+    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=noise, reserve=reserve)
+    _refuse_small(records, public, target, budget.mu)
+    cells, identifiers, left_out = _cells(records, public, writings, target, budget)
     left, count = budget.left, len(records)
     features = [column for name, column in cells.items() if name != target]
     kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
@@ -475,176 +696,130 @@ def fit_synthetic(
         noise=counting.noise,
         budget=budget,
         records=count,
-        secure=drawn.secure,
+        secure=noise.secure,
         eta=checked_eta(eta),
     )
     if "labels" not in kinds or len(counting.groups) < 2:
         return model
-    times = ROUNDS * len(columns)
-    share = min(counting.shares["labels"], budget.left)
-    sums = counting.sums("labels", share, sensitivity=2 * CLIP * ROOM, times=times)
-    size = min(max(count, FITTED_ROWS[0]), FITTED_ROWS[1])
-    labels = fitted_labels(
-        [column.coarse for column in columns],
-        counting.groups,
-        model.blocks(size, np.random.default_rng(0))[0],
-        counting.rows,
-        sums,
-        count_scale=counting.noise["columns"],
+    return replace(model, labels=counting.labels(model))
+
+
+def _declared(
+    records: Records, bounds: Bounds, target: str | None
+) -> tuple[dict[str, Range | Categories], dict[str, Writing]]:
+    """Return what is public about columns, and how they are written where a type says it."""
+    used = list(records.columns)
+    public = {name: bound for name, bound in bounds.items() if name in used}
+    writings: dict[str, Writing] = {}
+    for name in used:
+        form = public[name].form if name in public else "any"
+        declared = declared_writing(records.types.get(name), form)
+        if isinstance(declared, str):
+            writings[name] = declared
+        elif declared is not None and name not in public:
+            public[name] = Categories(declared)
+    if len(used) < 2:
+        raise InputError(
+            f"the table must have at least two columns, got {len(used)}. The distribution "
+            "of one column is released by summarize, as a histogram."
+        )
+    if len(records) < 2 or records.rows >= _MOST_ROWS:
+        raise InputError("the table must have at least two rows (or persons), and fewer than 2^31.")
+    labels = getattr(public.get(target or ""), "labels", None)
+    if labels is not None and not 2 <= sum(map(bool, labels)) <= MOST_CLASSES:
+        raise InputError(
+            f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
+            "A target of numbers has a range as bounds."
+        )
+    return public, writings
+
+
+def _slack(records: Records, public: Bounds) -> float:
+    """Return the total variation of all counts, from public numbers alone."""
+    columns = len(records.columns)
+    cells = 0
+    for name in records.columns:
+        bound = public.get(name)
+        listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
+        cells += max(listed, MOST_CLASSES + 2)
+    private = columns - len(public)
+    coordinates = (
+        private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
+        + cells * (_MOST_GROUPS + 1)
+        + columns**2 / 2
+        + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
+        + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
+        + columns * (len(FORMATS) + 1)
     )
-    return replace(model, labels=labels)
+    return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
+
+
+def _refuse_small(records: Records, public: Bounds, target: str | None, mu: float) -> None:
+    """Refuse a table that the noise drowns, for public reasons only."""
+    shares = _WITHOUT_TARGET if target is None else _WITH_TARGET
+    columns = len(records.columns)
+    private = columns - len(public)
+    needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
+    scale = math.sqrt(4 * private / HISTOGRAM_SHARE) / mu
+    needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
+    if len(records) < needed:
+        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
+        raise InputError(
+            f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
+            f"columns ({private} without bounds) at this eta, got {len(records)}. Give bounds that "
+            "are public knowledge, allow a larger eta, name fewer columns, or find more rows."
+        )
+
+
+def _cells(
+    records: Records,
+    public: Bounds,
+    writings: Mapping[str, Writing],
+    target: str | None,
+    budget: Budget,
+) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
+    """Return the cells of columns; the names of identifiers, and of what is left out."""
+    unbounded = [name for name in records.columns if name not in public]
+    named = [name for name in unbounded if name != target]
+    identifiers = noisy_identifiers(records, named, budget)
+    private = [name for name in unbounded if name not in identifiers]
+    cells: dict[str, Cells | None] = {}
+    if private:
+        part = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
+    for name in private:
+        cells[name] = private_column(name, records, histograms, writings.get(name))
+    unwritten = [
+        name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
+    ]
+    if unwritten:
+        part = budget.take("how numbers are written", _WRITING_SHARE)
+        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
+        counts = zip(unwritten, records.total(_format_counts, unwritten), strict=True)
+        paid = {name: written_as(formats.measure(exact), formats.scale) for name, exact in counts}
+        writings = {**writings, **paid}
+    for name, bound in public.items():
+        cells[name] = public_column(name, bound, writings.get(name, "more"))
+    ordered = {n: column for n in records.columns if (column := cells.get(n)) is not None}
+    if len(ordered) < 2:
+        raise InputError(
+            "the table must have at least two columns whose values many people share, got "
+            f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
+        )
+    goal = None if target is None else ordered.get(target)
+    few = isinstance(goal, CategoryCells) and len(goal.labels) < 2
+    if target is not None and (goal is None or few):
+        raise InputError(
+            f"target {target!r} must have at least two classes that many people share. Give "
+            "its classes in the bounds, or leave the target out."
+        )
+    return ordered, identifiers, tuple(name for name in private if cells[name] is None)
 
 
 def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
     """Return how many records write their numbers in which format, column by column."""
     cells = (format_cells(part.columns[name]) for name in names)
     return np.array([counted(places, len(FORMATS) + 1, part.persons) for places in cells])
-
-
-@dataclass(frozen=True, eq=False)
-class _Preparation:
-    """The columns of a secret table, and what is public about them."""
-
-    records: Records
-    public: Mapping[str, Range | Categories]
-    writings: Mapping[str, Writing]
-    target: str | None
-
-    @classmethod
-    def of(
-        cls, records: Records, bounds: Mapping[str, Range | Categories], target: str | None
-    ) -> _Preparation:
-        used = list(records.columns)
-        public = {name: bound for name, bound in bounds.items() if name in used}
-        writings: dict[str, Writing] = {}
-        for name in used:
-            bound = public.get(name)
-            declared = declared_writing(
-                records.types.get(name), "any" if bound is None else bound.form
-            )
-            if isinstance(declared, str):
-                writings[name] = declared
-            elif declared is not None and bound is None and declared:
-                public[name] = Categories(declared)
-        if len(used) < 2:
-            raise InputError(
-                f"the table must have at least two columns, got {len(used)}. The distribution "
-                "of one column is released by summarize, as a histogram."
-            )
-        if not len(records) >= 2 or not records.rows < _MOST_ROWS:
-            raise InputError(
-                "the table must have at least two rows (or persons), and fewer than 2^31."
-            )
-        if target is not None:
-            labels = getattr(public.get(target), "labels", None)
-            if labels is not None and not 2 <= len([x for x in labels if x]) <= MOST_CLASSES:
-                raise InputError(
-                    f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
-                    "A target of numbers has a range as bounds."
-                )
-        return cls(records, public, writings, target)
-
-    @property
-    def used(self) -> list[str]:
-        """The columns without the unit."""
-        return list(self.records.columns)
-
-    @property
-    def private(self) -> list[str]:
-        """The columns without public bounds."""
-        return [name for name in self.used if name not in self.public]
-
-    @property
-    def _unwritten(self) -> list[str]:
-        """Columns with a public range of which nobody says how they are written."""
-        ranges = [name for name, bound in self.public.items() if isinstance(bound, Range)]
-        return [name for name in ranges if name not in self.writings]
-
-    def slack(self) -> float:
-        """Return the total variation of all counts, from public numbers alone."""
-        rows, columns = len(self.records), len(self.used)
-        cells = 0
-        for name in self.used:
-            bound = self.public.get(name)
-            listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
-            cells += max(listed, MOST_CLASSES + 2)
-        private = len(self.private) * (CELLS + len(FORMATS) + 2 + max(rows, MOST_CLASSES))
-        counted = cells * (_MOST_GROUPS + 1) + columns**2 / 2
-        tree = columns * _MOST_BLOCKS**2 * _MOST_GROUPS
-        labels = ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
-        written = columns * (len(FORMATS) + 1)
-        coordinates = private + counted + tree + labels + written
-        return up(release_slack(coordinates) + len(self.private) * CLASS_SLACK, 2)
-
-    def refuse_small(self, mu: float) -> None:
-        """Refuse a table that the noise drowns, for public reasons only."""
-        shares = _WITHOUT_TARGET if self.target is None else _WITH_TARGET
-        columns = len(self.used)
-        needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
-        remedy = "Allow a larger eta, name fewer columns, or find more rows."
-        if self.private:
-            scale = math.sqrt(4 * len(self.private) / HISTOGRAM_SHARE) / mu
-            needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
-            remedy = "Give bounds that are public knowledge, allow a larger eta, or name fewer."
-        if len(self.records) < needed:
-            unit = self.records.unit
-            what = "rows" if unit is None else f"different values of {unit!r}"
-            raise InputError(
-                f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
-                f"columns ({len(self.private)} without bounds) at this eta, got "
-                f"{len(self.records)}. {remedy}"
-            )
-
-    def cells(self, budget: Budget) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
-        """Return the cells of columns; the names of identifiers, and of what is left out."""
-        named = [name for name in self.private if name != self.target]
-        identifiers = noisy_identifiers(self.records, named, budget)
-        private = [name for name in self.private if name not in identifiers]
-        cells: dict[str, Cells] = {}
-        left_out = []
-        if private:
-            part = budget.take("histograms of values", HISTOGRAM_SHARE)
-            histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
-        for name in private:
-            written = self.writings.get(name)
-            column = private_column(name, self.records, histograms, written)
-            if column is None:
-                left_out.append(name)
-            else:
-                cells[name] = column
-        writings = dict(self.writings) | self._paid_writings(budget)
-        for name, bound in self.public.items():
-            cells[name] = public_column(name, bound, writings.get(name, "more"))
-        ordered = {name: cells[name] for name in self.used if name in cells}
-        if len(ordered) < 2:
-            raise InputError(
-                "the table must have at least two columns whose values many people share, got "
-                f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
-            )
-        self._check_target(ordered)
-        return ordered, identifiers, tuple(left_out)
-
-    def _paid_writings(self, budget: Budget) -> dict[str, Writing]:
-        names = self._unwritten
-        if not names:
-            return {}
-        part = budget.take("how numbers are written", _WRITING_SHARE)
-        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(names))
-        writings = {}
-        for name, counts in zip(names, self.records.total(_format_counts, names), strict=True):
-            writings[name] = written_as(formats.measure(counts), formats.scale)
-        return writings
-
-    def _check_target(self, cells: Mapping[str, Cells]) -> None:
-        target = self.target
-        if target is None:
-            return
-        column = cells.get(target)
-        if column is None or (isinstance(column, CategoryCells) and len(column.labels) < 2):
-            raise InputError(
-                f"target {target!r} must have at least two classes that many people share. Give "
-                "its classes in the bounds, or leave the target out."
-            )
 
 
 @dataclass(eq=False)
@@ -761,14 +936,17 @@ class _Counting:
             tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
         return tables
 
-
-def pair_score(counts: FloatArray, expected: FloatArray) -> float:
-    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
-
-    Guarantee: replacing a record moves it by at most 2.
-
-    Examples:
-        >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
-        2.0
-    """
-    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
+    def labels(self, model: SyntheticTable) -> LabelModel:
+        """Return the label model, fitted on rows that are drawn from what is known so far."""
+        times = ROUNDS * len(model.columns)
+        share = min(self.shares["labels"], self.budget.left)
+        sums = self.sums("labels", share, sensitivity=2 * CLIP * ROOM, times=times)
+        size = min(max(model.records, _FITTED_ROWS[0]), _FITTED_ROWS[1])
+        return fitted_labels(
+            [column.coarse for column in model.columns],
+            self.groups,
+            model.blocks(size, np.random.default_rng(0))[0],
+            self.rows,
+            sums,
+            count_scale=self.noise["columns"],
+        )
