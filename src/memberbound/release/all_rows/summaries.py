@@ -22,7 +22,6 @@ from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
-    Bounds,
     Categories,
     Range,
     counted,
@@ -32,7 +31,7 @@ from memberbound.release.all_rows.bounds import (
     read_bounds,
 )
 from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
@@ -79,16 +78,6 @@ def release_table_statistic(
     Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
     names and types and the given bounds and bins are public.
     Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
-
-    Examples:
-        >>> import pandas as pd
-        >>> from memberbound.release.randomness import InsecureSource
-        >>> people = pd.DataFrame({"age": np.arange(4000) % 80})
-        >>> found = release_table_statistic(
-        ...     people, "mean", eta=0.05, bounds={"age": [0, 80]}, source=InsecureSource(1)
-        ... )
-        >>> found.names, bool(abs(found.values[0] - 39.5) < 0.5)
-        (('age',), True)
     """
     form = _STATISTICS[one_of("statistic", statistic, TABLE_STATISTICS)]
     stated = read_bounds(bounds)
@@ -103,33 +92,43 @@ def release_table_statistic(
         public[names[0]] = _edges(bins)
     if statistic == "histogram" and len(names) != 1:
         raise InputError(f"a histogram needs one column, got {', '.join(names)}.")
-    if not form.counted:
-        wrong = [name for name in names if not isinstance(public.get(name, _ANY), Range)]
-        if wrong:
-            raise InputError(f"{statistic} needs columns of numbers, got categories {wrong[0]!r}.")
-    chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
+    wrong = [name for name, bound in public.items() if isinstance(bound, Categories)]
+    if wrong and not form.counted:
+        raise InputError(f"{statistic} needs columns of numbers, got categories {wrong[0]!r}.")
+    chosen = np.atleast_1d(np.asarray((0.25, 0.5, 0.75) if levels is None else levels, float))
+    if chosen.ndim != 1 or not ((chosen >= 0) & (chosen <= 1)).all():
+        raise InputError(f"levels must be in [0, 1], got {levels!r}.")
+
     private = [name for name in names if name not in public]
-    slack = _slack(form, rows, len(names), len(private))
-    drawn = SecureSource() if source is None else source
-    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=drawn, reserve=reserve)
+    coordinates = len(private) * max(rows, histogram_coordinates(1)) + form.coordinates(len(names))
+    slack = release_slack(coordinates)
+    if form.counted:
+        slack = up(slack + len(private) * CLASS_SLACK, 2)
+    noise = SecureSource() if source is None else source
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=noise, reserve=reserve)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(
             f"the table must have at least about {needed} rows for {len(private)} columns without "
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
-    used = _bounds_used(records, public, private, budget, counted=form.counted)
-    work = _Work(records, used, rows, budget)
+    if private:
+        part = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
+    for name in private:
+        public[name] = _noisy_bound(records, name, histograms, counted=form.counted)
+    work = _Work(records, {name: public[name] for name in names}, rows, budget)
     values, labels, scale = form.release(work, chosen)
-    certificate = budget.certificate(secure=drawn.secure)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
-        GaussianNoise(scale, len(values)), certificate, checked_eta(eta), statistic, 0, details
+        GaussianNoise(scale, len(values)),
+        budget.certificate(secure=noise.secure),
+        checked_eta(eta),
+        statistic,
+        0,
+        details,
     )
-    return Release(values, calibration, tuple(labels), drawn.secure, budget=budget, rows=rows)
-
-
-_ANY = Range(0.0, 1.0)
+    return Release(values, calibration, tuple(labels), noise.secure, budget=budget, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -146,48 +145,21 @@ def _edges(bins: ArrayLike) -> _Edges:
     return _Edges(float(edges[0]), float(edges[-1]), edges=tuple(edges.tolist()))
 
 
-def _levels(levels: ArrayLike) -> FloatArray:
-    chosen = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-    if chosen.ndim != 1 or not ((chosen >= 0) & (chosen <= 1)).all():
-        raise InputError(f"levels must be in [0, 1], got {levels!r}.")
-    return chosen
-
-
-def _slack(form: _Statistic, rows: int, columns: int, private: int) -> float:
-    """Return the total variation of all releases, from public numbers alone."""
-    coordinates = private * max(rows, histogram_coordinates(1)) + form.coordinates(columns)
-    slack = release_slack(coordinates)
-    return up(slack + private * CLASS_SLACK, 2) if form.counted else slack
-
-
-def _bounds_used(
-    records: Records,
-    public: Bounds,
-    private: Sequence[str],
-    budget: Budget,
-    *,
-    counted: bool,
-) -> dict[str, Range | Categories]:
-    """Return what is known of every column: public, or from a noisy histogram that is paid for."""
-    bounds = dict(public)
-    if private:
-        part = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
-    for name in private:
-        bound: Range | Categories | None
-        if counted:
-            labels = noisy_names(records, name, histograms)
-            bound = Categories(labels) if labels else None
-        else:
-            bound = noisy_range(records, name, histograms)
-        if bound is None:
-            what = "categories" if counted else "[low, high]"
-            raise InputError(
-                f"column {name!r} must have values that rise above the noise. "
-                f"Give bounds for it ({what})."
-            )
-        bounds[name] = bound
-    return {name: bounds[name] for name in records.columns}
+def _noisy_bound(
+    records: Records, name: str, histograms: NoisySums, *, counted: bool
+) -> Range | Categories:
+    """Return the range of a column, or the values that many people share, from noisy counts."""
+    bound: Range | Categories | None
+    if counted:
+        labels = noisy_names(records, name, histograms)
+        bound = Categories(labels) if labels else None
+    else:
+        bound = noisy_range(records, name, histograms)
+    if bound is None:
+        raise InputError(
+            f"column {name!r} must have values that rise above the noise. Give bounds for it."
+        )
+    return bound
 
 
 @dataclass(frozen=True, eq=False)
