@@ -49,7 +49,7 @@ from memberbound import harden, synthesize
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows import synthetic
-from memberbound.release.all_rows.cells import Cells
+from memberbound.release.all_rows.cells import Cells, ReleasedColumn
 from memberbound.tables.in_memory import read_records
 
 ETAS = (0.01, 0.05, 0.1)
@@ -211,7 +211,7 @@ def made(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFr
 class _SpanningTree(synthetic._Counting):
     """Chooses a tree as MST does: the noisy scores as they are, and all columns in one tree."""
 
-    def tree(self, columns: Sequence[synthetic.ReleasedColumn]) -> list[tuple[int, int | None]]:
+    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         pairs = list(itertools.combinations(range(len(columns)), 2))
         expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
         counts = self.counts(pairs, [table.shape for table in expected])
@@ -228,13 +228,13 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
     The counts are taken where ``fit_synthetic`` draws them, before it makes anything of them.
     """
     mbi = importlib.import_module("mbi")
-    singles: list[tuple[synthetic.ReleasedColumn, FloatArray, float]] = []
+    singles: list[tuple[ReleasedColumn, FloatArray, float]] = []
     pairs: list[tuple[FloatArray, float]] = []
-    released, shrunk = synthetic._released, synthetic._shrunk
+    released, shrunk = synthetic.released_column, synthetic._shrunk
 
     def keep_single(
         cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
-    ) -> synthetic.ReleasedColumn:
+    ) -> ReleasedColumn:
         column = released(cells, noisy, groups, scale, block_scale)
         singles.append((column, noisy, scale))
         return column
@@ -243,7 +243,7 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
         pairs.append((noisy, scale))
         return shrunk(noisy, expected, scale)
 
-    changed: dict[str, Any] = {"_released": keep_single, "_shrunk": keep_pair}
+    changed: dict[str, Any] = {"released_column": keep_single, "_shrunk": keep_pair}
     if method == "mst":
         thirds = dict.fromkeys(("columns", "scores", "tree"), 1 / 3)
         changed |= {"_WITHOUT_TARGET": thirds, "_LEAST_SIGNAL": 0.0, "_Counting": _SpanningTree}

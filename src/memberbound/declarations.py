@@ -6,9 +6,9 @@ reference page are all made from a :class:`Verb`, so an option exists in one pla
 * the *signature* says name, type and default; parameters before ``*`` are positional;
 * an alias of this module in the annotation says how the argument is typed by hand
   (``Names``: ``a,b,c``; ``Column``: one of the table; ``OutputFile``: a file that is written; …);
-* the *docstring* says what it means: its line under ``Args:`` is the help of the option, the
-  first paragraph is the help of the command, and the lines under ``Command line:`` are its
-  examples.
+* the *docstring* says what it means: its line under ``Args:`` is the help of the option (options
+  that many verbs have need none), the first paragraph is the help of the command, and the lines
+  under ``Command line:`` are its examples.
 """
 
 from __future__ import annotations
@@ -116,8 +116,32 @@ RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
 Force = Annotated[bool, Option("switch", web=False)]
 #: Called with (done, total) or (stage, done, total) while work is under way.
 Progress = Annotated[Callable[..., None], Option("progress")]
+#: The promise of a release of all rows, what is public about columns, noise for tests.
+Eta = Annotated[float, Option("number", metavar="H")]
+PublicBounds = Annotated[Any, Option("document", metavar="FILE")]
+InsecureSeed = Annotated[int, Option("whole", web=False)]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
+
+#: What arguments mean that many verbs have, unless a docstring says otherwise.
+_SHARED_HELP = {
+    "baseline": "chance of guessing something else about a record (an attribute, the record "
+    "itself) without the release; the answer bounds it with the release. May be repeated.",
+    "bounds": "YAML or JSON file (or a mapping) with what is public about the columns: "
+    "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
+    "client": "for Python: a ``distributed.Client`` instead.",
+    "database_table": "the table inside a DuckDB or SQLite file.",
+    "encoding": "encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.",
+    "eta": "largest gain of any attack over blind guessing, in (0, ½).",
+    "force": "overwrite ``out``.",
+    "insecure_seed": "for tests only: draw the noise from a seed, which protects nobody.",
+    "ledger": "ledger of releases about the same people, which this one is entered into and must "
+    "not exceed; see ``memberbound ledger``.",
+    "memory": "how much memory may be used, such as ``2GB`` (default: half of the machine's). The "
+    "rows of a larger file are read in parts, and what is made of them is kept on disk.",
+    "scheduler": "address of a dask scheduler whose workers read the rows (of a Parquet file that "
+    "all of them see), keep them and add them up. The numbers are the same.",
+}
 
 #: What an argument is about, by its kind and by its name: the headings of a help page.
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
@@ -257,7 +281,7 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         option = _option(hints.get(name, str))
-        help_ = arguments.get(name, "")
+        help_ = arguments.get(name, _SHARED_HELP.get(name, ""))
         if not help_ and option.kind not in ("progress", "hidden"):
             raise TypeError(f"{function.__name__} must describe {name!r} under Args.")
         required = parameter.default is inspect.Parameter.empty

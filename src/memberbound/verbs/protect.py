@@ -19,6 +19,7 @@ from memberbound.declarations import (
     Column,
     DatabaseTable,
     Encoding,
+    Eta,
     Force,
     Hidden,
     LedgerFile,
@@ -26,6 +27,7 @@ from memberbound.declarations import (
     Names,
     Option,
     OutputFile,
+    PublicBounds,
     Rates,
     Table,
 )
@@ -83,8 +85,8 @@ def protect(
     *,
     target: Column,
     learner: Annotated[Any, Option("learner", metavar="NAME", choices=LEARNERS)] | None = None,
-    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
-    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
+    eta: Eta = 0.05,
+    bounds: PublicBounds | None = None,
     tune: bool = False,
     baseline: Rates | None = None,
     columns: Names | None = None,
@@ -120,30 +122,14 @@ def protect(
         learner: ``logistic``, ``svm``, ``ridge``, ``huber``, ``boosting``, or the
             ``package.module:factory`` of a PyTorch module (default: logistic; ridge where the
             bounds give the target a range).
-        eta: largest gain of any attack over blind guessing, in (0, ½).
-        bounds: YAML or JSON file (or a mapping) with what is public about the columns:
-            ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
         tune: try several learning rates, paid for out of the budget.
-        baseline: chance of guessing something else about a record (an attribute, the record itself)
-            without the release; the answer bounds it with the release. May be repeated.
         columns: columns to use (default: all; those in which nothing rises above the noise are left
             out).
         unit: column that identifies the person; all rows of a person are used, with the influence
             of one, so that a record is a person.
-        ledger: ledger of releases about the same people, which this one is entered into and must
-            not exceed; see ``memberbound ledger``.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            rows of a larger file are read in parts, and what is made of them is kept on disk.
-        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
-            all of them see), keep them and add them up. The numbers are the same.
-        client: for Python: a ``distributed.Client`` instead.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.
-        force: overwrite ``out``.
-        insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
         trial: whether a second model is trained and scored; a study has scores of its own.
         progress: called with (done, total).
 

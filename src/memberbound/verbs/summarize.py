@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from memberbound.declarations import (
     Column,
     DatabaseTable,
     Encoding,
+    Eta,
     Force,
     Hidden,
     LedgerFile,
@@ -18,6 +19,7 @@ from memberbound.declarations import (
     Numbers,
     Option,
     OutputFile,
+    PublicBounds,
     Rates,
     Table,
 )
@@ -40,9 +42,9 @@ def summarize(
     source: Table,
     *,
     statistic: Annotated[str, Option("choice", choices=TABLE_STATISTICS)],
-    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    eta: Eta = 0.05,
     columns: Names | None = None,
-    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
+    bounds: PublicBounds | None = None,
     bins: Numbers | None = None,
     levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
     baseline: Rates | None = None,
@@ -71,29 +73,13 @@ def summarize(
         source: a file or a table, one record per row.
         statistic: ``mean``, ``sum``, ``covariance`` or ``quantiles`` of columns of numbers; a
             ``histogram`` of one column, or a ``contingency`` table of several.
-        eta: largest gain of any attack over blind guessing, in (0, ½).
         columns: columns to use (default: all).
-        bounds: YAML or JSON file (or a mapping) with what is public about the columns:
-            ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
         bins: public edges of a histogram of numbers.
         levels: of quantiles (default: quartiles).
-        baseline: chance of guessing something else about a record (an attribute, the record itself)
-            without the release; the answer bounds it with the release. May be repeated.
         unit: column that identifies the person; all rows of a person are used, and a person counts
             once, for the mean of their rows (a sum is that of persons' means, a count is of
             persons, in parts where their rows differ).
-        ledger: ledger of releases about the same people, which this one is entered into and must
-            not exceed; see ``memberbound ledger``.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            rows of a larger file are read in parts, and what is made of them is kept on disk.
-        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
-            all of them see), keep them and add them up. The numbers are the same.
-        client: for Python: a ``distributed.Client`` instead.
         out: file for the numbers (.safetensors); their certificate is written beside it.
-        force: overwrite ``out``.
-        insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
 
     Command line:
         memberbound summarize patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml

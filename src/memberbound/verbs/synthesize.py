@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,14 @@ from memberbound.declarations import (
     Column,
     DatabaseTable,
     Encoding,
+    Eta,
     Force,
     Hidden,
     LedgerFile,
     Memory,
     Names,
-    Option,
     OutputFile,
+    PublicBounds,
     Rates,
     Table,
 )
@@ -39,10 +40,9 @@ from memberbound.games import NeighbourGame
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
-from memberbound.release.all_rows.cells import NumberCells, as_declared
+from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.synthetic import (
-    ReleasedColumn,
     SyntheticRows,
     SyntheticTable,
     fit_synthetic,
@@ -212,9 +212,9 @@ _BYTES = 48
 def synthesize(
     source: Table,
     *,
-    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    eta: Eta = 0.05,
     target: Column | None = None,
-    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
+    bounds: PublicBounds | None = None,
     rows: int | None = None,
     columns: Names | None = None,
     unit: Column | None = None,
@@ -243,29 +243,12 @@ def synthesize(
 
     Args:
         source: a file or a table, one record per row.
-        eta: largest gain of any attack over blind guessing, in (0, ½).
         target: column that models will predict; its relation to the others is kept best.
-        bounds: YAML or JSON file (or a mapping) with what is public about the columns:
-            ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``. Everything else is
-            learnt from the rows, with noise.
         rows: number of new rows (default: as many as there are records).
         columns: columns to draw (default: all).
         unit: column that identifies the person; all rows of a person count, with weights that add
             up to at most one, so that a record is a person.
-        baseline: chance of guessing something else about a record (an attribute, the record itself)
-            without the table; the answer bounds it with the table. May be repeated.
-        ledger: ledger of releases about the same people, which this one is entered into and must
-            not exceed; see ``memberbound ledger``.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        memory: how much memory may be used, such as ``2GB`` (default: half of the machine's). The
-            rows of a larger file are read in parts, and what is made of them is kept on disk.
-        scheduler: address of a dask scheduler whose workers read the rows (of a Parquet file that
-            all of them see), keep them and add them up. The numbers are the same.
-        client: for Python: a ``distributed.Client`` instead.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
-        force: overwrite ``out``.
-        insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
 
     Command line:
         memberbound synthesize people.csv --target ill --eta 0.05 --out safe.parquet

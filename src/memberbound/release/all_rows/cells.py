@@ -9,7 +9,8 @@ whole, dates stay dates.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -349,6 +350,132 @@ def private_column(
         return None
     labels = noisy_names(records, name, histograms)
     return CategoryCells(name, labels) if labels else None
+
+
+# ── What is known of a column once its cells were counted with noise ──────────────────────────────
+
+#: Blocks of a column.
+MOST_BLOCKS = 32
+#: A cell stands alone, and is believed, from so many noise scales on; a block, a run of cells.
+CELL_SCALES = 3.0
+BLOCK_SCALES = 5.0
+_RUN_SCALES = 1.0
+
+
+def projected(noisy: FloatArray, total: float) -> FloatArray:
+    """Return the nearest table of nonnegative counts with this total; -∞ is a cell of nothing."""
+    flat = noisy.ravel()
+    if not np.isfinite(flat).any():
+        return np.full(noisy.shape, total / flat.size)
+    falling = np.sort(flat)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
+    last = np.flatnonzero(falling > excess)
+    cut = excess[last[-1]] if last.size else excess[0]
+    return np.asarray(np.maximum(noisy - cut, 0.0))
+
+
+def merged_runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
+    """Return the block of every cell, from noisy counts.
+
+    A cell with enough stands alone; neighbours with less are taken together until they have
+    enough.  Cells without neighbours and with less share one block, those at the end keep theirs.
+    """
+    while True:
+        blocks = _merged(counts, ordered, least)
+        if blocks.max() < most:
+            return blocks
+        least = 1.5 * max(least, 1.0)
+
+
+def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
+    blocks = np.zeros(len(counts), dtype=np.int64)
+    block, collected, cells = -1, math.inf, 0
+    for cell in range(ordered):
+        alone = counts[cell] >= least
+        # The noise of a sum grows with the root of its length.
+        if alone or collected >= least * math.sqrt(cells):
+            block, collected, cells = block + 1, 0.0, 0
+        blocks[cell] = block
+        collected += math.inf if alone else counts[cell]
+        cells += 1
+    rest = np.arange(ordered, len(counts))
+    large = rest[counts[rest] >= least]
+    blocks[large] = block + 1 + np.arange(len(large))
+    small = rest[counts[rest] < least]
+    blocks[small] = block + 1 + len(large)
+    return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedColumn:
+    """A column's noisy counts with the target's groups: fine bins, and blocks of them.
+
+    ``bins`` and ``blocks`` map cells; ``fine`` counts (bin, group), ``coarse`` (block, group).
+    """
+
+    cells: Cells
+    first: IntArray
+    last: IntArray
+    block_of_bin: IntArray
+    block_of_cell: IntArray
+    fine: FloatArray
+    coarse: FloatArray
+
+    def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
+        """Return the block of every value of the column."""
+        return self.block_of_cell[self.cells.of(read[self.cells.name])]
+
+    def with_blocks(self, blocks: IntArray) -> ReleasedColumn:
+        """Return the column with other blocks of its bins."""
+        coarse = np.zeros((int(blocks.max()) + 1, self.fine.shape[1]))
+        np.add.at(coarse, blocks, self.fine)
+        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
+        return replace(self, block_of_bin=blocks, block_of_cell=blocks[bin_of_cell], coarse=coarse)
+
+    def drawn(self, blocks: IntArray, draws: np.random.Generator) -> pd.Series[object]:
+        """Return values inside blocks, by the counts that bins have in all groups together.
+
+        By group the noise of small counts would pass for a relation to the target.
+        """
+        bins = np.empty(len(blocks), dtype=np.int64)
+        counts = self.fine.sum(axis=1)
+        for block in range(len(self.coarse)):
+            inside = np.flatnonzero(self.block_of_bin == block)
+            rows = np.flatnonzero(blocks == block)
+            weights = counts[inside] if counts[inside].sum() > 0 else np.ones(len(inside))
+            bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
+        return self.cells.drawn(self.first[bins], self.last[bins], draws)
+
+
+def released_column(
+    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
+) -> ReleasedColumn:
+    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts."""
+    spread = math.sqrt(noisy.shape[1])
+    noisy = noisy.copy()
+    for cell in cells.rare:
+        if noisy[cell].sum() < CELL_SCALES * scale * spread and noisy.shape[0] > len(cells.rare):
+            noisy[cell] = -math.inf
+    totals = noisy.sum(axis=1)
+    bins = np.arange(cells.count)
+    if cells.ordered:
+        least = CELL_SCALES * scale * spread
+        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, least)
+        bins[cells.ordered :] = bins[cells.ordered - 1] + 1 + np.arange(cells.count - cells.ordered)
+    count = int(bins[-1]) + 1
+    first = np.searchsorted(bins, np.arange(count), side="left")
+    last = np.searchsorted(bins, np.arange(count), side="right") - 1
+    summed = np.add.reduceat(noisy, first, axis=0)
+    doubt = _RUN_SCALES * scale * spread * np.sqrt(last - first + 1.0)
+    runs = last > first
+    if not runs.all():
+        summed[runs & (summed.sum(axis=1) < doubt)] = -math.inf
+    fine = np.column_stack(
+        [projected(column, total) for column, total in zip(summed.T, groups, strict=True)]
+    )
+    ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
+    blocks = merged_runs(fine.sum(axis=1), ordered, BLOCK_SCALES * block_scale, MOST_BLOCKS)
+    return ReleasedColumn(cells, first, last, blocks, blocks[bins], fine, fine).with_blocks(blocks)
 
 
 # ── Back to the types that the table had ──────────────────────────────────────────────────────────

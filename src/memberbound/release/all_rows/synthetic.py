@@ -37,22 +37,28 @@ from memberbound.release.all_rows.bounds import (
     read_bounds,
 )
 from memberbound.release.all_rows.cells import (
+    BLOCK_SCALES,
+    CELL_SCALES,
     FORMATS,
+    MOST_BLOCKS,
     MOST_CELLS,
     CategoryCells,
     Cells,
+    ReleasedColumn,
     Writing,
     declared_writing,
     format_cells,
+    merged_runs,
     private_column,
+    projected,
     public_column,
+    released_column,
     written_as,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import PERSON_UNITS, Persons, Records
 from memberbound.tables.parts import Parts
 
@@ -74,13 +80,9 @@ _MOST_ROWS = 2**31
 #: Rows that the counts of columns need, and histograms of private ones, in noise scales.
 _ROWS_PER_SCALE = 10.0
 _PRIVATE_ROWS_PER_SCALE = 40.0
-#: Groups of the target, and blocks of a column, in the tree.
+#: Groups of the target in the tree.
 _MOST_GROUPS = 16
-_MOST_BLOCKS = 32
-#: A cell stands alone, and is believed, from so many noise scales on; a block of the tree's.
-_CELL_SCALES = 3.0
-_BLOCK_SCALES = 5.0
-_RUN_SCALES = 1.0
+#: Noise scales of a group of the target, and of a pair of which there is none.
 _GROUP_SCALES = 6.0
 _EMPTY_SCALES = 2.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
@@ -143,18 +145,6 @@ def _labelled(part: Records, features: Sequence[Cells], target: Cells | None) ->
     return LabelledRows(codes, groups, part.persons, part.memory)
 
 
-def _projected(noisy: FloatArray, total: float) -> FloatArray:
-    """Return the nearest table of nonnegative counts with this total; -∞ is a cell of nothing."""
-    flat = noisy.ravel()
-    if not np.isfinite(flat).any():
-        return np.full(noisy.shape, total / flat.size)
-    falling = np.sort(flat)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
-    last = np.flatnonzero(falling > excess)
-    cut = excess[last[-1]] if last.size else excess[0]
-    return np.asarray(np.maximum(noisy - cut, 0.0))
-
-
 def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
     """Return a (parent, child, group) table with these (parent, group) and (child, group) sums."""
     for _ in range(10):
@@ -163,111 +153,7 @@ def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> Floa
     return table
 
 
-def _runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
-    """Return the block of every cell, from noisy counts.
-
-    A cell with enough stands alone; neighbours with less are taken together until they have
-    enough.  Cells without neighbours and with less share one block, those at the end keep theirs.
-    """
-    while True:
-        blocks = _merged(counts, ordered, least)
-        if blocks.max() < most:
-            return blocks
-        least = 1.5 * max(least, 1.0)
-
-
-def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
-    blocks = np.zeros(len(counts), dtype=np.int64)
-    block, collected, cells = -1, math.inf, 0
-    for cell in range(ordered):
-        alone = counts[cell] >= least
-        # The noise of a sum grows with the root of its length.
-        if alone or collected >= least * math.sqrt(cells):
-            block, collected, cells = block + 1, 0.0, 0
-        blocks[cell] = block
-        collected += math.inf if alone else counts[cell]
-        cells += 1
-    rest = np.arange(ordered, len(counts))
-    large = rest[counts[rest] >= least]
-    blocks[large] = block + 1 + np.arange(len(large))
-    small = rest[counts[rest] < least]
-    blocks[small] = block + 1 + len(large)
-    return blocks
-
-
-# ── What is known of a column, and of pairs ───────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedColumn:
-    """A column's noisy counts with the target's groups: fine bins, and blocks of them.
-
-    ``bins`` and ``blocks`` map cells; ``fine`` counts (bin, group), ``coarse`` (block, group).
-    """
-
-    cells: Cells
-    first: IntArray
-    last: IntArray
-    block_of_bin: IntArray
-    block_of_cell: IntArray
-    fine: FloatArray
-    coarse: FloatArray
-
-    def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
-        """Return the block of every value of the column."""
-        return self.block_of_cell[self.cells.of(read[self.cells.name])]
-
-    def with_blocks(self, blocks: IntArray) -> ReleasedColumn:
-        """Return the column with other blocks of its bins."""
-        coarse = np.zeros((int(blocks.max()) + 1, self.fine.shape[1]))
-        np.add.at(coarse, blocks, self.fine)
-        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
-        return replace(self, block_of_bin=blocks, block_of_cell=blocks[bin_of_cell], coarse=coarse)
-
-    def drawn(self, blocks: IntArray, draws: np.random.Generator) -> pd.Series[object]:
-        """Return values inside blocks, by the counts that bins have in all groups together.
-
-        By group the noise of small counts would pass for a relation to the target.
-        """
-        bins = np.empty(len(blocks), dtype=np.int64)
-        counts = self.fine.sum(axis=1)
-        for block in range(len(self.coarse)):
-            inside = np.flatnonzero(self.block_of_bin == block)
-            rows = np.flatnonzero(blocks == block)
-            weights = counts[inside] if counts[inside].sum() > 0 else np.ones(len(inside))
-            bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
-        return self.cells.drawn(self.first[bins], self.last[bins], draws)
-
-
-def _released(
-    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
-) -> ReleasedColumn:
-    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts."""
-    spread = math.sqrt(noisy.shape[1])
-    noisy = noisy.copy()
-    for cell in cells.rare:
-        if noisy[cell].sum() < _CELL_SCALES * scale * spread and noisy.shape[0] > len(cells.rare):
-            noisy[cell] = -math.inf
-    totals = noisy.sum(axis=1)
-    bins = np.arange(cells.count)
-    if cells.ordered:
-        least = _CELL_SCALES * scale * spread
-        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, least)
-        bins[cells.ordered :] = bins[cells.ordered - 1] + 1 + np.arange(cells.count - cells.ordered)
-    count = int(bins[-1]) + 1
-    first = np.searchsorted(bins, np.arange(count), side="left")
-    last = np.searchsorted(bins, np.arange(count), side="right") - 1
-    summed = np.add.reduceat(noisy, first, axis=0)
-    doubt = _RUN_SCALES * scale * spread * np.sqrt(last - first + 1.0)
-    runs = last > first
-    if not runs.all():
-        summed[runs & (summed.sum(axis=1) < doubt)] = -math.inf
-    fine = np.column_stack(
-        [_projected(column, total) for column, total in zip(summed.T, groups, strict=True)]
-    )
-    ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
-    blocks = _runs(fine.sum(axis=1), ordered, _BLOCK_SCALES * block_scale, _MOST_BLOCKS)
-    return ReleasedColumn(cells, first, last, blocks, blocks[bins], fine, fine).with_blocks(blocks)
+# ── What is known of pairs of columns ───────────────────────────────────────────────────────
 
 
 def _forest(scores: Mapping[tuple[int, int], float], columns: int) -> list[tuple[int, int | None]]:
@@ -314,7 +200,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     """
     totals = noisy.sum(axis=2)
     spread = scale * math.sqrt(noisy.shape[2])
-    outside = np.asarray(totals < _CELL_SCALES * spread)
+    outside = np.asarray(totals < CELL_SCALES * spread)
     outside[np.arange(len(totals)), totals.argmax(axis=1)] = False
     outside[totals.argmax(axis=0), np.arange(totals.shape[1])] = False
     doubt = _EMPTY_SCALES * spread * math.sqrt(max(int(outside.sum()), 1))
@@ -409,16 +295,6 @@ class LabelModel:
         pairs = zip(self.effects, by, strict=True)
         return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
 
-    def balanced(self, blocks: Sequence[IntArray], groups: FloatArray) -> LabelModel:
-        """Return the model whose mean probabilities on these rows are the groups' shares."""
-        wanted = np.maximum(groups / groups.sum(), 1e-9)
-        model = self
-        for _ in range(20):
-            means = np.maximum(probabilities(model.scores(blocks)).mean(axis=0), 1e-9)
-            shift = np.rint(np.clip(np.log(wanted / means), -1.0, 1.0) * _GRID) / _GRID
-            model = replace(model, intercepts=model.intercepts + shift)
-        return model
-
 
 def _additive(
     blocks: Sequence[IntArray],
@@ -492,11 +368,14 @@ def fitted_labels(
             noisy = sums.measure(exact / PERSON_UNITS) * ratio
             moments.append(noisy - noisy.mean(axis=1, keepdims=True))
         likely = probabilities(labels.scores(blocks))
-        curvature = wide * likely * (1 - likely) * np.maximum(_unclipped(likely), 0.1)[:, None]
+        # How likely a drawn row's residual is shorter than the clip.
+        lengths = np.square(likely).sum(axis=1, keepdims=True) - 2 * likely + 1.0
+        unclipped = (likely * (lengths < CLIP**2)).sum(axis=1, keepdims=True)
+        curvature = wide * likely * (1 - likely) * np.maximum(unclipped, 0.1)
         none = [np.zeros_like(effect) for effect in labels.effects]
         change = _additive(blocks, curvature, moments, later, none)
         labels = labels.moved([_DAMPING * c for c in change])
-    return labels.balanced(blocks, groups)
+    return labels
 
 
 def _residual_sums(
@@ -513,13 +392,6 @@ def _residual_sums(
         for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
             sums[place] += np.column_stack([np.bincount(code, u, size) for u in units.T])
     return tuple(sums)
-
-
-def _unclipped(likely: FloatArray) -> FloatArray:
-    """Return how likely a drawn row's residual is shorter than the clip."""
-    squares = np.square(likely).sum(axis=1, keepdims=True)
-    lengths = np.sqrt(np.maximum(squares - 2 * likely + 1.0, 0.0))
-    return np.asarray((likely * (lengths < CLIP)).sum(axis=1))
 
 
 # ── The table ─────────────────────────────────────────────────────────────────────────────────────
@@ -747,8 +619,8 @@ def _slack(records: Records, public: Bounds) -> float:
         private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
         + cells * (_MOST_GROUPS + 1)
         + columns**2 / 2
-        + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
-        + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
+        + columns * MOST_BLOCKS**2 * _MOST_GROUPS
+        + ROUNDS * columns * MOST_BLOCKS * _MOST_GROUPS
         + columns * (len(FORMATS) + 1)
     )
     return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
@@ -855,11 +727,11 @@ class _Counting:
         sums = self.sums("target", self.shares["target"], sensitivity=HISTOGRAM_MOVES)
         noisy = sums.measure(self.counts([()], [(cells.count,)])[0][:, None])
         least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
-        target = _released(cells, noisy, self.groups, sums.scale, least / _BLOCK_SCALES)
+        target = released_column(cells, noisy, self.groups, sums.scale, least / BLOCK_SCALES)
         if len(target.coarse) > _MOST_GROUPS:
             ordered = int((target.last < cells.ordered).sum())
             counts = target.fine.sum(axis=1)
-            target = target.with_blocks(_runs(counts, ordered, least, _MOST_GROUPS))
+            target = target.with_blocks(merged_runs(counts, ordered, least, _MOST_GROUPS))
         self.target = target
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
@@ -875,7 +747,7 @@ class _Counting:
             [(place,) for place in range(len(cells))], [(column.count, count) for column in cells]
         )
         columns = [
-            _released(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
+            released_column(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
             for column, counts in zip(cells, exact, strict=True)
         ]
         blocks = [column.block_of_cell for column in columns]
@@ -927,7 +799,7 @@ class _Counting:
             noisy = sums.measure(exact)
             shrunk = _shrunk(noisy, expected, sums.scale)
             slices = [
-                _projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
+                projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
                 for g in range(len(self.groups))
             ]
             possible = np.isfinite(shrunk)
