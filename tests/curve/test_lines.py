@@ -59,19 +59,6 @@ def test_the_polygon_of_true_lines_is_above_the_pair_and_on_its_lines(pair, ahea
             )
 
 
-@FEW
-@given(independent_pairs(5))
-def test_all_its_own_lines_give_a_pair_back(pair):
-    curve = PolygonCurve.from_masses(*pair)
-    knots = curve.knots()
-    ahead, behind = knots[knots >= 0], -knots[knots <= 0]
-    up = [curve.delta(float(e), "forward") for e in ahead]
-    down = [curve.delta(float(e), "backward") for e in behind]
-    back = polygon_from_lines(ahead, up, behind, down)
-    at = Points(epsilon=(0.0, 0.2, 1.0, 4.0), delta=(1e-3, 0.1), fpr=(1e-3, 0.3), prior=(0.3,))
-    assert faults(back, pair, 1e-9, at) == []
-
-
 DP_POINTS = [
     (e, d) for e in (0.0, 1e-14, 1e-9, 0.1, 1.0, 8.0, 40.0, 700.0) for d in (0.0, 1e-5, 0.3)
 ]
@@ -88,17 +75,6 @@ def test_one_point_gives_the_extremal_pair(epsilon, delta):
     assert curve.is_symmetric
     if delta == 0.0:
         assert curve.epsilon(0.0) == epsilon
-
-
-def test_lines_in_one_direction_only():
-    """TPR <= delta + e^eps alpha alone: the polygon through (0, delta) and up to 1."""
-    curve = polygon_from_lines([1.0], [0.1], [], [])
-    assert curve.tpr(0.05) == pytest.approx(0.1 + math.e * 0.05, rel=1e-12)
-    assert curve.tpr(0.9) == 1.0
-    assert curve.advantage == pytest.approx(1 - 0.9 / math.e, rel=1e-12)
-    mirror = polygon_from_lines([], [], [1.0], [0.1])
-    assert mirror.advantage == curve.advantage
-    assert mirror.tpr(0.0) == pytest.approx(1 - 0.9 / math.e, rel=1e-12)
 
 
 def test_unusable_lines_are_refused():

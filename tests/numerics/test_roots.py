@@ -62,12 +62,6 @@ def test_zeros_are_guessed(excess):
     assert excess(result * (1 - 1e-12)) <= 0 <= excess(result * (1 + 1e-12))
 
 
-def test_last_true_keeps_the_safe_end():
-    assert last_true(lambda _: False, 1.0, 2.0) == 1.0
-    assert last_true(lambda _: True, 1.0, 2.0) == math.nextafter(2.0, 1.0)
-    assert last_true(lambda _: False, 1.0, 1.0) == 1.0
-
-
 @given(st.floats(0.01, 0.99), st.sampled_from([1, 3, 9]))
 def test_crossing_is_safe_and_close(root, power):
     def excess(x):
@@ -76,11 +70,6 @@ def test_crossing_is_safe_and_close(root, power):
     result = safe_crossing(excess, 1.0, 0.0, evaluations=200)
     assert excess(result) <= 0
     assert root <= result <= root * (1 + 2e-4) + 1e-12
-
-
-def test_crossing_from_the_other_side():
-    result = safe_crossing(lambda x: x - 0.3, 0.0, 1.0)
-    assert 0.3 * (1 - 1e-4) - 1e-9 <= result <= 0.3
 
 
 def test_the_unsafe_end_may_turn_out_safe():

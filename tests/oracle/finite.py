@@ -140,15 +140,6 @@ def height(corners: list[tuple[Fraction, Fraction]], fpr: Fraction) -> Fraction:
     return best
 
 
-def tpr_at_fpr_by_duality(p_in: Law, p_out: Law, fpr: Fraction) -> Fraction:
-    """min over gamma of H_gamma + gamma * fpr; the minimum is at a likelihood ratio or at zero."""
-    gammas = {ZERO}
-    for a in outcomes(p_in, p_out):
-        if p_out.get(a, ZERO):
-            gammas.add(p_in.get(a, ZERO) / p_out[a])
-    return min(hockey_stick_by_events(p_in, p_out, g) + g * fpr for g in gammas)
-
-
 def best_accuracy(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
     """Largest probability of a right guess when "in" has probability ``prior``."""
     ups, downs, common = whole(p_in, p_out)
@@ -179,15 +170,6 @@ def best_precision(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
         if hit * of > best * both:
             best, of = hit, both
     return Fraction(best, of)
-
-
-def best_precision_by_events(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
-    best = ZERO
-    for s in events(outcomes(p_in, p_out)):
-        hit, miss = prior * mass(p_in, s), (1 - prior) * mass(p_out, s)
-        if hit + miss:
-            best = max(best, hit / (hit + miss))
-    return best
 
 
 def push(law: Law, kernel: Mapping[Hashable, Law]) -> dict[Hashable, Fraction]:

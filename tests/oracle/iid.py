@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import product
 from math import comb, factorial
 
-from oracle.finite import HALF, ONE, ZERO, Law, events, hockey_stick, mass, outcomes
+from oracle.finite import ONE, ZERO, Law, events, hockey_stick, mass, outcomes
 
 Histogram = tuple[int, ...]
 Release = Mapping[Histogram, Hashable]  # values: a label, or a law of labels
@@ -125,35 +125,10 @@ def divergence(p: Law, q: Law, alpha: Fraction, *, by_events: bool = False) -> F
     return max(ONE, alpha) * (sup / alpha - max(ZERO, 1 - 1 / alpha))
 
 
-def divergence_by_generator(p: Law, q: Law, alpha: Fraction) -> Fraction:
-    """D_alpha as the f-divergence with A25-P5's generator; where q vanishes the slope counts."""
-    half_top = HALF * max(ONE, alpha)
-    total = ZERO
-    for a in outcomes(p, q):
-        pa, qa = p.get(a, ZERO), q.get(a, ZERO)
-        if qa:
-            total += qa * half_top * (abs(pa / qa - 1 / alpha) - abs(1 - 1 / alpha))
-        else:
-            total += half_top * pa
-    return total
-
-
 def leakage(pair: Pair, gam: Fraction) -> Fraction:
     """Delta_{nu,lam,n} by A25-eq5."""
     law_in, law_out = pair
     return divergence(law_out, law_in, gam)
-
-
-def conditionals(
-    p: Sequence[Fraction], pair: Pair
-) -> Iterator[tuple[Fraction, dict[Hashable, Fraction], dict[Hashable, Fraction]]]:
-    """(p_z, law of the release given z is a member, law of the release) for each atom z."""
-    law_in, law_out = pair
-    for z, pz in enumerate(p):
-        if pz:
-            inside = {label: m / pz for (label, y), m in law_in.items() if y == z}
-            outside = {label: m / pz for (label, y), m in law_out.items() if y == z}
-            yield pz, inside, outside
 
 
 def map_release(n: int, atoms: int, f: Callable[[Histogram], Hashable | Law]) -> Release:

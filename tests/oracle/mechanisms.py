@@ -255,18 +255,3 @@ def random_iid_games(
         p = random_iid_law(rng, atoms)
         make = random_release if i % 2 else random_merge
         yield p, n, make(rng, n, atoms, 2)
-
-
-def random_merges(seed: int, count: int) -> Iterator[tuple[list[Fraction], int, Release]]:
-    """(law, n, release): random functions of the histogram with up to five values."""
-    rng = Random(seed)
-    for _ in range(count):
-        atoms = rng.randint(2, 4)
-        n = rng.randint(1, 5 if atoms < 4 else 3)
-        p = random_iid_law(rng, atoms)
-        yield p, n, random_merge(rng, n, atoms, rng.randint(1, 5))
-
-
-def constant_release(n: int, atoms: int) -> Release:
-    """Release nothing."""
-    return map_release(n, atoms, lambda h: 0)

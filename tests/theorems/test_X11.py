@@ -98,21 +98,6 @@ def test_no_private_channel_exceeds_the_bound():
         assert bound(a, b) < neighbour_bound(a, b)
 
 
-def test_subset_selection_reaches_it_on_both_sides():
-    sides = set()
-    reached = list(attaining_games())
-    for (_, gamma, a, b), leak in zip(reached, leaks()[-len(reached) :], strict=True):
-        assert leak == bound(a, b)
-        sides.add(gamma >= 1)
-    assert sides == {True, False}
-
-
-def test_tanh_at_even_price():
-    for a in (F(3, 2), F(2), F(9)):
-        # tanh(eps/4) = (a - 1)/(a + 1) at e^(eps/2) = a
-        assert bound(a, F(1)) == (a - 1) / (a + 1)
-
-
 def test_library_value_is_never_below_a_private_game():
     """Doubles nu and lambda are read as the rationals they are."""
     pairs = {id(pair): (pair, a) for pair, _, a, _ in games()}

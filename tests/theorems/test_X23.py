@@ -90,15 +90,6 @@ def test_randomised_response(values, epsilon):
     assert after <= guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.tpr(1 / values)
 
 
-def test_a_normal_release_of_one_of_many_values():
-    """Values on a line, one apart: nearest is the best answer, and it stays below the curve."""
-    for mu in (0.3, 1.0, 2.5):
-        middle = math.erf(mu / 3 / 2 / math.sqrt(2))
-        ends = 0.5 * (1 + middle)
-        after = (2 * ends + 2 * middle) / 4  # four values within a range of μ
-        assert after <= GaussianCurve(mu).tpr(0.25)
-
-
 def test_explain_reads_it_off():
     answer = explain(gdp=1.0, baseline=[0.1, 0.5])
     assert answer.to_dict()["guess_upper"] == {

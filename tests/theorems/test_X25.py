@@ -69,10 +69,3 @@ def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
     apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
     assert 1.7 * allowed < apart <= 2 * allowed
     assert max(map(np.linalg.norm, raw)) > allowed  # without clip and weights
-
-
-def test_probabilities_of_a_row_do_not_depend_on_its_place():
-    draws = np.random.default_rng(3)
-    scores = np.rint(draws.normal(0, 5, (101, 3)) * 64) / 64
-    shifted = synthetic.probabilities(np.vstack([scores[:1], scores]))
-    assert (synthetic.probabilities(scores) == shifted[1:]).all()

@@ -13,7 +13,6 @@ from scipy import special
 from tests.oracle.training import line_of
 
 from memberbound.release.all_rows.models import (
-    TYPICAL_SLOPES,
     log_odds,
     probability_sums,
     score_counts,
@@ -48,14 +47,6 @@ def test_no_record_moves_the_counts_further(scores, outputs):
     # Tight, and more than one histogram may move.
     assert moved == pytest.approx(math.sqrt(2 * outputs))
     assert outputs == 1 or moved > 1.2 * HISTOGRAM_MOVES
-
-
-def test_weights_are_kept_to_a_unit_and_means_of_scores_to_two():
-    odds = np.random.default_rng(0).uniform(-3.9, 3.9, (50, 1))
-    counts = score_counts(odds, np.ones(50, dtype=int), np.full(50, 0.7), 30)[0]
-    assert abs(counts.sum() / 2.0**30 - 35) <= 50 / 2.0**30
-    mean = (counts.sum(axis=1) @ np.arange(-4, 5)) / 2.0**30
-    assert mean == pytest.approx(0.7 * odds.sum(), abs=1e-6)
 
 
 def test_scores_that_are_no_numbers_are_counted():
@@ -111,17 +102,6 @@ def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
     assert slope == 1.0 or log_loss(scores, codes) > reached + 0.1
 
 
-def test_two_scores_are_their_difference():
-    scores, codes, _ = problem(5_000, 1, 0.5)
-    both = np.column_stack([1.0 - scores, np.ones(5_000)])
-    lines = []
-    for rows in (scores, both):
-        part = Part("counts", 0.2, InsecureSource(1))
-        lines.append(line_of(rows, codes, np.ones(5_000), part, kind="network"))
-    assert lines[0][0] == pytest.approx(lines[1][0])
-    assert lines[1][1] == pytest.approx(lines[0][1] * [-0.5, 0.5])
-
-
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
     draws = np.random.default_rng(2)
@@ -133,23 +113,3 @@ def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
     constant = -float(np.mean(np.log(np.array(shares)[codes])))
     assert log_loss(line[0] * scores + line[1], codes) < constant + 0.01
     assert log_loss(scores, codes) > constant + 0.3  # before
-
-
-def test_without_offsets_nothing_is_added_and_rows_of_no_weight_leave_no_trace():
-    scores, codes, _ = problem(5_000, 1, 0.5)
-    weights = (np.arange(5_000) % 2).astype(float)
-    lines = []
-    for other in (scores, np.where(weights[:, None] > 0, scores, 99.0)):
-        part = Part("counts", 0.2, InsecureSource(1))
-        how = {"kind": "logistic", "offsets": False}
-        lines.append(line_of(other, codes, weights, part, **how))
-    assert lines[0][0] == lines[1][0] > 0
-    assert lines[0][1].tolist() == [0.0]
-
-
-def test_noise_alone_leaves_a_flat_slope():
-    scores, codes, _ = problem(50, 1, 0.5)
-    part = Part("counts", 1e-4, InsecureSource(3))
-    slope, offsets = line_of(scores, codes, np.ones(50), part, kind="boosting")
-    assert 0.02 * TYPICAL_SLOPES["boosting"] <= slope < TYPICAL_SLOPES["boosting"]
-    assert abs(offsets[0]) < 1.5

@@ -69,11 +69,6 @@ def test_a_wrong_ball_does_not_reach_it():
         assert value < exact - 4 * sigma
 
 
-def test_withdrawn_corollary_of_the_first_preprint():
-    """A23-C4.1.1 claimed Δ ≤ √d/n: at n = 50, d = 1 the exact value is 0.0457 > 1/50."""
-    assert leak_of_gaussian_mean(50, 1) == pytest.approx(0.0457, abs=5e-5)
-
-
 def test_the_closed_bound_is_larger_by_a_quarter_to_four_fifths():
     for n in (2, 5, 50, 1000, 10**6):
         for d in (1, 4, 30):
