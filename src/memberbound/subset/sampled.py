@@ -13,7 +13,11 @@ from memberbound.errors import fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, moment_lower, moment_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential import (
+    CentredScores,
+    ExponentialMechanism,
+    worst_case_bounds,
+)
 from memberbound.subset.profile import Progress
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -28,6 +32,7 @@ from memberbound.subset.record_bounds import RecordBounds
 #: Entries of the largest temporary array (records × subsets of a block).
 _BLOCK_ENTRIES = 1 << 21
 #: Scores up to this size are exponentiated once per record; e^{4·30} and its square are harmless.
+#: They are at most ε/2; beyond, nothing is sampled and the worst case in the population is stated.
 _TAME = 30.0
 #: What underflow can hide in a mean: far below every bound, which is at least 1/draws of the range.
 _HIDDEN = 1e-80
@@ -63,194 +68,100 @@ class SwapMeans:
     rounding: FloatArray
 
 
-def uniform_subsets(rng: np.random.Generator, game: SubsetGame, count: int) -> NDArray[np.bool_]:
-    """Return ``count`` independent uniform k-subsets as a (count, N) array of booleans.
-
-    A set of independent coins is exchangeable, and stays so when uniform outsiders join or uniform
-    members leave until k are left: any k-subset is as likely as any other.
-    """
-    population = game.population
-    size = min(game.size, population - game.size)
-    share = max(0.0, size - 2 * size**0.5) / population
-    chosen = rng.random((count, population), dtype=np.float32) < share
-    missing = size - chosen.sum(axis=1)
-    while (rows := np.flatnonzero(missing)).size:
-        record = rng.integers(population, size=rows.size)
-        join = missing[rows] > 0
-        moved = chosen[rows, record] != join
-        chosen[rows[moved], record[moved]] = join[moved]
-        missing[rows[moved]] -= np.where(join[moved], 1, -1)
-    return np.asarray(chosen if size == game.size else ~chosen)
-
-
 def swap_means(
     mechanism: ExponentialMechanism,
     draws: int,
     *,
     seed: int = 0,
     progress: Progress | None = None,
-    in_log_space: bool | None = None,
 ) -> SwapMeans:
     """Draw subsets and average what every record's swap changes.
 
     Numerics: the probability of a data set is known to a relative error of a few roundings per
     record's score; that and the rounding of the sums go into the stated side of every mean.
-    ``in_log_space`` forces the slow way, which any size of scores passes through.
     """
-    game = mechanism.game
-    scores = mechanism.centred_scores
-    order = np.argsort(-scores.sum(axis=0), kind="stable")
-    scores = np.ascontiguousarray(scores[:, order])
-    slow = bool(np.abs(scores).max() > _TAME) if in_log_space is None else in_log_space
-    score_block = _log_space_block if slow else _product_block
-    sums = _Sums.zeros(*scores.shape)
+    game, scores = mechanism.game, mechanism.scores
+    records, outcomes = scores.values.shape
+    order = np.argsort(-(scores.values.mean(axis=0) * game.size + scores.base), kind="stable")
+    values = np.ascontiguousarray(scores.values[:, order])
+    chosen, tail = np.zeros((2, outcomes)), np.zeros((2, outcomes + 1))
+    swapped = np.zeros((4, records, outcomes))
     rng = np.random.default_rng(seed)
-    rows = max(8, min(1024, _BLOCK_ENTRIES // game.population))
-    for start in range(0, draws, rows):
-        count = min(rows, draws - start)
-        block = _Block.drawn(rng, game, scores, count)
-        sums.add(block)
-        score_block(block, scores, sums)
+    most = max(8, min(1024, _BLOCK_ENTRIES // records))
+    for start in range(0, draws, most):
+        count = min(most, draws - start)
+        # In random order: the first k are a uniform subset, and the first of either part is uniform.
+        shuffled = rng.permuted(np.tile(np.arange(records), (count, 1)), axis=1)
+        insider, outsider = shuffled[:, 0], shuffled[:, game.size]
+        inside = np.zeros((records, count))
+        np.put_along_axis(inside, shuffled[:, : game.size].T, 1.0, axis=0)
+        logs = inside.T @ values + scores.base[order]
+        logs -= logs.max(axis=1, keepdims=True)
+        chances = np.exp(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
+        tails = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
+        chosen += [chances.sum(axis=0), np.square(chances).sum(axis=0)]
+        tail[:, :-1] += [tails.sum(axis=0), np.square(tails).sum(axis=0)]
+        swapped += _swapped(values, inside, chances, insider, outsider)
         if progress is not None:
             progress(start + count, draws)
-    return sums.means(draws, order, _score_error(scores, game.size))
+    # Blocks add in any order; every term went through at most a few sums of m terms.
+    error = _score_error(scores, game.size) + sum_slack(draws + 2 * outcomes)
+    once, twice = 1 + 1.01 * error, 1 + 2.1 * error
+    difference, mass, squares, cross = swapped
+    # (A - A')² from its three sums: their errors do not cancel, whatever the sums do.
+    spread = squares - 2 * cross + 4 * (twice - 1) * squares
+    return SwapMeans(
+        draws,
+        order,
+        np.maximum(chosen[0] / draws * (2 - once) - _HIDDEN, 0.0),
+        chosen[1] / draws * twice + _HIDDEN,
+        np.minimum(tail[0] / draws * once + _HIDDEN, 1.0),
+        np.minimum(tail[1] / draws * twice + _HIDDEN, 1.0),
+        difference / draws,
+        np.maximum(spread, 0.0) / draws * (1 + 8 * UNIT) + _HIDDEN,
+        mass / draws * (4 * (once - 1)) + _HIDDEN,
+    )
 
 
-def _score_error(scores: FloatArray, size: int) -> float:
+def _score_error(scores: CentredScores, size: int) -> float:
     """Relative error of a computed P(w given D): two scores of D, each a sum of k entries."""
-    largest = float(np.abs(scores).sum(axis=0).max())
-    exponent = 1.01 * (size + 64) * UNIT * largest
-    return math.expm1(2 * exponent) + int(scores.shape[1] + 64) * UNIT
+    largest = float((np.abs(scores.values).sum(axis=0) + np.abs(scores.base)).max())
+    off = float((scores.error + scores.base_error).max())
+    # The sum over D, and two entries more for D'.
+    exponent = 1.01 * (3 * off + (size + 64) * UNIT * largest)
+    return math.expm1(2 * exponent) + (len(scores.base) + 64) * UNIT
 
 
-def _one_of_each(rng: np.random.Generator, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return a uniform member of every row's set: guess until one is met, or list the set."""
-    count, population = chosen.shape
-    members = np.zeros(count, dtype=np.intp)
-    rows = np.arange(count)
-    for _ in range(64):
-        members[rows] = rng.integers(population, size=rows.size)
-        rows = rows[~chosen[rows, members[rows]]]
-    for row in rows:
-        members[row] = rng.choice(np.flatnonzero(chosen[row]))
-    return members
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Some random subsets, the probabilities of their releases, and one swap each way.
-
-    ``inside`` is N × subsets, of zeros and ones.
-    """
-
-    inside: FloatArray
-    logs: FloatArray
-    chances: FloatArray
-    outsider: NDArray[np.intp]
-    insider: NDArray[np.intp]
-
-    @classmethod
-    def drawn(
-        cls, rng: np.random.Generator, game: SubsetGame, scores: FloatArray, count: int
-    ) -> _Block:
-        """Draw subsets, and of each a uniform member and a uniform outsider."""
-        chosen = uniform_subsets(rng, game, count)
-        insider, outsider = _one_of_each(rng, chosen), _one_of_each(rng, ~chosen)
-        inside = chosen.T.astype(np.float64)
-        logs = inside.T @ scores
-        logs -= logs.max(axis=1, keepdims=True)
-        logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-        return cls(inside, logs, np.exp(logs), outsider, insider)
-
-
-@dataclass(eq=False)
-class _Sums:
-    """Running sums of a sampling run; ``squares`` is Σ(A² + A'²), ``cross`` is ΣAA'."""
-
-    chosen: FloatArray
-    chosen_square: FloatArray
-    tail: FloatArray
-    tail_square: FloatArray
-    difference: FloatArray
-    mass: FloatArray
-    squares: FloatArray
-    cross: FloatArray
-
-    @classmethod
-    def zeros(cls, records: int, outcomes: int) -> _Sums:
-        small = [np.zeros(outcomes), np.zeros(outcomes)]
-        tails = [np.zeros(outcomes + 1), np.zeros(outcomes + 1)]
-        return cls(*small, *tails, *(np.zeros((records, outcomes)) for _ in range(4)))
-
-    def add(self, block: _Block) -> None:
-        """Add what does not depend on the record."""
-        chances = block.chances
-        self.chosen += chances.sum(axis=0)
-        self.chosen_square += np.square(chances).sum(axis=0)
-        tails = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
-        self.tail[:-1] += tails.sum(axis=0)
-        self.tail_square[:-1] += np.square(tails).sum(axis=0)
-
-    def means(self, draws: int, order: NDArray[np.intp], error: float) -> SwapMeans:
-        """Divide by the number of draws and round to the stated sides."""
-        # Blocks add in any order; every term went through at most a few sums of m terms.
-        added = sum_slack(draws + 2 * len(order))
-        once, twice = 1 + 1.01 * (error + added), 1 + 2.1 * (error + added)
-        # (A - A')² from its three sums: their errors do not cancel, whatever the sums do.
-        spread = self.squares - 2 * self.cross + 4 * (twice - 1) * self.squares
-        return SwapMeans(
-            draws,
-            order,
-            np.maximum(self.chosen / draws * (2 - once) - _HIDDEN, 0.0),
-            self.chosen_square / draws * twice + _HIDDEN,
-            np.minimum(self.tail / draws * once + _HIDDEN, 1.0),
-            np.minimum(self.tail_square / draws * twice + _HIDDEN, 1.0),
-            self.difference / draws,
-            np.maximum(spread, 0.0) / draws * (1 + 8 * UNIT) + _HIDDEN,
-            self.mass / draws * (4 * (once - 1)) + _HIDDEN,
-        )
-
-
-def _product_block(block: _Block, scores: FloatArray, sums: _Sums) -> None:
-    """Score every record's swap by matrix products.
+def _swapped(
+    scores: FloatArray,
+    inside: FloatArray,
+    own: FloatArray,
+    insider: NDArray[np.intp],
+    outsider: NDArray[np.intp],
+) -> FloatArray:
+    """Score every record's swap by matrix products: Σ(A - A'), Σ(A + A'), Σ(A² + A'²), ΣAA'.
 
     Swapping x for y tilts P(w) to P(w)e^{s_y(w)}·e^{-s_x(w)}/Z, which factors into a part of the
     subset, a part of the record and one normaliser per pair.
     """
-    own, inside = block.chances, block.inside
-    sums.difference += 2 * (inside @ own) - own.sum(axis=0)
-    sums.mass += own.sum(axis=0)
-    sums.squares += np.square(own).sum(axis=0)
     outcomes = scores.shape[1]
-    leave = own * np.exp(scores[block.outsider])
-    join = own * np.exp(-scores[block.insider])
+    difference = 2 * (inside @ own) - own.sum(axis=0)
+    mass = np.tile(own.sum(axis=0), (len(scores), 1))
+    squares = np.tile(np.square(own).sum(axis=0), (len(scores), 1))
+    cross = np.zeros_like(scores)
+    leave, join = own * np.exp(scores[outsider]), own * np.exp(-scores[insider])
     sides = ((1.0, leave, np.exp(-scores), inside), (-1.0, join, np.exp(scores), 1.0 - inside))
     for side, tilt, weight, concerned in sides:
         share = weight @ tilt.T
         np.divide(concerned, share, out=share)
         both = share @ np.hstack([tilt, tilt * own])
-        swapped = weight * both[:, :outcomes]
-        sums.difference -= side * swapped
-        sums.mass += swapped
-        sums.cross += weight * both[:, outcomes:]
+        other = weight * both[:, :outcomes]
+        difference -= side * other
+        mass += other
+        cross += weight * both[:, outcomes:]
         np.square(share, out=share)
-        sums.squares += np.square(weight) * (share @ np.square(tilt))
-
-
-def _log_space_block(block: _Block, scores: FloatArray, sums: _Sums) -> None:
-    """Score every record's swap one subset at a time, for scores too large to exponentiate."""
-    for inside, logs, own, outsider, insider in zip(
-        block.inside.T, block.logs, block.chances, block.outsider, block.insider, strict=True
-    ):
-        member = inside[:, None] > 0
-        tilted = np.where(member, scores[outsider] - scores, scores - scores[insider]) + logs
-        tilted -= tilted.max(axis=1, keepdims=True)
-        np.exp(tilted, out=tilted)
-        tilted /= tilted.sum(axis=1, keepdims=True)
-        sums.difference += np.where(member, own - tilted, tilted - own)
-        sums.mass += own + tilted
-        sums.squares += np.square(own) + np.square(tilted)
-        sums.cross += own * tilted
+        squares += np.square(weight) * (share @ np.square(tilt))
+    return np.stack([difference, mass, squares, cross])
 
 
 # ── What the exponential mechanism tells about every record, from random subsets (X10) ────────────
@@ -260,8 +171,7 @@ def _log_space_block(block: _Block, scores: FloatArray, sums: _Sums) -> None:
 # stated confidence.  Three ideas keep the bounds near the estimates (``proofs/sampled-pmp.md``):
 #
 # * in - out is measured on *pairs* of data sets that differ in one record, whose probabilities
-#   differ
-#   far less than those of two unrelated data sets (X1's coupling);
+#   differ far less than those of two unrelated data sets (X1's coupling);
 # * p = π·in + (1-π)·out is the same for all records, so one bound per outcome serves them all;
 # * what a swap can change at most is known without sampling, and caps every sampled bound.
 
@@ -270,8 +180,6 @@ _SWAPS, _CHOSEN, _TAILS = Fraction(8, 10), Fraction(1, 10), Fraction(1, 10)
 #: Records × outcomes × subsets of a default run: well under a minute on two cores.
 _WORK = 4e9
 _FEWEST_SUBSETS, _MOST_SUBSETS = 2_000, 200_000
-#: Scores above this size are not exponentiated once for all; each subset then costs about 20 times.
-_TAME_EPSILON, _SLOWER = 60.0, 20
 #: e^ε is only formed up to here; above it the cap without sampling is used.
 _LARGEST_EXPONENT = 600.0
 _HALVINGS = 60
@@ -280,9 +188,7 @@ _HALVINGS = 60
 def default_subsets(mechanism: ExponentialMechanism) -> int:
     """Return how many subsets a run takes when nothing is said: as many as fit in the time."""
     records, outcomes = mechanism.losses.shape
-    wide = float(np.abs(mechanism.centred_scores).max()) * 2 > _TAME_EPSILON
-    work = _WORK / (_SLOWER if wide else 1)
-    return int(min(max(work / (records * outcomes), _FEWEST_SUBSETS), _MOST_SUBSETS))
+    return int(min(max(_WORK / (records * outcomes), _FEWEST_SUBSETS), _MOST_SUBSETS))
 
 
 def sampled_bounds(
@@ -305,7 +211,8 @@ def sampled_bounds(
     Numerics: all sums in log space or of numbers of one scale, rounded to the safe side.
     Edge cases: never above ``mechanism.epsilon_population``.  At δ = 0 an outcome too rare to be
     measured keeps the bound that holds without sampling; with δ > 0 such outcomes go into δ as far
-    as they fit.  Equal losses give ε̃ = 0.  Any k.
+    as they fit.  Equal losses give ε̃ = 0.  Any k.  ε above about 60 gives the worst case inside the
+    population, without sampling.
 
     Args:
         mechanism: losses of N records at m candidates, k, ε and Δ.
@@ -329,9 +236,10 @@ def sampled_bounds(
         draws = default_subsets(mechanism)
     else:
         draws = whole_number("subsets", subsets, remedy="Some ten thousand are useful.")
-    means = swap_means(
-        mechanism, draws, seed=whole_number("seed", seed, at_least=0), progress=progress
-    )
+    start = whole_number("seed", seed, at_least=0)
+    if float(np.abs(mechanism.scores.values).max()) > _TAME:
+        return worst_case_bounds(mechanism, delta=slack)
+    means = swap_means(mechanism, draws, seed=start, progress=progress)
     return bounds_from_swaps(mechanism, means, delta=slack, confidence=level)
 
 
@@ -409,7 +317,7 @@ def _directions(
     """Return the bounds of in over out and of out over in, at the confidence together."""
     records, outcomes = mechanism.losses.shape
     game, draws = mechanism.game, means.draws
-    caps_in, caps_out = _caps(mechanism.centred_scores[:, means.order])
+    caps_in, caps_out = _caps(mechanism.scores, means.order)
     chosen = moment_lower(
         means.chosen, means.chosen_square, draws, log_error_shared(confidence, outcomes, _CHOSEN)
     )
@@ -431,19 +339,20 @@ def _directions(
     )
 
 
-def _caps(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _caps(scores: CentredScores, order: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
     """Bound ln(in/out) and ln(out/in) per record and outcome, whatever the subset (claim 2).
 
     With g = s_x' - s_x, ln P(w given D) - ln P(w given D') is at most max_v g(v) - g(w), and its
     negative at most g(w) - min_v g(v).  The maximum over x' is taken inside that over v.
     """
-    caps_in, caps_out = np.empty_like(scores), np.empty_like(scores)
-    for place in range(scores.shape[1]):
-        gap = scores - scores[:, place : place + 1]
+    values = scores.values[:, order]
+    caps_in, caps_out = np.empty_like(values), np.empty_like(values)
+    for place in range(len(order)):
+        gap = values - values[:, place : place + 1]
         caps_in[:, place] = (gap.max(axis=0) - gap).max(axis=1)
         caps_out[:, place] = (gap - gap.min(axis=0)).max(axis=1)
-    # Scores are within five roundings of their own size, and three differences follow.
-    room = 64 * UNIT * float(np.abs(scores).max())
+    # Four scores, each off by no more than a sum over D, and three differences.
+    room = 4 * float(scores.error.max()) + 64 * UNIT * float(np.abs(values).max())
     return up_array(caps_in + room), up_array(caps_out + room)
 
 

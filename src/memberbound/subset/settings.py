@@ -22,7 +22,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import down, shared_confidence, up
 from memberbound.quantities import Side, significant
-from memberbound.subset.exponential import MOST_SUBSETS, ExponentialMechanism, exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism, exact_bounds, is_enumerable
 from memberbound.subset.gaussian import NoisySum, dp_from_noise, noise_from_dp
 from memberbound.subset.profile import Query, noise_on_query, noise_on_sum
 from memberbound.subset.record_bounds import RecordBounds
@@ -198,7 +198,7 @@ class ExponentialSetting:
     @property
     def enumerable(self) -> bool:
         """Whether all subsets can be enumerated."""
-        return math.comb(self.game.population, self.game.size) <= MOST_SUBSETS
+        return is_enumerable(self.game)
 
     def at(self, epsilon: float) -> ExponentialSetting:
         """Return the same setting at another ε."""
