@@ -90,7 +90,7 @@ def swap_means(
     most = max(8, min(1024, _BLOCK_ENTRIES // records))
     for start in range(0, draws, most):
         count = min(most, draws - start)
-        # In random order: the first k are a uniform subset, and the first of either part is uniform.
+        # In random order the first k are a uniform subset, the first of either part a uniform one.
         shuffled = rng.permuted(np.tile(np.arange(records), (count, 1)), axis=1)
         insider, outsider = shuffled[:, 0], shuffled[:, game.size]
         inside = np.zeros((records, count))
