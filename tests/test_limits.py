@@ -217,13 +217,13 @@ def test_a_study_is_about_the_model_as_it_is() -> None:
     found = study_of(report)
     held = found.held_to(0.5)
     assert [(c.on, c.value) for c in held.checks] == [
-        ("floor", average["floor"]["lower"]),
-        ("floor", worst["floor"]["lower"]),
+        ("floor", average["accuracy_lower"]),
+        ("floor", worst["accuracy_lower"]),
     ]
     seen = [c.value for c in found.held_to(0.5, "estimate").checks]
-    assert seen == [average["estimate"]["estimate"], worst["estimate"]["estimate"]]
+    assert seen == [average["accuracy_estimate"], worst["accuracy_estimate"]]
     proved = [c.value for c in found.held_to(0.5, "ceiling").checks]
-    assert proved == [rows["table", r]["ceiling"]["upper"] for r in ("average", "worst")]
+    assert proved == [rows["table", r]["accuracy_upper"] for r in ("average", "worst")]
 
 
 def test_a_study_whose_audit_failed_is_red() -> None:

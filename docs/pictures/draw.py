@@ -22,7 +22,7 @@ from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
 from memberbound.release.half.statistics import total
 from memberbound.release.noise import GaussianNoise
-from memberbound.report.answer_charts import (
+from memberbound.report.charts import (
     explanation_chart,
     frontier_chart,
     population_chart,

@@ -70,13 +70,12 @@ def null_runs(runs, models=32, rows=80):
         low, high = single(found)
         alone += bool((low > 0.5).any() or (high < 0.5).any())
         # The verdict takes the first of these two floors that is above what is allowed.
-        average = steps.average_row("model", audit)
-        worst = steps.worst_row("model", found, None, 0.95)
-        worst = steps.at_least_average(worst, average)
-        assert worst.floor.lower >= average.floor.lower
-        proved += bool(average.floor.lower > 0.5 or worst.floor.lower > 0.5)
+        average = steps.average_row(audit)
+        worst = steps.worst_row(found, 0.95, average)
+        assert worst.accuracy_lower >= average.accuracy_lower
+        proved += bool(average.accuracy_lower > 0.5 or worst.accuracy_lower > 0.5)
         for side in (average, worst):
-            assert side.estimate.estimate >= side.floor.lower >= side.blind
+            assert side.accuracy_estimate >= side.accuracy_lower >= side.blind
     return wrong, alone, proved
 
 

@@ -19,7 +19,6 @@ __all__ = [
     "given",
     "hostile",
     "partial",
-    "records",
     "regression",
     "sample",
     "stopped",
@@ -69,14 +68,6 @@ def answer(report: dict[str, Any], step: str) -> dict[str, Any]:
     return found
 
 
-def records(report: dict[str, Any], subject: str) -> dict[str, Any]:
-    """Return what the audit of a subject measured about single records."""
-    step = "audit" if subject == "model" else f"protect-{subject.removeprefix('noise-')}"
-    (found,) = (each for each in report["steps"] if each["id"] == step)
-    audited: dict[str, Any] = found["result" if subject == "model" else "audit"]["records"]
-    return audited
-
-
 def given(word: str = "theirs", *, passes: bool = True, lower: float = 0.0) -> dict[str, Any]:
     """Return a report about a given model, with a word wherever somebody else chose one."""
     report = sample()
@@ -92,7 +83,7 @@ def given(word: str = "theirs", *, passes: bool = True, lower: float = 0.0) -> d
         "facts": [{"name": word, "value": 1, "rule": word, "passes": passes, "reason": word}],
     }  # fmt: skip
     step = report["steps"][0] | {"id": "given", "title": "Attack the given model"}
-    report["steps"].insert(0, step | {"result": result, "audit": None})
+    report["steps"].insert(0, step | {"result": result})
     return report
 
 
@@ -101,7 +92,7 @@ def _without_steps(report: dict[str, Any], states: dict[str, tuple[str, str]]) -
     for step in report["steps"]:
         if step["id"] in states:
             state, error = states[step["id"]]
-            step.update(state=state, error=error, sentence=None, result=None, audit=None)
+            step.update(state=state, error=error, sentence=None, result=None)
 
 
 def partial() -> dict[str, Any]:
@@ -120,7 +111,7 @@ def partial() -> dict[str, Any]:
         "sentence": "As it is, no bound is proved. This study is incomplete: two steps failed.",
     }
     report["sandwich"] = [row for row in report["sandwich"] if row["subject"] in tables]
-    report["roc"], report["exposure"] = [], []
+    report["roc"], report["exposure"] = [], None
     report["remedies"] = [r for r in report["remedies"] if r["id"] in ("nothing", "rows")]
     for remedy in report["remedies"]:
         remedy.update(score_name=None, score_before_estimate=None)
@@ -135,7 +126,7 @@ def stopped() -> dict[str, Any]:
         report, {step["id"]: ("stopped", "stopped by the user") for step in report["steps"]}
     )
     report |= {"status": "partial", "theorems": [], "assumptions": [], "ledger": []}
-    report |= {"sandwich": [], "roc": [], "exposure": [], "remedies": []}
+    report |= {"sandwich": [], "roc": [], "exposure": None, "remedies": []}
     report["verdict"]["level"] = "partial"
     return report
 
@@ -144,7 +135,8 @@ def regression() -> dict[str, Any]:
     """Return a report of a regression, where noise destroys R²."""
     report = sample()
     report["data"] |= {"task": "regression", "classes": []}
-    for remedy, after in zip(report["remedies"], (0.41, None, 0.2, -1234.5), strict=True):
+    scores = (0.41, None, 0.2, 0.3, -1234.5, 0.4)
+    for remedy, after in zip(report["remedies"], scores, strict=True):
         if after is not None:
             remedy |= {
                 "score_name": "R²",
@@ -170,8 +162,6 @@ def hostile() -> dict[str, Any]:
         row["label"] = f"{EVIL}: {row['label']}"
     for curve in report["roc"]:
         curve["label"] = EVIL
-    for item in report["exposure"]:
-        item["label"] = EVIL
     for remedy in report["remedies"]:
         remedy |= {"label": EVIL, "sentence": EVIL, "command": EVIL, "steps": [EVIL]}
     for step in report["steps"]:
@@ -179,7 +169,7 @@ def hostile() -> dict[str, Any]:
         if step["result"] is not None:
             step["result"][EVIL] = {EVIL: [EVIL, {EVIL: [1, [2, [3, {"deep": [[EVIL]]}]]]}]}
     for entry in report["ledger"]:
-        entry |= {"title": EVIL, "statement": EVIL, "code": [EVIL]}
+        entry |= {"title": EVIL, "statement": EVIL}
     report["assumptions"] = [EVIL]
     return report
 
@@ -190,20 +180,17 @@ def extreme() -> dict[str, Any]:
     for row in report["sandwich"]:
         row["blind"] = 0.5
         given_away = row["subject"] == "model"
-        if row["floor"] is not None:
-            row["floor"]["lower"] = 1.0 if given_away else 0.5
-            row["estimate"]["estimate"] = 1.0 if given_away else 0.5
-        if row["ceiling"] is not None and row["subject"] != "table":
-            row["ceiling"]["upper"] = 0.5
+        if row["accuracy_lower"] is not None:
+            row["accuracy_lower"] = row["accuracy_estimate"] = 1.0 if given_away else 0.5
+        if row["accuracy_upper"] is not None and row["subject"] != "table":
+            row["accuracy_upper"] = 0.5
     for curve in report["roc"]:
         if curve["kind"] == "estimate":
             curve |= {"fpr": [0.0, 1.0], "tpr": [1.0, 1.0]}
-    for item in report["exposure"]:
-        bins = len(item["histogram"]["counts"])
-        item["histogram"]["counts"] = [0] * bins
-        found = records(report, item["subject"])
-        found |= {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
-    report["exposure"][0]["histogram"]["counts"][-1] = 569
+    counts = [0] * len(report["exposure"]["counts"])
+    report["exposure"]["counts"] = [*counts[:-1], 569]
+    nobody = {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
+    answer(report, "audit")["records"] |= nobody
     for point in answer(report, "population")["sweep"]:
         point |= {"worst_case_upper": 1.0, "population_upper": 1.0, "coupled_upper": 0.5}
     for remedy in report["remedies"]:

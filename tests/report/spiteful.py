@@ -50,18 +50,13 @@ def spiteful_report(name: str, names: tuple[str, ...] = SPITEFUL) -> dict[str, A
     report["question"] |= {"target": name, "learner": name}
     report["verdict"] |= {"sentence": name, "advice": name}
     report["assumptions"] = list(names)
-    missing = {"sentence": None, "result": None, "audit": None}
+    missing = {"sentence": None, "result": None}
     (rows,) = (step for step in report["steps"] if step["id"] == "rows")
     rows |= {"state": "impossible", "error": name} | missing
     for step in report["steps"]:
         step["sentence"] = name if step["state"] == "done" else None
     for row in report["sandwich"]:
         row["label"] = name
-        for part in ("floor", "estimate"):
-            if row[part] is not None:
-                row[part]["attack" if part == "floor" else "what"] = name
     for remedy in report["remedies"]:
         remedy["label"] = name
-    for item in report["exposure"]:
-        item["label"] = name
     return report

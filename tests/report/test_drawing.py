@@ -13,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import memberbound
-from memberbound.report import answer_charts, charts
+from memberbound.report import charts
 from memberbound.report.drawing import FORMATS, Chart, palette
 from report import sample as reports
 from report.sample import typed
@@ -25,9 +26,11 @@ from report.sample import typed
 AWKWARD = "<b>&amp;$x^2$ \x00\x1b\ud800 \u6771\u4eac |mark-x 5 % \\frac{1}{"
 
 
-def leaks(name: str = "rows") -> Chart:
-    edges = [place / 8 for place in range(9)]
-    return answer_charts.leaks_chart(edges, {name: [5, 0, 0, 9, 0, 1, 0, 12_345]}, 0.5, "words")
+def leaks(unit: str | None = None) -> Chart:
+    profile = SimpleNamespace(count=np.array([1, 9, 5, 12_345]), cells=np.array([1, 1, 1, 1]))
+    each = SimpleNamespace(profile=profile, leak=np.array([0.74, 0.5, 0.125, 1.0]))
+    record_leak = {"median": 1.0, "max": 1.0, "exposed_above": 0.5}
+    return charts.leaks_chart(each, {"record_leak": record_leak, "unit": unit})
 
 
 def every_chart() -> dict[str, Chart]:
@@ -55,9 +58,9 @@ def every_chart() -> dict[str, Chart]:
         charts.exposure_chart(report),
         charts.remedies_chart(report),
         charts.sweep_chart(report),
-        answer_charts.explanation_chart(explanation),
-        answer_charts.attacks_chart(attacks, 0.95),
-        answer_charts.frontier_chart(SimpleNamespace(to_dict=lambda: frontier)),
+        charts.explanation_chart(explanation),
+        charts.attacks_chart(attacks, 0.95),
+        charts.frontier_chart(SimpleNamespace(to_dict=lambda: frontier)),
         leaks(),
     )
     return {chart.id: chart for chart in made if chart is not None}
@@ -229,7 +232,7 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
         {"epsilon": 0.0, "delta": 1.0},
         {"epsilon": 1.0, "fpr": [0.0, 1e-9, 1.0]},
     ):
-        chart = answer_charts.explanation_chart(memberbound.explain(**options))
+        chart = charts.explanation_chart(memberbound.explain(**options))
         assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
         for view in chart.views:
             assert "nan" not in chart.svg(view).lower()
@@ -254,7 +257,7 @@ memberbound.explain(epsilon=1.0)
 memberbound.plan(uniform=10, security=0.9)
 memberbound.certify(uniform=10, n=1000)
 found["verbs"] = drawn()
-from memberbound.report.answer_charts import explanation_chart
+from memberbound.report.charts import explanation_chart
 explanation_chart(memberbound.explain(epsilon=1.0)).svg()
 found["pyplot"] = "matplotlib.pyplot" in sys.modules
 found["drawn"] = "matplotlib.figure" in sys.modules

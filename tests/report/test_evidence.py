@@ -14,9 +14,9 @@ from referencing import Registry, Resource
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release.budget import Budget
-from memberbound.report.decision import About, Case
-from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
-from memberbound.report.exporting import case_of, export
+from memberbound.report.documents import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.exporting import export
+from memberbound.report.publication import About, Case
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from memberbound.verbs.synthesize import synthesize
@@ -38,7 +38,7 @@ def released(tmp_path_factory):
 
 
 def case(folder, name):
-    return case_of(folder / f"{name}.certificate.json")
+    return Case.of(folder / f"{name}.certificate.json")
 
 
 # The registry's fields, and what may stand in them, as its schema had them in July 2026.
@@ -171,7 +171,7 @@ def test_bill_of_materials_is_one(released):
 
 
 def given_model(*, passes, lower):
-    return Case.of(report=typed(given(passes=passes, lower=2 * lower - 1)))
+    return Case(report=typed(given(passes=passes, lower=2 * lower - 1)))
 
 
 def test_an_output_checker_gets_a_record_of_acro(released, tmp_path):
@@ -221,7 +221,7 @@ def test_checklist_answers_or_says_that_it_does_not(released):
     half = {row[0]: row for row in rows(checklist(case(released, "half.safetensors")))}
     assert half["11.2.4"][2] == "not answered"
     assert by_ref["8.2.3"][2] == "not answered"
-    studied = {row[0]: row for row in rows(checklist(Case.of(report=typed(sample()))))}
+    studied = {row[0]: row for row in rows(checklist(Case(report=typed(sample()))))}
     assert studied["8.2.3"][2] == "in part"
 
 

@@ -26,31 +26,27 @@ from markdown_it import MarkdownIt
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
-from memberbound.report import exporting
-from memberbound.report.decision import About
-from memberbound.report.evidence_files import cyclonedx, registry_entry
-from memberbound.report.exporting import FORMATS, Export, export
-from memberbound.report.mlflow_log import owner_entry, published_entry
-from memberbound.report.model import Report
-from memberbound.report.page import render
-from memberbound.report.prose import OWNER_ONLY
-from memberbound.report.publication import (
-    Promise,
-    Publication,
-    ReleasedFile,
+from memberbound.report import page
+from memberbound.report.documents import (
     clean,
+    cyclonedx,
     escaped,
     front_matter,
     model_card,
+    registry_entry,
     table,
 )
+from memberbound.report.exporting import FORMATS, Export, export, owner_entry, published_entry
+from memberbound.report.model import Report
+from memberbound.report.page import render
+from memberbound.report.prose import OWNER_ONLY
+from memberbound.report.publication import About, Promise, Publication, ReleasedFile
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protect_half import protect_half
 from report.sample import partial, sample, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
-KINDS = {"ceiling": "certificate", "estimate": "estimate", "floor": "audit"}
-SIDES = {"ceiling": "upper", "estimate": "estimate", "floor": "lower"}
+SIDES = {"certified": "upper", "estimated": "estimate", "measured": "lower"}
 #: As the Hub finds the metadata of a card.
 FRONT_MATTER = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\n|$))")
 
@@ -88,9 +84,9 @@ def evaluations(head):
 def numbers(report):
     """Every number of the sandwich, straight from the dictionary."""
     for row in report["sandwich"]:
-        for part in KINDS:
-            if row[part] is not None:
-                yield row, part, row[part][SIDES[part]]
+        for kind, side in SIDES.items():
+            if row[f"accuracy_{side}"] is not None:
+                yield row, kind, side, row[f"accuracy_{side}"]
 
 
 # The model card: what is published, which is a type of its own.
@@ -114,7 +110,7 @@ def test_what_is_published_has_no_room_for_what_is_the_owners():
     held = set(owner_types(Publication))
     assert held == {Publication, Promise, ReleasedFile}
     owners = set(owner_types(Report))
-    assert len(owners) > 12
+    assert len(owners) > 10
     assert not held & owners
     # Whatever makes something for everybody takes this type, and what people say themselves.
     said = {About, Mapping[str, str] | None}
@@ -155,8 +151,8 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     other["theorems"] = ["X1"]
     other["status"], other["remedies"] = "partial", []
     for step in other["steps"]:
-        step.update(state="failed", error="12345 rows", sentence=None, result=None, audit=None)
-    other["sandwich"], other["exposure"] = other["sandwich"][:2], []
+        step.update(state="failed", error="12345 rows", sentence=None, result=None)
+    other["sandwich"], other["exposure"] = other["sandwich"][:2], None
     other["run"] |= {"seconds": 1.5, "started": "2027-01-01T00:00:00+00:00"}
     assert typed(other).to_json() != typed(first).to_json()
     assert published(other) == published(first)
@@ -171,20 +167,15 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     assert published(unnamed).learner is None
 
 
-def test_card_has_one_certified_metric_per_game():
-    report = sample()
-    head, body = parts(model_card(published(report)))
-    found = evaluations(head)
-    assert [task for task, _ in found] == ["membership-inference"] * 2
-    assert [metric["value"] for _, metric in found] == [
-        pytest.approx(0.55),
-        pytest.approx(285 / 569 + 0.05),
-    ]
-    for (_, metric), game in zip(found, ("neighbour", "subset"), strict=True):
-        assert metric["type"] == "membership_inference_accuracy_upper"
-        assert (metric["args"]["kind"], metric["args"]["game"]) == ("certificate", game)
-        assert metric["args"]["protects"] == "every record"
-    assert "&id" not in model_card(published(report))
+def test_card_of_a_study_has_one_certified_metric():
+    head, body = parts(model_card(published(sample())))
+    ((task, metric),) = evaluations(head)
+    assert task == "membership-inference"
+    assert metric["value"] == pytest.approx(0.55)
+    assert metric["type"] == "membership_inference_accuracy_upper"
+    args = metric["args"]
+    assert (args["kind"], args["game"]) == ("certificate", "neighbour")
+    assert args["protects"] == "every record"
     assert "≈" not in body
     assert "≥" not in body
 
@@ -289,15 +280,13 @@ def test_printed_bounds_are_bounds(eta):
     report = sample()
     report["question"]["eta"] = eta
     head, body = parts(model_card(published(report)))
-    for (_, metric), game in zip(evaluations(head), ("neighbour", "subset"), strict=True):
-        (row,) = (line for line in body.splitlines() if line.startswith(f"| {ATTACKERS[game]} |"))
-        if metric["value"] > 0.9999:
-            assert "≤" not in row
-            continue
-        most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
-        assert (
-            Fraction(repr(metric["value"])) <= most < Fraction(metric["value"]) + Fraction(1, 9999)
-        )
+    ((_, metric),) = evaluations(head)
+    (row,) = (line for line in body.splitlines() if line.startswith(f"| {ATTACKERS['neighbour']}"))
+    if metric["value"] > 0.9999:
+        assert "≤" not in row
+        return
+    most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
+    assert Fraction(repr(metric["value"])) <= most < Fraction(metric["value"]) + Fraction(1, 9999)
 
 
 def structure(text):
@@ -459,7 +448,7 @@ def test_a_browser_that_cannot_be_run_is_refused(tmp_path, monkeypatch):
         '{"command": "audit"}',
         json.dumps(sample() | {"schema": "memberbound-report/1"}),
         json.dumps(sample() | {"sandwich": None}),
-        json.dumps(sample()).replace("0.550878734622144", "NaN"),
+        json.dumps(sample()).replace("0.55,", "NaN,"),
     ],
     ids=["missing", "empty", "text", "list", "object", "other", "version", "damaged", "nan"],
 )
@@ -518,11 +507,12 @@ def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     assert run.data.metrics == owner_entry(typed(report)).metrics
     assert run.data.tags["memberbound.audience"] == "owner only"
     assert run.data.tags["mlflow.note.content"].startswith("For the owner of the table only")
-    group = {"ceiling": "certified", "estimate": "estimated", "floor": "measured"}
-    for row, part, value in numbers(report):
-        name = f"memberbound/{group[part]}/{row['subject']}/{row['record']}-record/"
-        assert run.data.metrics[f"{name}accuracy_{SIDES[part]}"] == value
-    assert said["metrics"] == len(run.data.metrics) == 6 + 4 + 4 + 2 + 3
+    listed = list(numbers(report))
+    for row, kind, side, value in listed:
+        name = f"memberbound/{kind}/{row['subject']}/{row['record']}-record/accuracy_{side}"
+        assert run.data.metrics[name] == value
+    scores = [r for r in report["remedies"] if r["score_after_estimate"] is not None]
+    assert said["metrics"] == len(run.data.metrics) == len(listed) + len(scores) + 1
     assert run.data.params["memberbound.eta"] == "0.05"
     assert run.data.params["memberbound.data_rows"] == "569"
     assert run.data.tags["memberbound.verdict"] == report["verdict"]["sentence"]
@@ -542,7 +532,7 @@ def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, releases):
     run_id = export(report, format="mlflow").to_dict()["run_id"]
     data = client(store).get_run(run_id).data
     assert data.metrics == entry.metrics
-    assert len(data.metrics) == 2
+    assert len(data.metrics) == 1
     assert data.params == entry.parameters
     assert data.tags["memberbound.audience"] == "public"
     assert artifacts(store, run_id) == {"memberbound/MODEL_CARD.md"}
@@ -623,13 +613,13 @@ def test_an_unusable_server_is_refused_without_its_password(store):
 
 
 def test_missing_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("memberbound.report.mlflow_log.find_spec", lambda name: None)
+    monkeypatch.setattr("memberbound.report.exporting.find_spec", lambda name: None)
     refused(tmp_path, r"memberbound\[mlflow\]", sample(), format="mlflow")
 
 
 def test_entries_are_within_mlflows_limits():
     report = spiteful_report("a|b: c")
-    report["sandwich"][0]["floor"] = None
+    report["sandwich"][0]["accuracy_lower"] = None
     report["question"]["learner"] = "x" * 9000
     report["assumptions"] = ["A sentence without an end"] * 900
     entry = owner_entry(typed(report))
@@ -684,7 +674,7 @@ def test_nothing_is_sent_to_mlflows_makers(report_file, tmp_path):
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [2, [], "true"]
+    assert json.loads(done.stdout.splitlines()[-1]) == [1, [], "true"]
 
 
 def _quiet_environments():
@@ -737,11 +727,11 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file):
     done = export(report_file, format="pdf", out=out)
     printed = out.read_bytes()
     assert printed.startswith(b"%PDF-")
-    assert 2 <= done.to_dict()["pages"] == exporting.page_count(printed) <= 16
+    assert 2 <= done.to_dict()["pages"] == page.page_count(printed) <= 16
     assert len(printed) < 800_000
     # The same page without its drawings has the words, and none of the figures.
     bare = re.sub(r"(?s)<svg.*?</svg>", "", render(typed(sample())))
-    assert drawn(printed) > drawn(exporting.print_pdf(bare)) + 100
+    assert drawn(printed) > drawn(page.print_pdf(bare)) + 100
 
 
 def fake_browser(tmp_path, body):
@@ -802,7 +792,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "wait", hung)
     with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
-        exporting.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
+        page.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
     numbers_of_both = pids.read_text(encoding="utf-8").split()
     assert len(numbers_of_both) == 2
     deadline = time.monotonic() + 60  # a killed process needs a moment to go
@@ -815,10 +805,10 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("user", "expected"), [(0, True), (1000, False)])
 def test_sandbox_is_left_out_for_root_only(tmp_path, monkeypatch, user, expected):
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert ("--no-sandbox" in exporting._flags(tmp_path, tmp_path / "x.pdf")) is expected
+    assert ("--no-sandbox" in page._flags(tmp_path, tmp_path / "x.pdf")) is expected
 
 
 def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting.shutil, "which", lambda name: None)
+    monkeypatch.setattr(page.shutil, "which", lambda name: None)
     said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
     assert "CHROME_BIN" in said

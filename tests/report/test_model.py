@@ -50,12 +50,7 @@ def test_every_object_that_the_report_owns_is_closed() -> None:
 
     walk(model.document(), "")
     step = "/$defs/StepRecord/properties"
-    assert open_ones == [f"{step}/result/anyOf", f"{step}/audit/anyOf"]
-
-
-@pytest.mark.parametrize("report", REPORTS, ids=lambda build: build.__name__)
-def test_reports_are_accepted(report: Callable[[], dict[str, Any]]) -> None:
-    model.checked(report())
+    assert open_ones == [f"{step}/result/anyOf"]
 
 
 def _put(*path: Any) -> Callable[[dict[str, Any]], None]:
@@ -87,73 +82,48 @@ def _result(step: str, *path: Any) -> Callable[[dict[str, Any]], None]:
     return _put("steps", steps.index(step), "result", *path)
 
 
-#: A change that breaks the report, and what the sentence has to name.
+#: A change that breaks the report, and what the sentence has to name: one for each kind of rule.
 BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
-    (_put("schema", "memberbound-report/1"), "schema 'memberbound-report/3'"),
+    (_put("schema", "memberbound-report/1"), "schema 'memberbound-report/4'"),
     (_drop("schema"), "got None"),
     (_drop("verdict"), "'verdict'"),
-    (_drop("ledger"), "'ledger'"),
     (_put("extra", 1), "without 'extra'"),
     (_put("command", "audit"), "report.command must be 'study'"),
-    (_put("status", "half"), "report.status"),
-    (_put("verdict", "level", "fine"), "report.verdict.level"),
     (_put("verdict", "sentence", ""), "report.verdict.sentence"),
     (_put("question", "eta", 0.5), "report.question.eta must be less than 0.5"),
     (_put("question", "eta", "0.05"), "report.question.eta must be a valid number"),
-    (_put("question", "confidence", 1), "report.question.confidence"),
     (_put("question", "columns", "a"), "report.question.columns"),
-    (_put("data", "rows", 0), "report.data.rows must be greater"),
     (_put("data", "rows", 5.5), "report.data.rows must be a valid integer"),
     (_put("data", "sha256", "abc"), "report.data.sha256"),
     (_put("remedies", 0, "loss_estimate", 10**400), "loss_estimate must be a finite number"),
     (_put("theorems", ["X1", "X1"]), "report.theorems must be distinct"),
-    (_put("data", "task", "ranking"), "report.data.task"),
-    (_result("audit", "records", "x"), "records of model must be of type dict"),
+    (_result("audit", "records", "x"), "audit.records must be of type dict"),
     (_result("audit", "records", "most_exposed", [1]), "most_exposed[0] must be of type dict"),
     (_result("population", "sweep", [{"epsilon": "x"}]), "population.sweep[0].epsilon"),
+    (_result("population", "sweep", {}), "population.sweep must be of type list"),
+    (_result("explain", "epsilon", True), "explain.epsilon must be of type float"),
     # A kind is never mistaken for another.
-    (_put("sandwich", 2, "ceiling", "kind", "estimate"), "report.sandwich[2].ceiling.kind"),
-    (_put("sandwich", 0, "floor", "kind", "certificate"), "report.sandwich[0].floor.kind"),
-    (_put("sandwich", 0, "estimate", "kind", "audit"), "report.sandwich[0].estimate.kind"),
-    (_put("sandwich", 0, "estimate", 0.5), "sandwich[0].estimate must be an object"),
-    (_put("sandwich", 0, "floor", "lower", 1.01), "floor.lower must be less"),
-    (_put("sandwich", 0, "floor", "lower", 0.49), "floor.lower must be greater"),
-    (_put("sandwich", 2, "ceiling", "upper", 0.4), "ceiling.upper must be greater"),
-    (_put("sandwich", 2, "ceiling", "theorems", ["</a>"]), "ceiling.theorems[0]"),
+    (_put("sandwich", 0, "accuracy_lower", 1.01), "accuracy_lower must be less"),
+    (_put("sandwich", 2, "accuracy_upper", 0.4), "accuracy_upper must be greater"),
+    (_put("sandwich", 0, "accuracy", 0.6), "without 'accuracy'"),
     (_put("sandwich", 0, "subject", "oracle"), "report.sandwich[0].subject"),
-    (_put("sandwich", 0, "record", "median"), "report.sandwich[0].record"),
-    (_put("sandwich", 0, "game", "neighbour"), "report.sandwich[0].game"),
     (_put("sandwich", 1, "record", "average"), "report.sandwich must be distinct"),
     (_put("roc", 0, "kind", "audit"), "report.roc[0].kind"),
     (_put("roc", 0, "tpr", [0.1, 0.2]), "report.roc[0].tpr must be as long as fpr"),
-    (_put("roc", 0, "fpr", 1, 2.0), "report.roc[0].fpr[1] must be less"),
     (_put("roc", 0, "fpr", 1, 0.99), "report.roc[0].fpr must be in rising order"),
-    (_put("exposure", 1, "histogram", "counts", [1, 2]), "exposure[1].histogram.edges"),
-    (_put("exposure", 1, "histogram", "edges", 1, 0.06), "must be those of exposure[0]"),
-    (_put("exposure", 0, "histogram", "counts", 3, -1), "histogram.counts[3] must be greater"),
-    (_put("exposure", 0, "name", "Ada"), "without 'name'"),
-    (_put("steps", 1, "result", "records", "targets", "x"), "records of model.targets must be"),
-    (_drop("steps", 2, "audit", "records"), "records of noise-every.targets must be"),
+    (_put("exposure", "counts", [1, 2]), "exposure.edges"),
+    (_put("exposure", "counts", 3, -1), "exposure.counts[3] must be greater"),
     (_put("remedies", 0, "recommended", True), "report.remedies[0].enough must be True"),
     (_put("remedies", 2, "recommended", True), "report.remedies must be recommended once"),
     (_put("remedies", 3, "accuracy_upper", None), "remedies[3].accuracy_upper must be given"),
-    (_put("remedies", 3, "score_name", None), "remedies[3].score_name must be given"),
-    (_put("remedies", 3, "id", "prayer"), "report.remedies[3].id"),
-    (_drop("remedies", 0, "label"), "'label'"),
-    (_drop("steps", 3, "result", "epsilon_as_strict"), "explain.epsilon_as_strict must be"),
-    (_put("steps", 4, "result", "sweep", {}), "population.sweep must be of type list"),
-    (_put("steps", 3, "result", "epsilon", True), "explain.epsilon must be of type float"),
     (_put("steps", []), "report.steps must have at least 1"),
     (_put("steps", 0, "state", "failed"), "report.steps[0]"),
     (_put("steps", 0, "result", None), "report.steps[0].result must be an object"),
-    (_put("steps", 0, "id", "pray"), "report.steps[0].id"),
     (_drop("steps", 0, "result", "theorems"), "'theorems'"),
-    (_put("steps", 1, "id", "certify"), "report.steps must be distinct"),
     (_put("ledger", 0, "id", "no such id"), "report.ledger[0].id"),
     (_put("run", "started", "yesterday"), "report.run.started"),
     # What is not JSON at all.
     (_put("question", "eta", float("nan")), "plain JSON"),
-    (_put("steps", 0, "result", "delta_upper", float("inf")), "plain JSON"),
     (_put("steps", 0, "result", "rows", {1, 2}), "plain JSON"),
     (_put("data", "name", "\ud800"), "surrogate"),
 )
@@ -169,12 +139,6 @@ def test_a_broken_report_is_refused(change: Callable[[dict[str, Any]], None], na
     assert named in sentence
     assert "\n" not in sentence
     assert len(sentence) < 400
-
-
-@pytest.mark.parametrize("value", [None, [], "report", 3])
-def test_only_an_object_is_a_report(value: object) -> None:
-    with pytest.raises(InputError, match="report must be a JSON object"):
-        model.checked(value)
 
 
 def test_endless_nesting_is_refused() -> None:
@@ -206,7 +170,7 @@ def test_read_gives_back_what_was_written(tmp_path: Path) -> None:
         (b"{", "must be JSON"),
         (b"\xff\xfe\x00", "must be JSON"),
         (b"[]", "must be a JSON object"),
-        (b'{"schema": "memberbound-report/9"}', "must have schema 'memberbound-report/3'"),
+        (b'{"schema": "memberbound-report/9"}', "must have schema 'memberbound-report/4'"),
         (b'{"schema": NaN}', "finite numbers, got NaN"),
         (b"[" * 200_000, "nested"),
     ],
@@ -232,17 +196,11 @@ def test_whole_numbers_may_be_written_without_a_point() -> None:
     assert model.checked(rewritten(reports.sample())) == model.checked(reports.sample())
 
 
-def test_read_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="existing file"):
-        model.read(tmp_path / "none.json")
-    with pytest.raises(InputError, match="existing file"):
-        model.read(tmp_path)
-
-
 def test_the_schema_accepts_and_refuses_what_the_reader_does() -> None:
     """Whoever checks with the published schema alone misses only rules about two places at once."""
     validator = Draft202012Validator(model.document())
     for build in REPORTS:
+        model.checked(build())
         assert validator.is_valid(build())
     two_places = ("as long as", "rising order", "distinct", "recommended", "those of", "edges must")
     two_places += ("must be True", " here, ", "in state", "plain JSON", "surrogate", "finite")

@@ -2,18 +2,14 @@
 
 import pytest
 
-from memberbound.attacks import noisy_releases
-from memberbound.studies import rehearsal, steps, studying
-from memberbound.verbs import audit_learner
+from memberbound.studies import steps, studying
 
 
 @pytest.fixture(autouse=True, scope="module")
-def little_calibration():
-    """Attack with few fits, score on few splits, and draw few points."""
+def little_work():
+    """Score on few splits, and draw few points."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
-        changed.setattr(audit_learner, "_TARGETS", 4)
-        changed.setattr(rehearsal, "_TRIALS", {0: (2, 1)})
+        changed.setattr(steps, "_TRIALS", {0: (2, 1)})
         changed.setattr(steps, "_SWEPT", 2)
         yield
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import memberbound
 from memberbound.attacks.learner_audit import (
     ContradictionError,
     audit_shadows,
@@ -21,13 +20,11 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import Certificate
-from memberbound.report.model import Floor, Question, SandwichRow, Seen
+from memberbound.report.model import Question, Remedy, SandwichRow
 from memberbound.studies import steps, studying
 from memberbound.studies.question import StudyData
-from memberbound.studies.recommendation import remedies, verdict
-from memberbound.studies.rehearsal import Score, held_out_score
-from memberbound.studies.steps import Finding
-from memberbound.studies.studying import study
+from memberbound.studies.steps import Finding, Score, held_out_score, table_promise
+from memberbound.studies.studying import remedies, study, verdict
 
 
 def context_of(frame: pd.DataFrame, **options) -> steps.Context:
@@ -49,12 +46,12 @@ def noisy(rows: int = 60) -> pd.DataFrame:
 def audited(estimate: float, *, chance: float = 0.5, blind: float = 0.5, worst: float = 0.5):
     """An audit that proves nothing about the average record, and ``worst`` about another."""
 
-    def row(record: str, lower: float) -> SandwichRow:
-        floor, seen = Floor("audit", lower, 0.95, "lira"), Seen("estimate", lower, "seen")
-        return SandwichRow("model", "Model", record, "subset", blind, None, seen, floor)
-
-    rows = (row("average", blind), row("worst", worst))
-    return Finding({}, "attacked", rows=rows, score=Score("accuracy", estimate, 8, chance))
+    lowers = {"average": blind, "worst": worst}
+    rows = tuple(
+        SandwichRow("model", "Model", record, "subset", blind, None, lower, lower, 0.95)
+        for record, lower in lowers.items()
+    )
+    return Finding({}, "attacked", rows=rows, score=Score("accuracy", estimate, chance))
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +65,13 @@ def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -
     context = context_of(noisy(), learner="tree")
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: run)
     whole = steps.audit_model(context, silent)
-    assert all(row.floor.lower > 0.6 for row in whole.rows)
+    assert all(row.accuracy_lower > 0.6 for row in whole.rows)
     assert whole.result["records"]["exposed_records"] > 0
     said = "1 of 65 fits failed and were left out."
     some = replace(run, failures=(FailedFit(64, 0, "one class"),), warnings=(said,))
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: some)
     partly = steps.audit_model(context, silent)
-    assert all(row.floor.lower == row.blind for row in partly.rows)
+    assert all(row.accuracy_lower == row.blind for row in partly.rows)
     assert partly.result["records"]["exposed_records"] == 0
     assert not any(r["proved"] for r in partly.result["records"]["most_exposed"])
     assert said in partly.sentence
@@ -105,22 +102,21 @@ def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:
         assert any(" of y " in s or " y into " in s for s in coarser.result["steps"])
         assert coarser.score is None
         findings = {"audit": audited(estimate=0.25, chance=0.2), "coarser": coarser}
-        (remedy,) = remedies(findings, context.question, "t.csv")
+        (remedy,) = remedies(findings)
         assert remedy.loss_estimate is None
         best = replace(remedy, enough=True, recommended=True)
         assert "accuracy" not in verdict(findings, [best], context.question, []).advice
 
 
 def test_a_safe_table_stays_safe_under_a_useless_model() -> None:
-    question = Question("y")
     rng = np.random.default_rng(0)
     coarse = {"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)}
-    answer = memberbound.certify(pd.DataFrame(coarse))
-    certified = Finding(answer.to_dict(), answer.sentence)
+    context = context_of(pd.DataFrame(coarse))
+    certified = steps.certify_table(context, silent)
     findings = {"certify": certified, "audit": audited(estimate=0.5, chance=0.51)}
-    listed = remedies(findings, question, "t.csv")
+    listed = remedies(findings)
     assert [r.id for r in listed if r.recommended] == ["nothing"]
-    safe = verdict(findings, listed, question, [])
+    safe = verdict(findings, listed, context.question, [])
     assert safe.level == "safe"
     # The bound is one of the i.i.d. game, at a confidence, and about rows of the table.
     assert "who knows the source of the records but not the table" in safe.sentence
@@ -128,50 +124,61 @@ def test_a_safe_table_stays_safe_under_a_useless_model() -> None:
     assert "any of its records'" in safe.sentence
 
 
-def protected(upper: float, blind: float, lower: float, estimate: float = 0.9):
-    """Findings of an audit, and of noise on all rows that keeps ``upper``."""
-    audit = audited(estimate=estimate, blind=blind, worst=lower)
-    certificate = {"upper": upper, "confidence": 1.0}
-    noise = replace(audit, result={"certificate": certificate, "game": "neighbour"})
-    return {"audit": audit, "protect-every": noise}
+def noise(upper: float, estimate: float = 0.9, id: str = "noise-every") -> Finding:
+    """Noise on all rows that keeps ``upper``, with a score."""
+    remedy = Remedy(
+        id=id,
+        label="Noise",
+        protects="every record",
+        game="neighbour",
+        enough=upper <= 0.05,
+        accuracy_upper=0.5 + upper,
+        confidence=1.0,
+        learner="logistic",
+    )
+    return Finding({}, ".", score=Score("accuracy", estimate, 0.5), remedy=remedy)
 
 
 def test_the_command_makes_what_was_studied() -> None:
-    asked = Question("y", columns=("age", "height, cm"), database_table="people")
-    (remedy,) = remedies(protected(0.05, 0.5, 0.5), asked, "my table.db")
-    words = shlex.split(remedy.command)
+    asked = {"columns": ("a", "height, cm"), "database_table": "people", "bounds": "b.yaml"}
+    frame = noisy().rename(columns={"b": "height, cm"})
+    context = context_of(frame, **asked | {"database_table": None})
+    question = Question("y", **asked)
+    context = replace(context, question=question, source="my table.db")
+    words = shlex.split(context.release_command("protect", learner="logistic"))
     options = dict(zip(words[3::2], words[4::2], strict=True))
     assert words[:3] == ["memberbound", "protect", "my table.db"]
-    assert options["--columns"] == 'age,"height, cm"'
-    assert options["--table"] == "people"
-    assert options["--eta"] == "0.05"
+    assert options == {
+        "--target": "y",
+        "--table": "people",
+        "--eta": "0.05",
+        "--bounds": "b.yaml",
+        "--columns": 'a,"height, cm"',
+        "--learner": "logistic",
+    }
 
 
 def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() -> None:
-    asked = Question("y", eta=0.05)
     for estimate, recommended in ((0.9, True), (0.5, False)):
-        findings = protected(0.05, 0.5, 0.5, estimate)
-        del findings["audit"]
-        (remedy,) = remedies(findings, asked, "t.csv")
+        (remedy,) = remedies({"protect-every": noise(0.05, estimate)})
         assert remedy.enough
         assert remedy.recommended is recommended
 
 
-def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
-    asked = Question("y", eta=0.05)
-    blind = 13 / 25
-    listed = remedies(protected(0.05, blind, blind), asked, "t.csv")
-    assert listed[0].enough
-    assert 0.55 <= listed[0].accuracy_upper < 0.5501
+def test_the_verdict_counts_from_blind_guessing() -> None:
+    asked, blind = Question("y", eta=0.05), 13 / 25
     for lower, level in ((0.56, "unproved"), (0.58, "exposed")):
-        said = verdict(protected(0.05, blind, lower), listed, asked, [])
+        findings = {"audit": audited(0.9, blind=blind, worst=lower), "protect-every": noise(0.05)}
+        said = verdict(findings, remedies(findings), asked, [])
         assert said.level == level
         assert "not even somebody who knows all other records" in said.advice
         if level == "unproved":
             assert "more than 57 % of the time" in said.sentence
-    said = verdict(protected(0.05, 285 / 569, 0.5), listed, asked, [])
+    findings = {"audit": audited(0.9, blind=285 / 569)}
+    said = verdict(findings, [], asked, [])
     assert "There is no guarantee for the model as it is" in said.sentence
     assert "more than 55.09 % of the time" in said.sentence
+    assert "public bounds for the columns (memberbound bounds) or more rows" in said.advice
 
 
 def test_another_table_with_the_same_encoding_is_another_table() -> None:
@@ -198,7 +205,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
         return answer
 
     score = held_out_score(examples, remember, 3)
-    assert (score.estimate, score.models) == (0.0, 2)
+    assert score.estimate == 0.0
     first, seen[:] = list(seen), []
 
     def fail_once(rows, seed):
@@ -208,7 +215,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
         return lambda others: examples.target[others]
 
     score = held_out_score(examples, fail_once, 3)
-    assert (score.estimate, score.models) == (1.0, 1)
+    assert score.estimate == 1.0
     assert seen == first
     assert all(len(rows) == 48 for rows in seen)
 
@@ -223,18 +230,21 @@ def test_of_remedies_that_score_alike_the_one_that_promises_most_is_recommended(
     other, best
 ) -> None:
     """The certificate of a coarser table promises less: it has to score clearly better."""
-    noise = protected(0.05, 0.5, 0.5, estimate=0.805)["protect-every"]
-    bounds = {"accuracy_upper": 0.52, "delta_upper": 0.04, "record_leak": {"max": 0.09}}
-    after = bounds | {"confidence": 0.95, "atoms": 4}
-    coarser = {"after": after, "rows_released": 9, "rows_read": 9, "steps": []}
-    coarser["information_kept_estimate"] = 0.5
+    coarser = noise(0.05, other, "coarser")
     findings = {
         "audit": audited(estimate=0.85),
-        "protect-every": noise,
-        "coarser": replace(noise, result=coarser, score=Score("accuracy", other, 8, 0.5)),
+        "protect-every": noise(0.05, 0.805),
+        "coarser": replace(coarser, remedy=replace(coarser.remedy, game="iid")),
     }
-    listed = remedies(findings, Question("y"), "t.csv")
-    assert [remedy.id for remedy in listed if remedy.recommended] == [best]
+    assert [remedy.id for remedy in remedies(findings) if remedy.recommended] == [best]
+
+
+def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
+    bounds = {"accuracy_upper": 0.52, "delta_upper": 0.04, "record_leak": {"max": 0.09}}
+    enough, most = table_promise(bounds, 0.05)
+    assert enough
+    assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"
+    assert not table_promise(bounds, 0.04)[0]
 
 
 def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
@@ -254,13 +264,6 @@ def test_a_number_as_target_gets_a_learner_for_numbers(only_steps) -> None:
         study(frame, target="y", learner="logistic")
 
 
-@pytest.mark.parametrize("workers", [0, -3, 1.5, math.nan])
-def test_workers_are_counted(workers, only_steps) -> None:
-    only_steps()
-    with pytest.raises(InputError, match="workers"):
-        study(noisy(), target="y", workers=workers)
-
-
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, only_steps) -> None:
     only_steps()
     (tmp_path / ".steps").write_text("in the way", encoding="utf-8")
@@ -275,7 +278,7 @@ def test_a_configuration_may_write_numbers_as_people_do(tmp_path, only_steps) ->
     asked = study(config=config).report.question
     assert (asked.epsilon, asked.eta) == (10.0, 0.04)
     config.write_text("columns: 5\n", encoding="utf-8")
-    with pytest.raises(InputError, match="columns must be names, got 5"):
+    with pytest.raises(InputError, match="columns must be a valid array, got 5"):
         study(config=config)
 
 
@@ -287,12 +290,12 @@ def test_new_rows_are_a_remedy_for_every_record():
     people = pd.DataFrame({"age": age, "sex": rng.choice(["f", "m"], 3000), "ill": ill})
     public = {"age": [0, 120], "sex": ["f", "m"], "ill": ["yes", "no"]}
     question = Question("ill", learner="tree", eta=0.05)
-    context = steps.Context(question, StudyData.read(people, question, public))
+    context = steps.Context(question, StudyData.read(people, question, public), "people.csv")
     finding = steps.draw_new_rows(context, silent)
     chance = max((ill == "yes").mean(), (ill == "no").mean())
     assert chance + 0.1 < finding.score.estimate < 1
     assert finding.score.chance == pytest.approx(chance)
-    (remedy,) = remedies({"synthetic": finding}, question, "people.csv")
+    (remedy,) = remedies({"synthetic": finding})
     assert (remedy.id, remedy.game, remedy.protects) == ("synthetic", "neighbour", "every record")
     assert remedy.enough
     assert remedy.recommended

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from memberbound.attacks.learner_audit import mean_roc
 from memberbound.attacks.records import _worst
-from memberbound.report.model import Question
-from memberbound.studies.recommendation import table_promise
 
 unit = st.floats(0, 1)
 
@@ -69,11 +67,3 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
     # Equal scores tell nobody apart: on the diagonal, not below it.
     fpr, tpr = mean_roc(np.zeros((2, 40)), member[:2])
     assert tpr == pytest.approx(fpr)
-
-
-def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
-    bounds = {"accuracy_upper": 0.52, "delta_upper": 0.04, "record_leak": {"max": 0.09}}
-    enough, most = table_promise(bounds, Question("y", eta=0.05))
-    assert enough
-    assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"
-    assert not table_promise(bounds, Question("y", eta=0.04))[0]

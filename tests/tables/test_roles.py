@@ -144,7 +144,7 @@ def test_every_verb_reads_the_same_numbers(table):
         spread = values.std() or 1.0
         scaled = (values - values.mean()) / spread
         assert examples.features[:, place] == pytest.approx(scaled, abs=1e-9), name
-        assert numbers_from(study.frame[name]) == pytest.approx(values, rel=1e-15), name
+        assert numbers_from(study.table.frame[name]) == pytest.approx(values, rel=1e-15), name
     assert np.array_equal(study.examples.features, examples.features)
     # A statistic: the mean of a secret half, with noise far below the differences that matter.
     asked = {"statistic": "mean", "eta": 0.49, "record": "average", "insecure_seed": 3}
@@ -195,7 +195,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
     assert answers["harden"].steps[0].startswith("drop patient, row")
     study = StudyData.read(table, Question("ill"))
     assert study.described("ill").left_out == ("patient", "row", "note")
-    assert "patient" not in study.frame.columns
+    assert "patient" not in study.table.frame.columns
 
 
 def test_overrides():

@@ -12,7 +12,7 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.files import write_table
 from memberbound.release.saving import certificate_path, verified
-from memberbound.report.answer_charts import marginals_chart
+from memberbound.report.charts import marginals_chart
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 ROWS = 6000

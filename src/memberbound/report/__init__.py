@@ -11,9 +11,9 @@ __all__ = ["DRAWINGS"]
 def _drawn_by(name: str) -> Callable[[object, Path], Path]:
     def draw(answer: object, target: Path) -> Path:
         from memberbound.errors import InputError
-        from memberbound.report import answer_charts
+        from memberbound.report import charts
 
-        chart = getattr(answer_charts, name)(answer)
+        chart = getattr(charts, name)(answer)
         if chart is None:
             raise InputError("plot must be left out here: the answer has nothing to draw.")
         path: Path = chart.save(target)

@@ -1,17 +1,26 @@
-"""The charts of reports, each a function of the numbers that it shows."""
+"""The charts of reports and of single answers, each a function of the numbers that it shows."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.quantities import NO_GUARANTEE, Mark, marked, percent, significant, vacuous
+from memberbound.errors import MemberboundError
+from memberbound.quantities import (
+    NO_GUARANTEE,
+    Mark,
+    decimals,
+    marked,
+    percent,
+    significant,
+    vacuous,
+)
 from memberbound.report.drawing import (
     DASH_DOT,
     DASHED,
@@ -39,6 +48,7 @@ from memberbound.report.drawing import (
 from memberbound.report.model import (
     RECORDS,
     Exposure,
+    Remedy,
     Report,
     Result,
     RocCurve,
@@ -52,49 +62,75 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from memberbound.iid.record_leak import RecordLeaks
+    from memberbound.subset.settings import Comparison
+    from memberbound.verbs.explain import Explanation
+    from memberbound.verbs.harden import Hardening
+    from memberbound.verbs.population import PopulationAnswer
+    from memberbound.verbs.synthesize import Synthesis
+
 #: How something looks, in matplotlib's words.
 Look = dict[str, Any]
+#: Called with how much is done, of how much, and what is being done.
+Progress = Callable[[int, int | None, str], None]
 
 
-@dataclass(frozen=True)
-class SubjectLook:
-    """How a subject is drawn wherever it appears: colour, marker, dash and hatch all differ."""
+def charts_of_report(report: Report) -> dict[str, Chart]:
+    """Return the charts of a report by their names, in its order."""
+    charts = (
+        sandwich_chart(report, "worst"),
+        sandwich_chart(report, "average"),
+        roc_chart(report),
+        exposure_chart(report),
+        remedies_chart(report),
+        sweep_chart(report),
+    )
+    return {chart.id: chart for chart in charts if chart is not None}
 
-    color: str
-    marker: str
-    dash: Any
-    hatch: str
-    width: float
+
+def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, Chart]:
+    """Return every chart that an answer has, by its name.
+
+    A chart is made from what an answer has (leaks of rows, a sweep over ε, attacks, the budget of a
+    release), whichever verb it answers.  ``table`` is the file that it is about.
+    """
+    result = answer.to_dict()
+    charts: dict[str, Chart | None] = {}
+    if table is not None and getattr(answer, "leaks", None) is not None:
+        charts["leaks"] = leaks_chart(answer.leaks, result)
+    if hasattr(answer, "frontier_estimate"):
+        charts["frontier"] = frontier_chart(answer)
+    if hasattr(answer, "sweep"):
+        charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
+    if result.get("attacks"):
+        charts["attacks"] = attacks_chart(result["attacks"], result["confidence"])
+    # What is released about all rows, or the model that new rows were drawn from, has a budget.
+    releases = (getattr(answer, name, None) for name in ("released", "model"))
+    budgets = (getattr(release, "budget", None) for release in releases)
+    if budget := next((each for each in budgets if each is not None), None):
+        rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]
+        curves = {"no attack gets above this": budget.curve().roc}
+        charts["roc"] = ceiling_chart(curves, rates, "this release")
+    if hasattr(answer, "fidelity"):
+        charts["marginals"] = marginals_chart(answer)
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-#: Colours are Okabe and Ito's; none of the differences rests on colour alone.
-_SUBJECTS = {
-    "given": SubjectLook("given", "^", LONG_DASH, "..", 4.0),
-    "model": SubjectLook("model", "o", DOTTED, "", 2.5),
-    "noise-every": SubjectLook("noise-every", "D", DASH_DOT, "xx", 2.5),
+# ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
+
+#: Game → what its attacker knows.
+_ATTACKER = {
+    "model": "this model, its records against fresh ones",
+    "subset": "attacker knows all records, not which half",
+    "neighbour": "attacker knows every other record",
+    "iid": "attacker knows the source, not the table",
 }
-
-
-def estimated_line() -> Look:
-    """Return the look of a line of estimates: dashed, with open circles."""
-    return {"color": colour("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
-
-
-def _hollow() -> Look:
-    return {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
-
-
-# ── The sandwich: certified ceiling, estimate and audited floor on one axis ───────────────────────
-
-#: Pixels of a row; a row is one unit of the vertical axis.
-_ROW = 74
-_GROUPS = {
-    "model": "The given model, its own records against fresh ones",
-    "subset": "This learner, on half of these records",
-    "iid": "Another attacker: any model on such a table",
+#: How the spans look: below a certificate, reached by an attack, and open.
+_SPANS: dict[str, Callable[[], Look]] = {
+    "band": lambda: {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
+    "reached": lambda: {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
+    "open": lambda: {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
 }
-#: A shield.
-_SHIELD = ((0, 1), (0.9, 0.7), (0.8, -0.3), (0, -1.1), (-0.8, -0.3), (-0.9, 0.7))
 
 
 def sandwich_chart(report: Report, record: str) -> Chart | None:
@@ -106,35 +142,29 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
     limit = allowed_over(blind, eta)
     alt = f"Attack success on the {RECORDS[record]}, from 50 to 100 percent; allowed are {limit}."
     lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
-    return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines, _GROUPS)
+    return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines)
 
 
 def sandwich_of(
-    names: tuple[str, str, str],
-    rows: Sequence[SandwichRow],
-    lines: Sequence[tuple[float, str]],
-    groups: Mapping[str, str] | None = None,
+    names: tuple[str, str, str], rows: Sequence[SandwichRow], lines: Sequence[tuple[float, str]]
 ) -> Chart:
     """Return rows of spans; ``names`` are id, title and alt, ``lines`` go up with their names."""
-    low = min(0.5, *(v for row in rows for v in (row.blind, *(n.value for n in row.numbers))))
+    numbers = [(r.blind, r.accuracy_upper, r.accuracy_estimate, r.accuracy_lower) for r in rows]
+    low = min(0.5, *(number for four in numbers for number in four if number is not None))
 
     def draw(width: float, _view: View) -> Figure:
-        places, heads, depth = _places(rows, groups or {})
-        height, room = depth * _ROW, width - 36
-        margins = {"left": 8, "right": 22, "top": 10 + 19 * len(lines)}
-        figure, (axes,) = make_axes(width, height, _sandwich_legend(rows), **margins)
-        axes.set(xlim=(low - 0.012, 1.012), ylim=(-depth, 0))
+        height, room = 74 * len(rows), width - 36
+        figure, (axes,) = make_axes(width, height, _sandwich_legend(rows))
+        axes.set(xlim=(low - 0.012, 1.012), ylim=(-len(rows), 0))
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
         set_percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
         label_axes(axes, "attack success")
-        for text, y in heads:
-            write_text(axes, low, y, cut_text(text, room), fontweight="bold", color=colour("quiet"))
-        for row, y in zip(rows, places, strict=True):
-            _bands(axes, row, y)
-            _points(axes, row, y)
-            write_text(axes, low, y + 0.33, cut_text(row.label, room), fontsize=TEXT)
-            write_text(axes, low, y - 0.31, _numbers(row))
+        for place, row in enumerate(rows):
+            _draw_row(axes, row, -place - 0.52)
+            write_text(axes, low, -place - 0.2, cut_text(row.label, room), fontsize=TEXT)
+            numbers = f"{_shown_numbers(row)}  ·  {_ATTACKER[row.game]}"
+            write_text(axes, low, -place - 0.83, cut_text(numbers, room, SMALL))
         # One name above the other: two lines may be close.
         for place, (x, text) in enumerate(lines):
             up = 1 + (9 + 18 * (len(lines) - 1 - place)) / height
@@ -153,99 +183,59 @@ def sandwich_of(
     )
 
 
+def _points_of(row: SandwichRow) -> list[tuple[str, float, str, Look]]:
+    """Return the kind, the place, the words and the look of every number that a row shows."""
+    card = {"mec": colour("card"), "ls": ""}
+    points = []
+    if row.accuracy_upper is not None and not vacuous(row.accuracy_upper):
+        shield = {"color": colour("certified"), "marker": "s", "ms": 11} | card
+        points.append(("ceiling", row.accuracy_upper, f"certified {row.most}", shield))
+    if row.beaten is not None:
+        arrow = {"color": colour("measured"), "marker": ">", "ms": 11} | card
+        points.append(("floor", row.beaten, f"measured {row.least}", arrow))
+    if row.observed is not None:
+        ring = {"marker": "o", "ms": 9, "mfc": "none", "mec": colour("estimated"), "mew": 2.4}
+        points.append(("estimate", row.observed, f"estimate {row.seen}", ring | {"ls": ""}))
+    return points
+
+
 def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
-    shown = {row.most.kind for row in rows}
-    shown |= {"estimate" for row in rows if row.observed is not None}
-    shown |= {"audit" for row in rows if row.beaten}
-    kinds: dict[str, tuple[Any, str]] = {
-        "certificate": (
-            (patch_key(**_BAND["band"]()), line_key(**_shield())),
-            "≤ certified ceiling: proved, nobody is right more often",
-        ),
-        "estimate": (
-            line_key(**_ring()),
-            "≈ estimate: what the best attack tried reached; no bound",
-        ),
-        "audit": (
-            (patch_key(**_BAND["reached"]()), line_key(**_arrow())),
-            "≥ measured floor: an attack is right at least this often",
-        ),
-        "unproved": (patch_key(**_BAND["open"]()), "striped or grey: no guarantee"),
+    looks = {kind: look for row in rows for kind, _, _, look in _points_of(row)}
+    texts = {
+        "ceiling": ("band", "≤ certified ceiling: proved, nobody is right more often"),
+        "floor": ("reached", "≥ measured floor: an attack is right at least this often"),
     }
-    return [entry for kind, entry in kinds.items() if kind in shown]
+    legend: list[tuple[Any, str]] = [
+        ((patch_key(**_SPANS[span]()), line_key(**looks[kind])), text)
+        for kind, (span, text) in texts.items()
+        if kind in looks
+    ]
+    if "estimate" in looks:
+        text = "≈ estimate: what the best attack tried reached; no bound"
+        legend.append((line_key(**looks["estimate"]), text))
+    if any(vacuous(row.accuracy_upper) for row in rows):
+        legend.append((patch_key(**_SPANS["open"]()), "striped: no guarantee"))
+    return legend
 
 
-def _shield() -> Look:
-    from matplotlib.path import Path as Outline
-
-    outline = Outline([*_SHIELD, _SHIELD[0]], closed=True)
-    look = {"color": colour("certified"), "marker": outline, "ms": 13, "mew": 1.5}
-    return look | {"mec": colour("card"), "ls": ""}
-
-
-def _arrow() -> Look:
-    return {"color": colour("measured"), "marker": ">", "ms": 11, "mec": colour("card"), "ls": ""}
-
-
-def _ring() -> Look:
-    return {"marker": "o", "ms": 9, "mfc": "none", "mec": colour("estimated"), "mew": 2.4, "ls": ""}
-
-
-#: The looks of the spans: below a certificate, reached by an attack, and open.
-_BAND: dict[str, Callable[[], Look]] = {
-    "band": lambda: {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
-    "reached": lambda: {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
-    "open": lambda: {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
-}
-
-
-def _places(
-    rows: Sequence[SandwichRow], groups: Mapping[str, str]
-) -> tuple[list[float], list[tuple[str, float]], float]:
-    """Return the height of every row, the heads of the groups, and how deep they reach."""
-    places: list[float] = []
-    heads: list[tuple[str, float]] = []
-    y, game = 0.0, None
-    for row in rows:
-        if row.game != game and row.game in groups:
-            y -= 0.36 if places else 0.16
-            heads.append((groups[row.game], y))
-            y -= 0.16
-        game = row.game
-        places.append(y - 0.54)
-        y -= 1.1
-    return places, heads, 0.05 - y
-
-
-def _bands(axes: Axes, row: SandwichRow, y: float) -> None:
-    """Draw the band in which the truth lies: closed by a certificate, or open and striped."""
-    start = row.blind if row.floor is None else max(row.blind, row.floor.lower)
-    upper = 1.0 if row.ceiling is None else row.ceiling.upper
-    spans = [("open", start, 1.0) if vacuous(upper) else ("band", start, upper)]
+def _draw_row(axes: Axes, row: SandwichRow, y: float) -> None:
+    """Draw the span in which the truth lies, closed by a certificate or open, and its numbers."""
+    start = max(row.blind, row.accuracy_lower or row.blind)
+    upper = row.accuracy_upper
+    spans = [("open", start, 1.0)]
+    if upper is not None and not vacuous(upper):
+        spans = [("band", start, upper)]
     if start > row.blind:
         spans.append(("reached", row.blind, start))
     for kind, first, last in spans:
-        bars = axes.barh(y, max(last - first, 0), 0.28, left=first, **_BAND[kind]())
+        bars = axes.barh(y, max(last - first, 0), 0.28, left=first, **_SPANS[kind]())
         tag_mark(bars[0], kind)
-
-
-def _points(axes: Axes, row: SandwichRow, y: float) -> None:
-    """Draw the ceiling as a shield, the floor as a triangle and the estimate as a ring."""
-    points = []
-    if row.ceiling is not None and not vacuous(row.ceiling.upper):
-        upper = row.ceiling.upper
-        axes.plot([upper, upper], [y - 0.21, y + 0.21], color=colour("certified"), lw=4)
-        points.append(("ceiling", upper, f"certified {row.most}", _shield()))
-    if row.beaten is not None:
-        points.append(("floor", row.beaten.lower, f"measured {row.least}", _arrow()))
-    if row.observed is not None:
-        points.append(("estimate", row.observed.estimate, f"estimate {row.seen}", _ring()))
-    for kind, x, words, look in points:
+    for kind, x, words, look in _points_of(row):
         tag_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
 
 
-def _numbers(row: SandwichRow) -> str:
-    """Return the numbers below a row, each with the sign of its kind."""
+def _shown_numbers(row: SandwichRow) -> str:
+    """Return the numbers of a row, each with the sign of its kind."""
     parts = [row.least if row.beaten else None, row.seen]
     proved = row.most.kind == "certificate"
     parts.append(row.most if proved else Mark("unproved", NO_GUARANTEE))
@@ -253,92 +243,106 @@ def _numbers(row: SandwichRow) -> str:
 
 
 def _sandwich_words(row: SandwichRow) -> str:
-    parts = []
-    if row.floor is not None:
-        parts.append(f"measured floor {row.least}" if row.beaten else f"{row.least}")
-    if row.observed is not None:
-        parts.append(f"estimate {row.seen}")
-    proved = row.most.kind == "certificate"
-    parts.append(f"certified ceiling {row.most}" if proved else NO_GUARANTEE)
+    parts = [words for _, _, words, _ in reversed(_points_of(row))]
+    if row.least is not None and not row.beaten:
+        parts.append(str(row.least))
+    if row.most.kind != "certificate":
+        parts.append(NO_GUARANTEE)
     return f"{row.label}: {', '.join(parts)}."
+
+
+def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
+    """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
+
+    An attack without scores (``learned``) has an advantage alone, and no row.
+    """
+    rows = [
+        SandwichRow(
+            "given",
+            name,
+            "average",
+            "model",
+            0.5,
+            accuracy_estimate=attack["accuracy"]["estimate"],
+            accuracy_lower=attack["accuracy"]["lower"],
+            confidence=confidence,
+        )
+        for name, attack in attacks.items()
+        if attack["accuracy"] is not None
+    ]
+    title = "Success of each attack"
+    alt = f"{title}, half of the candidates being members."
+    return sandwich_of(("attacks", title, alt), rows, [(0.5, "blind guessing 50 %")])
 
 
 # ── What each remedy costs: how the model's score changes ─────────────────────────────────────────
 
-_REMEDY_ROW = 50
-
 
 def remedies_chart(report: Report) -> Chart | None:
     """Return how the score changes with each remedy; nothing if none has a score."""
-    priced = [(r, r.price) for r in report.remedies if r.price is not None and r.id != "nothing"]
+    priced = [r for r in report.remedies if r.change is not None and r.id != "nothing"]
     if not priced:
         return None
-    name, before = priced[0][1].name, priced[0][1].before
+    name, before = str(priced[0].score_name), float(priced[0].score_before_estimate or 0.0)
     # A score may be far below zero (R²); the figure ends at -1 and the number is written beside.
-    changes = [max(-1.0, price.after - before) for _, price in priced]
+    changes = [max(-1.0, float(r.score_after_estimate or 0.0) - before) for r in priced]
     low, high = min(0.0, *changes), max(0.0, *changes)
     span = max(high - low, 0.01)
     # The numbers stand on the right.
     left, right = low - 0.05 * span, high + 0.3 * span
-    usual = report.usual.replace("trained", "the model trained")
 
     def draw(width: float, _view: View) -> Figure:
-        from matplotlib.ticker import MaxNLocator
-
-        kinds = {True: ("", "enough for what was asked"), False: ("//", "not enough")}
         legend: list[tuple[Any, str]] = [
-            (patch_key(**bar_style("estimated", hatch)), text)
-            for enough, (hatch, text) in kinds.items()
-            if any(remedy.enough is enough for remedy, _ in priced)
+            (patch_key(**_remedy_look(enough)), text)
+            for enough, text in ((True, "enough for what was asked"), (False, "not enough"))
+            if any(remedy.enough is enough for remedy in priced)
         ]
-        usual_line = line_key(color=colour("ink"), ls=DASHED, lw=1.5)
-        legend.append((usual_line, f"{usual}: {score_mark(before)}"))
-        if any(remedy.recommended for remedy, _ in priced):
-            legend.append((line_key(color=colour("ink"), ls="", marker="*", ms=10), "recommended"))
-        margins = {"left": 12, "right": 16, "top": 10}
-        figure, (axes,) = make_axes(width, _REMEDY_ROW * len(priced), legend, **margins)
+        line = line_key(color=colour("ink"), ls=DASHED, lw=1.5)
+        legend.append((line, f"{report.usual}: {score_mark(before)}"))
+        figure, (axes,) = make_axes(width, 50 * len(priced), legend)
         axes.set(xlim=(left, right), ylim=(0.45 - len(priced), 0.55))
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
-        ticks = MaxNLocator(4).tick_values(left, right)
-        inside = [float(tick) for tick in ticks if left <= tick <= right]
-        set_ticks(axes.xaxis, inside, [significant(tick, "estimate", 3) for tick in inside])
+        axes.locator_params(axis="x", nbins=4)
         draw_vertical(axes, 0.0, "ink", DASHED)
         label_axes(axes, cut_text(f"change of the model's {name}, estimate", width - 20, SMALL))
-        for place, ((remedy, price), change) in enumerate(zip(priced, changes, strict=True)):
-            look = bar_style("estimated", "" if remedy.enough else "//")
-            (bar,) = axes.barh(-place - 0.18, change, 0.4, **look)
-            tag_mark(bar, "bar", f"{remedy.label}: {price.change}")
+        for place, (remedy, change) in enumerate(zip(priced, changes, strict=True)):
+            (bar,) = axes.barh(-place - 0.18, change, 0.4, **_remedy_look(remedy.enough))
+            tag_mark(bar, "bar", f"{remedy.label}: {remedy.change}")
             star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
             label = cut_text(star + remedy.label, width - 110)
             write_text(axes, left, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
-            shown = {"ha": "right", "fontstyle": "italic"}
-            write_text(axes, right, 0.27 - place, str(price.change), **shown)
+            write_text(axes, right, 0.27 - place, str(remedy.change), ha="right")
         return figure
 
     parts = [
-        f"{remedy.label} {price.change}, {'enough' if remedy.enough else 'not enough'}"
+        f"{remedy.label} {remedy.change}, {'enough' if remedy.enough else 'not enough'}"
         f"{', recommended' if remedy.recommended else ''}"
-        for remedy, price in priced
+        for remedy in priced
     ]
     return Chart(
         "remedies",
         f"Change of {name} with each remedy",
         f"Change of the model's {name} with each remedy; as it is {score_mark(before)}. "
         f"{'; '.join(parts)}.",
-        ("Remedy", "Certified", f"{name} before", f"{name} after", "Change", "Enough"),
-        [
-            (
-                remedy.label,
-                marked(remedy.accuracy_upper, "certificate"),
-                None if remedy.price is None else score_mark(remedy.price.before),
-                None if remedy.price is None else score_mark(remedy.price.after),
-                None if remedy.price is None else remedy.price.change,
-                "yes" if remedy.enough else "no",
-            )
-            for remedy in report.remedies
-        ],
+        ("Remedy", "Certified", f"{name} after", "Change", "Enough"),
+        [_remedy_cells(remedy) for remedy in report.remedies],
         draw,
+    )
+
+
+def _remedy_look(enough: bool) -> Look:
+    return bar_style("estimated", "" if enough else "//")
+
+
+def _remedy_cells(remedy: Remedy) -> tuple[str | Mark | None, ...]:
+    after = remedy.score_after_estimate
+    return (
+        remedy.label,
+        marked(remedy.accuracy_upper, "certificate"),
+        None if after is None else score_mark(after),
+        remedy.change,
+        "yes" if remedy.enough else "no",
     )
 
 
@@ -354,7 +358,7 @@ def roc_chart(report: Report) -> Chart | None:
     if not curves:
         return None
     parts = [f"{curve.label}: {_read(curve, 0.1)} of the members" for curve in curves]
-    # Wide certified lines first: two that coincide stay visible, and measured ones lie above.
+    # Certified lines first: measured ones lie above.
     order = sorted(curves, key=lambda c: (c.kind != "certificate", c.subject))
     return Chart(
         "roc",
@@ -392,7 +396,7 @@ def draw_roc(
         legend.append((line_key(**diamond), "the rates asked about"))
     views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
     side = width / len(views) - 76
-    figure, panels = make_axes(width, side, legend, left=52, right=24, columns=len(views))
+    figure, panels = make_axes(width, side, legend, columns=len(views))
     for axes, scale in zip(panels, views, strict=True):
         log = scale == "log"
         begin = 10.0**low if log else 0.0
@@ -420,12 +424,23 @@ def draw_roc(
     return figure
 
 
+#: Subject → how its curve is drawn: colour, marker and dash all differ.
+_CURVES: dict[str, tuple[str, str, Any]] = {
+    "given": ("given", "^", LONG_DASH),
+    "model": ("model", "o", DOTTED),
+    "noise-every": ("noise-every", "D", DASH_DOT),
+}
+
+
 def _curve_look(curve: RocCurve) -> Look:
-    look = _SUBJECTS[curve.subject]
-    color = colour(look.color)
+    color, marker, dash = _CURVES.get(curve.subject, _CURVES["model"])
     if curve.kind == "certificate":
-        return {"color": color, "lw": look.width, "alpha": 0.6 if look.width > 3 else 1.0}
-    return {"color": color, "lw": 1.6, "ls": look.dash, "marker": look.marker} | _hollow()
+        return {"color": colour(color), "lw": 2.5}
+    return {"color": colour(color), "lw": 1.6, "ls": dash, "marker": marker} | _hollow()
+
+
+def _hollow() -> Look:
+    return {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 
 
 def _lowest(curves: Sequence[RocCurve]) -> float:
@@ -448,36 +463,89 @@ def _read(curve: RocCurve, rate: float) -> Mark:
     return marked(min(1.0, float(value)), "certificate")
 
 
+#: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.
+_LEAST, _LEAST_SHOWN = 1e-6, -5.0
+#: The ceiling of the true-positive rate at false-positive rates.
+Ceiling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def explanation_chart(explanation: Explanation) -> Chart:
+    """Return the certified ROC of a guarantee, linear and log–log."""
+    guarantee, adjacency = explanation.guarantee, explanation.adjacency
+    ceilings = {f"no attack gets above this ({adjacency})": guarantee.curve.roc}
+    if adjacency != "replace-one":
+        label = "… when “out” means another record in its place (replace-one)"
+        ceilings[label] = guarantee.replaced().curve.roc
+    return ceiling_chart(ceilings, explanation.fpr, explanation.setting)
+
+
+def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setting: str) -> Chart:
+    """Return certified ceilings of the ROC, linear and log–log.
+
+    Args:
+        ceilings: name → ceiling; the first is drawn solid, another one dashed.
+        rates: false-positive rates to mark on the first.
+        setting: what the ceilings are about.
+    """
+    grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
+    looks: list[Look] = [
+        {"color": colour("certified"), "lw": 2.8},
+        {"color": colour("certified"), "lw": 1.5, "ls": DASHED},
+    ]
+    curves = []
+    for (label, values), look in zip(ceilings.items(), looks, strict=False):
+        heights = np.minimum(values(grid), 1.0)
+        points = tuple(grid.tolist()), tuple(heights.tolist())
+        curves.append((RocCurve("model", "certificate", label, *points), look))
+
+    def ceiling(values: Ceiling, rate: float) -> Mark:
+        return marked(min(1.0, float(values(np.array([rate]))[0])), "certificate", "tpr")
+
+    first = next(iter(ceilings.values()))
+    asked = sorted({rate for rate in rates if rate > 0})
+    steps = (float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 2, 5))
+    parts = [f"{ceiling(first, rate)} at {percent(rate, 'given')} false alarms" for rate in asked]
+    marks = [(rate, min(1.0, float(first(np.array([rate]))[0]))) for rate in asked]
+    return Chart(
+        "ceiling",
+        f"The best possible attack: {setting}",
+        f"Certified ceiling of the members that any attack finds: {'; '.join(parts) or setting}. "
+        "Blind guessing finds as large a share of the members as it has false alarms.",
+        ("false alarms", *ceilings),
+        [
+            (percent(rate, "given"), *(ceiling(values, rate) for values in ceilings.values()))
+            for rate in sorted({*steps, *asked, 1.0})
+        ],
+        lambda width, view: draw_roc(width, view, curves, _LEAST_SHOWN, marks),
+        ("linear", "log"),
+    )
+
+
 # ── What ε means for these records, for attackers who know ever less ──────────────────────────────
 
 
-@dataclass(frozen=True)
-class Attacker:
-    """Who attacks, and how that is drawn."""
-
-    name: str
-    knows: str
-    color: str
-    marker: str
-    dash: Any
-
-
-#: By the names in the answer of ``population``.
-ATTACKERS = {
-    "worst_case": Attacker(
-        "worst case", "everybody drawn but one, any data set whatever", "worst-case", "s", DOTTED
+#: By the names in the answer of ``population``: who attacks, what they know, and the look.
+ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
+    "worst_case": (
+        "worst case",
+        "everybody drawn but one, any data set whatever",
+        lambda: {"color": colour("worst-case"), "marker": "s", "ls": DOTTED},
     ),
-    "population": Attacker(
+    "population": (
         "in this population",
         "everybody drawn but one, all from this table",
-        "in-population",
-        "D",
-        DASHED,
+        lambda: {"color": colour("in-population"), "marker": "D", "ls": DASHED},
     ),
-    "coupled": Attacker(
-        "by coupling", "this table, but not who was drawn (L24-P12)", "stripe", "v", DASH_DOT
+    "coupled": (
+        "by coupling",
+        "this table, but not who was drawn (L24-P12)",
+        lambda: {"color": colour("stripe"), "marker": "v", "ls": DASH_DOT},
     ),
-    "practical": Attacker("practical", "this table, but not who was drawn", "practical", "o", "-"),
+    "practical": (
+        "practical",
+        "this table, but not who was drawn",
+        lambda: {"color": colour("practical"), "marker": "o", "ls": "-"},
+    ),
 }
 
 
@@ -532,25 +600,18 @@ def success_chart(
     low, first, last = min(0.5, level[0], float(heights.min())), epsilons[0], epsilons[-1]
 
     def draw(width: float, _view: View) -> Figure:
-        looks = {
-            name: {"color": colour(who.color), "ls": who.dash, "marker": who.marker, "lw": 2.3}
-            for name, who in ATTACKERS.items()
-        }
         legend = [
-            (line_key(**looks[name]), f"{ATTACKERS[name].name}: knows {ATTACKERS[name].knows}")
-            for name in whole
+            (line_key(**look(), lw=2.3), f"{who}: knows {knows}")
+            for name, (who, knows, look) in ATTACKERS.items()
+            if name in whole
         ]
-        figure, (axes,) = make_axes(width, 280, legend, left=50, top=48)
+        figure, (axes,) = make_axes(width, 280, legend)
         pad = max((last / first) ** 0.03, 1.05)
         axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
         set_percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
         set_log_ticks(axes.xaxis, first, last)
-        # The name of the asked ε has a line of its own below the title.
         label_axes(
-            axes,
-            cut_text(axis, width - 20, SMALL),
-            "attack success at most, most exposed record",
-            pad=25,
+            axes, cut_text(axis, width - 20, SMALL), "attack success at most, most exposed record"
         )
         axes.axhline(level[0], color=colour("ink"), ls=DASHED, lw=1.5)
         every = max(1, len(epsilons) // 10)
@@ -558,22 +619,23 @@ def success_chart(
             # A bound that excludes nothing keeps its place, not its look.
             axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
-            (line,) = axes.plot(epsilons, proved, ms=5, markevery=every, **looks[name])
-            tag_mark(line, "line", ATTACKERS[name].name)
+            who, _, look = ATTACKERS[name]
+            (line,) = axes.plot(epsilons, proved, ms=5, lw=2.3, markevery=every, **look())
+            tag_mark(line, "line", who)
         epsilon, text = asked
         if first <= epsilon <= last:
-            draw_vertical(axes, epsilon, "quiet", DOTTED, up=1.05)
-            name_line(axes, epsilon, text, 1.04, left=epsilon**2 > first * last)
+            draw_vertical(axes, epsilon, "quiet", DOTTED)
+            name_line(axes, epsilon, text, 0.97, left=epsilon**2 > first * last)
         # At the end where the curves are far from it.
         write_text(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
         return figure
 
-    parts = [f"{ATTACKERS[name].name} {marked(success[name], 'certificate')}" for name in whole]
+    parts = [f"{ATTACKERS[name][0]} {marked(success[name], 'certificate')}" for name in whole]
     return Chart(
         id,
         "Certified success of attackers over ε",
         f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
-        ("ε", *(ATTACKERS[name].name.capitalize() for name in whole)),
+        ("ε", *(ATTACKERS[name][0].capitalize() for name in whole)),
         [
             # At a smaller ε the bound holds all the more.
             (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
@@ -601,114 +663,305 @@ def count_text(value: float) -> str:
     return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
 
 
-# ── Who is exposed: how often the attack is right about each record ───────────────────────────────
+#: A page waits for its chart this long.
+_SWEEP_SECONDS = 30.0
+_POINTS = 17
 
-_PANEL = 100
+
+def population_chart(
+    answer: PopulationAnswer, seconds: float = math.inf, progress: Progress | None = None
+) -> Chart | None:
+    """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
+    centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0
+    epsilons = [float(epsilon) for epsilon in np.geomspace(centre / 30, centre * 10, _POINTS)]
+    begun = time.monotonic()
+    points: list[Comparison] = []
+    for epsilon in epsilons:
+        if progress is not None:
+            progress(len(points), len(epsilons), "other values of ε")
+        try:
+            points += answer.sweep([epsilon])
+        except MemberboundError:  # the answer stands without its chart
+            return None
+        if time.monotonic() - begun > seconds:
+            return None
+    delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
+    return success_chart(
+        epsilons,
+        {name: [getattr(point, name) for point in points] for name in ATTACKERS},
+        {name: getattr(answer.compared, name) for name in ATTACKERS},
+        asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
+        level=(answer.success_blind, "blind guessing"),
+        axis=f"ε of the mechanism, worst case over all data sets{delta}",
+    )
+
+
+# ── Who is exposed: how often the attack is right about each record ───────────────────────────────
 
 
 def exposure_chart(report: Report) -> Chart | None:
-    """Return one histogram below the other, on one axis; nothing without an audit."""
-    shown = report.exposure
-    if not shown:
+    """Return how many records are guessed how often; nothing without an audit."""
+    exposure, answer = report.exposure, report.answer("audit")
+    if exposure is None or answer is None:
         return None
-    records = {item.subject: report.records_of(item.subject) for item in shown}
-    blind, eta = records[shown[0].subject]["blind_accuracy"], report.question.eta
+    records = answer["records"]
+    blind, eta = records["blind_accuracy"], report.question.eta
     allowed, limit = blind + eta, allowed_over(blind, eta)
-    edges = shown[0].histogram.edges
-    occupied = [i for item in shown for i, count in enumerate(item.histogram.counts) if count]
-    left = edges[max(0, min(occupied, default=len(edges) // 2) - 1)]
+    edges, counts = np.array(exposure.edges), exposure.counts
+    expected = _by_chance(exposure, records)
 
     def draw(width: float, _view: View) -> Figure:
-        looks = [_SUBJECTS[item.subject] for item in shown]
-        legend: list[tuple[Any, str]] = [
-            (patch_key(**bar_style(look.color, look.hatch)), item.label)
-            for look, item in zip(looks, shown, strict=True)
+        from matplotlib.ticker import MaxNLocator
+
+        look, chance = bar_style("model"), {"color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
+        legend = [
+            (patch_key(**look), "records, by how often the attack is right about them"),
+            (line_key(**chance), "what chance alone would show, roughly"),
         ]
-        chance = "what chance alone would show, roughly"
-        legend.append((line_key(color=colour("quiet"), ls=DOTTED, lw=1.8), chance))
-        margins = {"left": 44, "right": 22, "top": 58}
-        figure, panels = make_axes(width, _PANEL, legend, rows=len(shown), **margins)
-        step, top = 10 if left >= 0.4 else 20, 1 + 36 / _PANEL
-        for axes, item in zip(panels, shown, strict=True):
-            _exposure_bars(axes, item, records[item.subject], allowed)
-            axes.set_xlim(left, 1.002)
-            set_percent_ticks(axes.xaxis, step * -int(-100 * left // step), 100, step)
-            axes.tick_params(labelbottom=axes is panels[-1])
-            label = cut_text(item.label, width - 66)
-            axes.set_title(label, loc="left", fontsize=TEXT, color=colour("ink"), pad=5)
-            for x, color, dash in ((blind, "quiet", DOTTED), (allowed, "ink", DASHED)):
-                draw_vertical(axes, x, color, dash, up=top if axes is panels[0] else 1.0)
-        label_axes(panels[-1], "attack success on a record (estimate)")
-        name_line(panels[0], blind, f"blind {blind_guess(blind)}", top, left=True)
-        name_line(panels[0], allowed, f"allowed {limit}", top, left=False)
+        figure, (axes,) = make_axes(width, 180, legend)
+        for low, high, count in zip(edges, edges[1:], counts, strict=False):
+            (bar,) = axes.bar((low + high) / 2, count, 0.92 * (high - low), **look)
+            tag_mark(bar, "bar", f"{_between(low, high)}: {count} records")
+            # The few on the right are what matters, and bars of one record are hard to see.
+            if count and low >= allowed - 1e-9:
+                place = {"ha": "center", "va": "bottom", "fontsize": 11}
+                write_text(axes, (low + high) / 2, count, str(count), **place)
+        tag_mark(axes.stairs(expected, edges, baseline=None, **chance), "chance")
+        shown = np.flatnonzero(counts)
+        axes.set(
+            xlim=(edges[max(0, shown[0] - 1)] if shown.size else 0, 1.002),
+            ylim=(0, 1.25 * max(1, *counts)),
+        )
+        axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+        set_percent_ticks(axes.xaxis, 0, 100, 20)
+        label_axes(axes, "attack success on a record (estimate)")
+        for x, text, color, dash in (
+            (blind, f"blind {blind_guess(blind)}", "quiet", DOTTED),
+            (allowed, f"allowed {limit}", "ink", DASHED),
+        ):
+            draw_vertical(axes, x, color, dash, up=1.12)
+            name_line(axes, x, text, 1.09, left=x == blind)
         return figure
 
-    parts = []
-    for item in shown:
-        _, over, chance = count_above(item, records[item.subject], allowed)
-        parts.append(
-            f"{item.label}: {over} of {sum(item.histogram.counts)} records in the bars above "
-            f"{limit}, by chance alone about {chance}; {records[item.subject]['exposed_records']} "
-            "shown to be exposed"
-        )
+    _, over, chance = count_above(exposure, records, allowed)
     return Chart(
         "exposure",
         "Attack success, record by record",
-        f"Attack success, record by record, one histogram for each. {'. '.join(parts)}.",
-        ("Right about a record", *(item.label for item in shown)),
+        f"Attack success, record by record: {over} of {sum(counts)} records in the bars above "
+        f"{limit}, by chance alone about {chance}; {records['exposed_records']} shown to be "
+        "exposed.",
+        ("Right about a record", "Records"),
         [
-            (
-                f"{percent(low, 'given')} to {percent(high, 'given')}",
-                *(Mark("estimate", f"≈ {item.histogram.counts[i]}") for item in shown),
-            )
-            for i, (low, high) in enumerate(pairwise(edges))
-            if any(item.histogram.counts[i] for item in shown)
+            (_between(low, high), Mark("estimate", f"≈ {count}"))
+            for (low, high), count in zip(pairwise(exposure.edges), counts, strict=True)
+            if count
         ],
         draw,
     )
 
 
-def _exposure_bars(axes: Axes, item: Exposure, records: Result, allowed: float) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    look = bar_style(_SUBJECTS[item.subject].color, _SUBJECTS[item.subject].hatch)
-    for low, high, count in item.histogram.bars:
-        if count == 0:
-            continue
-        middle = low + 0.5 * (high - low)
-        (bar,) = axes.bar(middle, count, 0.92 * (high - low), **look)
-        words = f"{percent(low, 'given')} to {percent(high, 'given')}: {count} records"
-        tag_mark(bar, "bar", words)
-        # The few on the right are what matters, and bars of one record are hard to see.
-        if low >= allowed - 1e-9:
-            place = {"ha": "center", "va": "bottom", "fontsize": 11}
-            write_text(axes, middle, count, str(count), **place)
-    edges = np.array(item.histogram.edges)
-    chance = {"baseline": None, "color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
-    tag_mark(axes.stairs(_by_chance(item, records, edges), edges, **chance), "chance")
-    axes.set_ylim(0, 1.25 * max(1, *item.histogram.counts))
-    axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+def _between(low: float, high: float) -> str:
+    return f"{percent(low, 'given')} to {percent(high, 'given')}"
 
 
-def count_above(item: Exposure, records: Result, success: float) -> tuple[float, int, int]:
+def count_above(exposure: Exposure, records: Result, success: float) -> tuple[float, int, int]:
     """Return the edge from which on records count, how many lie beyond it, and how many by chance.
 
     The edge is that of the first bar that begins at the success rate or above it.
     """
-    beyond = item.histogram.above(success)
-    edge = beyond[0] if beyond else 1.0
-    first = len(item.histogram.counts) - len(beyond)
-    expected = _by_chance(item, records, np.array(item.histogram.edges))[first:].sum()
-    return edge, sum(item.histogram.counts[first:]), int(np.rint(expected))
+    first = int(np.searchsorted(exposure.edges[:-1], success - 1e-9))
+    by_chance = int(np.rint(_by_chance(exposure, records)[first:].sum()))
+    return exposure.edges[first], sum(exposure.counts[first:]), by_chance
 
 
-def _by_chance(item: Exposure, records: Result, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_chance(exposure: Exposure, records: Result) -> NDArray[np.float64]:
     """Return how the records would spread if every answer were a blind guess."""
     from scipy.stats import binom
 
-    tries = records["targets"]
-    right = np.arange(tries + 1)
-    weight = binom.pmf(right, tries, records["blind_accuracy"])
-    shares, _ = np.histogram(right / tries, bins=edges, weights=weight)
-    expected: NDArray[np.float64] = sum(item.histogram.counts) * shares
+    right = np.arange(records["targets"] + 1)
+    weight = binom.pmf(right, records["targets"], records["blind_accuracy"])
+    shares, _ = np.histogram(right / records["targets"], bins=exposure.edges, weights=weight)
+    expected: NDArray[np.float64] = sum(exposure.counts) * shares
     return expected
+
+
+# ── Tables: how much rows leak, what a coarser table keeps, what a synthetic one shows ────────────
+
+_BINS = 40
+
+
+def leaks_chart(leaks: RecordLeaks, result: Mapping[str, Any]) -> Chart:
+    """Return how many rows may leak how much, by the answer of ``certify``."""
+    edges, counts = histogram(leaks)
+    leak, unit = result["record_leak"], result["unit"]
+    rows, limit = "rows" if unit is None else f"values of “{unit}”", leak["exposed_above"] or 0.5
+    half, worst = (str(marked(leak[k], "certificate", "leak", 6)) for k in ("median", "max"))
+
+    def draw(width: float, _view: View) -> Figure:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        above = significant(limit, "given")
+        safe, exposed = bar_style("certified"), bar_style("danger", "//")
+        legend = [
+            (patch_key(**safe), f"at most {above}"),
+            (patch_key(**exposed), f"exposed: more than {above} is not excluded"),
+        ]
+        figure, (axes,) = make_axes(width, 180, legend)
+        for (low, high), count in zip(pairwise(edges), counts, strict=True):
+            if count:
+                look = exposed if low >= limit - 1e-9 else safe
+                (bar,) = axes.bar(low, count, high - low, align="edge", **look)
+                tag_mark(bar, "bar", f"leak at most {significant(high, 'upper', 4)}: {count} rows")
+        axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *counts)))
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count_text(value)))
+        draw_vertical(axes, limit, "quiet", DOTTED)
+        axis = "certified leak of a row, at most"
+        label_axes(axes, axis, cut_text(rows, width - 70, SMALL))
+        return figure
+
+    return Chart(
+        "leaks",
+        "How much the rows leak at most",
+        f"Histogram of the certified leak of the {rows}: half of them {half}; the worst {worst}.",
+        ("leak at most", rows),
+        [
+            (significant(high, "upper", 4), f"{count:,}")
+            for high, count in zip(edges[1:], counts, strict=True)
+            if count
+        ],
+        draw,
+    )
+
+
+def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
+    """Return the edges of equal bins, and the rows whose certified leak lies in each.
+
+    Bins are closed on the right: a row in (a, b] is certified to leak at most b.
+    """
+    rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
+    edges = np.linspace(0.0, 1.0, _BINS + 1)
+    place = np.clip(np.searchsorted(edges, leaks.leak, side="left") - 1, 0, _BINS - 1)
+    filled = np.zeros(_BINS, dtype=np.int64)
+    np.add.at(filled, place, rows)
+    return edges.tolist(), filled.tolist()
+
+
+def _estimated_line() -> Look:
+    """Return the look of a line of estimates: dashed, with open circles."""
+    return {"color": colour("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
+
+
+def frontier_chart(hardening: Hardening) -> Chart | None:
+    """Return the information that coarsenings keep over their leak; nothing without a frontier."""
+    answer: Mapping[str, Any] = hardening.to_dict()
+    points = [point for point in answer["frontier_estimate"] if point["security"] is not None]
+    if not points:
+        return None
+    points.sort(key=lambda point: float(point["security"]), reverse=True)
+    leaks = [max(1 - point["security"], 1e-6) for point in points]
+    kept = [point["information"] for point in points]
+    upper = max(float(answer["after"]["delta_upper"]), 1e-6)
+    released, asked = float(answer["information_estimate"]), answer["security"]
+
+    def draw(width: float, _view: View) -> Figure:
+        point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
+        name = "certified"
+        if vacuous(upper, "delta"):
+            point, name = point | {"color": colour("quiet"), "marker": "X"}, NO_GUARANTEE
+        legend: list[tuple[Any, str]] = [
+            (line_key(**_estimated_line()), "coarsenings ≈ (estimates)")
+        ]
+        legend.append((line_key(**point), f"released table ({name})"))
+        if asked is not None:
+            line = line_key(color=colour("quiet"), ls=DASH_DOT, lw=1.5)
+            legend.append((line, f"asked: MIS {significant(asked, 'given')}"))
+        figure, (axes,) = make_axes(width, 260, legend)
+        tag_mark(axes.step(leaks, kept, where="post", **_estimated_line())[0], "line")
+        tag_mark(axes.plot([upper], [released], **point)[0], "point")
+        if asked is not None:
+            draw_vertical(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
+        low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
+        axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
+        set_log_ticks(axes.xaxis, low, high)
+        measure = cut_text(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
+        label_axes(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
+        return figure
+
+    return Chart(
+        "frontier",
+        "What remains at each level of security",
+        f"Estimated information kept by {len(points)} coarsenings against the leak of the worst "
+        f"learner; the released table: leak {marked(upper, 'certificate', 'delta', 6)}, "
+        f"information ≈ {significant(released, 'estimate', 4)} nats.",
+        ("security MIS", "information, nats", "of the most"),
+        [
+            (
+                Mark("estimate", f"≈ {significant(security, 'estimate', 4)}"),
+                Mark("estimate", f"≈ {significant(information, 'estimate', 4)}"),
+                marked(information / (max(kept) or 1.0), "estimate"),
+            )
+            for security, information in zip((p["security"] for p in points), kept, strict=True)
+        ],
+        draw,
+    )
+
+
+#: Columns of a synthetic table that are drawn, those that differ most first.
+_MOST_COLUMNS = 12
+
+
+def marginals_chart(answer: Synthesis) -> Chart:
+    """Return the shares of every column's values in the real and in the new table.
+
+    Estimates from the secret rows: for the owner of the rows only.
+    """
+    marginals = answer.fidelity.marginals
+
+    def distance(name: str) -> float:
+        both = zip(marginals[name].real_estimate, marginals[name].synthetic_estimate, strict=True)
+        return sum(abs(real - new) for real, new in both) / 2
+
+    shown = sorted(marginals, key=distance, reverse=True)[:_MOST_COLUMNS]
+
+    def draw(width: float, _view: View) -> Figure:
+        legend = [
+            (patch_key(**bar_style("estimated", "//")), "real rows (owner only)"),
+            (patch_key(**bar_style("quiet")), "new rows"),
+        ]
+        figure, panels = make_axes(width, 74, legend, rows=len(shown))
+        for axes, name in zip(panels, shown, strict=True):
+            column = marginals[name]
+            places = np.arange(len(column.blocks))
+            series = (
+                (column.real_estimate, -0.2, bar_style("estimated", "//"), "real"),
+                (column.synthetic_estimate, 0.2, bar_style("quiet"), "new"),
+            )
+            for shares, shift, look, kind in series:
+                bars = axes.bar(places + shift, shares, 0.38, **look)
+                for bar, block, share in zip(bars, column.blocks, shares, strict=True):
+                    words = f"{name}, {block}: {kind} {percent(share, 'estimate')}"
+                    tag_mark(bar, "bar", words)
+            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None))
+            axes.set_xticks([])
+            axes.set_yticks([])
+            label_axes(axes, "", cut_text(name, width - 70, SMALL))
+        return figure
+
+    rows = [
+        (name, block, percent(real, "estimate"), percent(new, "estimate"))
+        for name in shown
+        for block, real, new in zip(
+            marginals[name].blocks,
+            marginals[name].real_estimate,
+            marginals[name].synthetic_estimate,
+            strict=True,
+        )
+    ]
+    most = decimals(distance(shown[0]), "estimate", 3)
+    alt = (
+        f"Shares of values in the real and in the new rows, column by column; {shown[0]} differs "
+        f"most, by {most} in total variation. For the owner of the rows only."
+    )
+    title = "Columns of the real and of the new rows"
+    return Chart("marginals", title, alt, ("Column", "Values", "Real", "New"), rows, draw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -12,8 +12,8 @@ from memberbound.declarations import Option, Several
 from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, marked, vacuous
 from memberbound.report import prose
-from memberbound.report.exporting import checked_report
-from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject, plain
+from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject
+from memberbound.report.publication import checked_report
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,8 @@ class RowNumbers:
     @classmethod
     def of(cls, row: SandwichRow) -> RowNumbers:
         """Return the numbers of a row of a report."""
-        values = {number.side: number.value for number in row.numbers}
-        upper = values.get("upper")
-        upper = None if vacuous(upper) else upper
-        return cls(row.game, values.get("lower"), values.get("estimate"), upper)
+        upper = None if vacuous(row.accuracy_upper) else row.accuracy_upper
+        return cls(row.game, row.accuracy_lower, row.accuracy_estimate, upper)
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class StudySummary:
             data=report.data.name,
             verdict=report.verdict.level,
             remedy=None if best is None else best.id,
-            floor_lower=None if worst is None or worst.floor is None else worst.floor.lower,
+            floor_lower=None if worst is None else worst.accuracy_lower,
             ceiling_upper=None if vacuous(upper) else upper,
         )
 
@@ -111,7 +109,7 @@ class Comparison(Answer):
     @computed
     def settings(self) -> Annotated[dict[str, tuple[Any, Any]], Sided("given")]:
         """What was asked differently: option → its value then and now."""
-        then, now = plain(self.before.question), plain(self.after.question)
+        then, now = asdict(self.before.question), asdict(self.after.question)
         return {name: (then.get(name), now[name]) for name in now if then.get(name) != now[name]}
 
     @computed

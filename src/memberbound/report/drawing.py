@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from html import escape, unescape
 from importlib.resources import files
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
-from xml.etree import ElementTree
 
 from memberbound.errors import InputError
 from memberbound.files import written_whole
@@ -93,7 +93,9 @@ class Chart:
         """Write PNG, SVG or PDF, with all views beside each other."""
         both = len(self.views) > 1
         figure = self.figure(2 * _WIDTH if both else _FILE_WIDTH, "both" if both else None)
-        _put_title(figure, self.title)
+        title = cut_text(self.title, 72 * figure.get_figwidth() - 16)
+        figure.set_figheight(figure.get_figheight() + 0.3)
+        figure.suptitle(title, fontsize=TEXT, color=colour("ink"))
         return save(figure, path, title=self.title, caption=self.alt)
 
 
@@ -120,7 +122,7 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
     def write_draft(draft: Path) -> None:
         if kind in (".png", ".pdf"):
             about = {"Title": title} | ({"CreationDate": None} if kind == ".pdf" else {})
-            with _settings(), _halos(figure):
+            with _settings():
                 figure.savefig(draft, format=kind[1:], dpi=160, facecolor="white", metadata=about)
             return
         svg = _svg(figure, "chart", title, caption, alone=True)
@@ -128,18 +130,6 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
 
     written_whole(target, write_draft, force=True)
     return target
-
-
-def _put_title(figure: Figure, title: str) -> None:
-    """Make a figure higher by a title."""
-    width, height = figure.get_size_inches()
-    whole = height + 34 / 72
-    for axes in figure.axes:
-        box, share = axes.get_position(), height / whole
-        axes.set_position((box.x0, box.y0 * share, box.width, box.height * share))
-    figure.set_size_inches(width, whole)
-    place = {"x": 8 / 72 / width, "y": 1 - 8 / 72 / whole, "va": "top"}
-    figure.text(s=cut_text(title, 72 * width - 16), fontsize=TEXT, color=colour("ink"), **place)
 
 
 # ── Settings and colours ──────────────────────────────────────────────────────────────────────────
@@ -193,22 +183,10 @@ def _variable(colour: str) -> str:
     return colour if name is None else f"var(--{name})"
 
 
-@contextmanager
-def _halos(figure: Figure) -> Iterator[None]:
-    """Let lines pass behind texts, as the style of an SVG does."""
-    from matplotlib.patheffects import withStroke
-    from matplotlib.text import Text
-
-    effects = {text: text.get_path_effects() for text in figure.findobj(Text)}
-    for text in effects:
-        text.set_path_effects([withStroke(linewidth=3, foreground="white")])
-    yield
-    for text, before in effects.items():
-        text.set_path_effects(before)
-
-
 # ── matplotlib's SVG, made fit for a page ─────────────────────────────────────────────────────────
 
+#: Attributes that hold lengths, and numbers with more digits than a picture needs.
+_LENGTHS = re.compile(r' (?:d|x|y|width|height|transform|viewBox)="[^"]*"')
 _LONG_NUMBER = re.compile(r"-?\d+\.\d\d+")
 _FONT = re.compile(r"(?P<style>italic)? ?(?P<weight>\d+|bold)? ?(?P<size>[\d.]+)px")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -229,97 +207,55 @@ def _svg(figure: Figure, id: str, title: str, words: str, *, alone: bool) -> str
     canvas: Any = FigureCanvasSVG(figure)
     with _settings():
         canvas.print_svg(source, metadata={"Date": None})
-    drawn = ElementTree.fromstring(source.getvalue())
-    box = _short(drawn.get("viewBox", ""))
-    root = ElementTree.Element("svg", {"viewBox": box, "role": "img", "stroke-linejoin": "round"})
-    for tag, attribute, text in (
-        ("title", "aria-labelledby", title),
-        ("desc", "aria-describedby", words),
-    ):
-        root.set(attribute, f"{id}-{tag}")
-        ElementTree.SubElement(root, tag, {"id": f"{id}-{tag}"}).text = _printable(text)
-    style = ElementTree.SubElement(root, "style") if alone else None
-    for node in drawn:
-        root.extend(_cleaned(node, id))
-    if style is not None:
-        _, _, width, height = box.split()
-        root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "width": width, "height": height}
-        used = set(re.findall(r"var\(--([a-z-]+)\)", ElementTree.tostring(root, "unicode")))
-        light, dark = (
-            ";".join(f"--{name}:{colours[name]}" for name in sorted(used | {"card", "ink"}))
-            for colours in palette()
-        )
-        style.text = (
-            f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-            f"svg{{background:var(--card);font-family:{_FAMILY}}}{_HALO}"
-        )
-    return ElementTree.tostring(root, "unicode")
-
-
-def _cleaned(node: ElementTree.Element, id: str) -> list[ElementTree.Element]:
-    """Return what is left of an element of matplotlib's: itself, its children, or nothing."""
-    tag = node.tag.rpartition("}")[2]
-    if tag in ("metadata", "style"):
-        return []
-    clean = ElementTree.Element(tag, _attributes(node, tag, id) | _styles(node, id))
-    if tag in ("text", "tspan"):
-        clean.text = node.text
-        clean.attrib.setdefault("fill", "var(--ink)")
-    name = node.get("id", "")
-    if name.startswith("mark-"):
-        kind, _, words = name.partition("|")
-        clean.set("class", kind)
-        if words:
-            ElementTree.SubElement(clean, "title").text = words
-    for child in node:
-        clean.extend(_cleaned(child, id))
-    if tag == "g" and not clean.attrib:
-        return list(clean)
-    invisible = (
-        clean.get("fill") == "none" and "stroke" not in clean.attrib and "id" not in clean.attrib
+    drawn = source.getvalue().decode("utf-8")
+    drawn = drawn[drawn.index('<g id="figure') : drawn.rindex("</svg>")]
+    drawn = re.sub(r' style="([^"]*)"', lambda match: _attributes(unescape(match[1])), drawn)
+    # What shows data has a class, and may have words; other groups are named for people.
+    drawn = re.sub(
+        r'<g id="(mark-\w+)\|([^"]*)"( [^>]*)?>', r'<g class="\1"\3><title>\2</title>', drawn
     )
-    empty = tag in ("g", "defs") and len(clean) == 0
-    return [] if empty or (tag == "path" and invisible) else [clean]
+    drawn = re.sub(r'<g id="(mark-\w+)"', r'<g class="\1"', drawn)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn).replace("xlink:href", "href")
+    drawn = re.sub(r' id="|(?<=href=")#|(?<=url\()#', lambda match: f"{match[0]}{id}-", drawn)
+    drawn = _LENGTHS.sub(lambda match: _LONG_NUMBER.sub(_short, match[0]), drawn)
+    width, height = (f"{72 * side:.1f}" for side in figure.get_size_inches())
+    root = f'role="img" aria-labelledby="{id}-title" aria-describedby="{id}-desc"'
+    style = ""
+    if alone:
+        used = {"card", "ink", *re.findall(r"var\(--([a-z-]+)\)", drawn)}
+        light, dark = (
+            ";".join(f"--{name}:{colours[name]}" for name in sorted(used)) for colours in palette()
+        )
+        root += f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        style = (
+            f"<style>:root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+            f"svg{{background:var(--card);font-family:{_FAMILY}}}{_HALO}</style>"
+        )
+    named = (
+        f'<title id="{id}-title">{escape(_printable(title))}</title>'
+        f'<desc id="{id}-desc">{escape(_printable(words))}</desc>'
+    )
+    box = f'viewBox="0 0 {width} {height}" stroke-linejoin="round"'
+    return f"<svg {box} {root}>{named}{style}{drawn}</svg>"
 
 
-def _attributes(node: ElementTree.Element, tag: str, id: str) -> dict[str, str]:
-    """Return the attributes but the style; ids begin with that of the chart."""
+def _attributes(style: str) -> str:
+    """Return a style as attributes: a page's policy refuses style attributes."""
     attributes: dict[str, str] = {}
-    for key_, value in node.attrib.items():
-        name = key_.rpartition("}")[2]
-        if name in ("href", "clip-path"):
-            attributes[name] = value.replace("#", f"#{id}-")
-        elif name == "id":
-            # Groups are named for people; what is referred to is named by a hash.
-            if tag not in ("g", "text"):
-                attributes[name] = f"{id}-{value}"
-        elif name != "style" and not value.startswith("rotate(-0 "):
-            attributes[name] = _short(value)
-    return attributes
-
-
-def _styles(node: ElementTree.Element, id: str) -> dict[str, str]:
-    """Return the style as attributes: a page's policy refuses style attributes."""
-    styles: dict[str, str] = {}
-    for declaration in filter(None, node.get("style", "").split(";")):
+    for declaration in style.split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":
             font = _FONT.match(value)
             parts = {} if font is None else font.groupdict()
-            styles |= {f"font-{part}": text for part, text in parts.items() if text}
-        elif name not in _INHERITED:
-            if value.startswith("url("):
-                styles[name] = value.replace("#", f"#{id}-")
-            else:
-                styles[name] = _variable(value) if value.startswith("#") else _short(value)
-    if "font-size" in styles:
-        styles["font-size"] = styles["font-size"].removesuffix("px")
-    return styles
+            attributes |= {f"font-{part}": text for part, text in parts.items() if text}
+        elif name and name not in _INHERITED:
+            attributes[name] = _variable(value)
+    return "".join(f' {name}="{value}"' for name, value in attributes.items())
 
 
-def _short(text: str) -> str:
-    """Return numbers with one decimal, which is a tenth of a pixel."""
-    return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), text)
+def _short(number: re.Match[str]) -> str:
+    """Return a number with one decimal, which is a tenth of a pixel."""
+    return f"{float(number[0]):.1f}".removesuffix(".0")
 
 
 def _printable(text: str) -> str:
@@ -338,68 +274,42 @@ def cut_text(text: str, room: float, size: float = TEXT) -> str:
 
 
 def make_axes(
-    width: float,
-    height: float,
-    legend: Legend = (),
-    *,
-    left: float = 48,
-    right: float = 14,
-    top: float = 30,
-    rows: int = 1,
-    columns: int = 1,
-    gap: float = 34,
+    width: float, height: float, legend: Legend = (), *, rows: int = 1, columns: int = 1
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with axes of this height in pixels, row by row, and a legend below them."""
+    """Return a figure with axes of about this height, row by row, and a legend below them."""
     from matplotlib.figure import Figure
 
-    handle = 34.0
-    most = max(16, int((width - handle - 12) / (_CHARACTER * SMALL)))
+    most = max(16, int((width - 46) / (_CHARACTER * SMALL)))
     texts = ["\n".join(wrap(_printable(text), most)) for _, text in legend]
-    lines = sum(text.count("\n") + 1 for text in texts)
-    below = 42 + (15.6 * lines + 5 * len(texts) + 4 if texts else 0)
-    whole = top + rows * height + (rows - 1) * gap + below
-    figure = Figure(figsize=(width / 72, whole / 72), dpi=72, facecolor="none")
-    wide = width / columns - left - right
-    panels = []
-    for row in range(rows):
-        for column in range(columns):
-            x, y = left + column * width / columns, below + (rows - 1 - row) * (height + gap)
-            panels.append(
-                figure.add_axes(
-                    (x / width, y / whole, wide / width, height / whole), facecolor="none"
-                )
-            )
+    below = sum(16 * (text.count("\n") + 1) + 5 for text in texts)
+    size = (width / 72, (rows * (height + 34) + 42 + below) / 72)
+    figure = Figure(figsize=size, dpi=72, facecolor="none", layout="constrained")
+    panels: list[Axes] = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for axes in panels:
+        axes.set_facecolor("none")
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(colour("edge"))
         axes.tick_params(colors=colour("edge"), labelcolor=colour("ink"), labelsize=SMALL)
         axes.grid(visible=True, color=colour("grid"), linewidth=1)
         axes.set_axisbelow(True)
     if texts:
-        shown = figure.legend(
+        figure.legend(
             [handle for handle, _ in legend],
             texts,
-            loc="lower left",
-            bbox_to_anchor=(4 / width, 2 / whole),
+            loc="outside lower left",
             frameon=False,
             fontsize=SMALL,
             labelcolor=colour("ink"),
-            labelspacing=0.4,
-            handlelength=handle / SMALL,
-            handletextpad=0.6,
-            borderpad=0,
-            borderaxespad=0,
         )
-        for text in shown.get_texts():
-            text.set_linespacing(1.3)
     return figure, panels
 
 
-def label_axes(axes: Axes, x: str, y: str = "", pad: float = 8) -> None:
+def label_axes(axes: Axes, x: str, y: str = "") -> None:
     """Write what the axes show: below, and above the vertical one, where it need not be turned."""
-    axes.set_xlabel(_printable(x), fontsize=SMALL, color=colour("quiet"), labelpad=5)
+    look: dict[str, Any] = {"fontsize": SMALL, "color": colour("quiet")}
+    axes.set_xlabel(_printable(x), **look)
     if y:
-        axes.set_title(_printable(y), loc="left", fontsize=SMALL, color=colour("quiet"), pad=pad)
+        axes.set_title(_printable(y), loc="left", **look)
 
 
 def set_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:

@@ -2,42 +2,45 @@
 
 What everybody may see is made from a :class:`~memberbound.report.publication.Publication`, what is
 for the owner of the rows from a :class:`~memberbound.report.model.Report`, and what is signed from
-a :class:`~memberbound.report.decision.Case`, which may hold both.
+a :class:`~memberbound.report.publication.Case`, which may hold both.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from memberbound.answers import INTERNAL, Answer, OmitEmpty, computed
 from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, MemberboundError, one_of
-from memberbound.files import PrivateFolder, check_output, written_whole
+from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
-from memberbound.report.decision import (
+from memberbound.report.documents import (
     SIZES,
-    About,
-    Case,
+    checklist,
+    clean,
+    cyclonedx,
     dpia_annex,
+    model_card,
     promised,
+    registry_entry,
     render_decision,
+    sacro_record,
 )
-from memberbound.report.evidence_files import checklist, cyclonedx, registry_entry, sacro_record
-from memberbound.report.model import Report, checked, read
+from memberbound.report.model import Report
+from memberbound.report.page import find_browser, page_count, print_pdf, render
 from memberbound.report.prose import OWNER_ONLY
-from memberbound.report.publication import Publication, model_card
+from memberbound.report.publication import Case, Publication
 
-_CERTIFICATE = ".certificate.json"
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 #: Whom a format is for: everybody, the owner of the rows, or whoever may see what it is made from.
 Audience = Literal["public", "owner", "source"]
 
@@ -103,12 +106,13 @@ class Export(Answer):
     def game(self) -> NeighbourGame | SubsetGame:
         """The game of what was exported."""
         what = self.exported
-        return what.subset_game if isinstance(what, Report) else what.played
+        return what.subset_game if isinstance(what, Report) else what.game
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
         """What the numbers rest on."""
-        return self.exported.theorems
+        what = self.exported
+        return what.theorems if isinstance(what, Report) else what.promise.theorems
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
@@ -137,7 +141,7 @@ class Export(Answer):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
             lines.append(OWNER_ONLY)
         else:
-            of = "the release" if what.released else "the settings of a study of"
+            of = "the settings of a study of" if what.file is None else "the release"
             lines = [
                 f"{name} about {of} {what.name}, for everybody: it holds nothing "
                 "that was computed from the rows and not paid for."
@@ -207,14 +211,12 @@ def export(
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=chosen.endings, force=force)
     browser = find_browser() if target.suffix.lower() == ".pdf" else None
-    case = case_of(report, release, about)
+    case = Case.of(report, release, about)
     exported = case.exported(chosen.audience)
     if browser is None:
         maker = render_decision if chosen.text is None else chosen.text
         content, pages = maker(case).encode("utf-8"), None
     else:
-        from memberbound.report.page import render
-
         if format == "decision":
             for size in SIZES:
                 content = print_pdf(render_decision(case, size), browser=browser, least=2)
@@ -245,9 +247,7 @@ def _logged(
     out: str | os.PathLike[str] | None,
 ) -> Export:
     """Log to the run or the experiment that ``out`` names."""
-    from memberbound.report.mlflow_log import log_entry, owner_entry, published_entry
-
-    case = case_of(report, release, about)
+    case = Case.of(report, release, about)
     exported = case.exported(FORMATS[format].audience)
     if isinstance(exported, Publication):
         entry = published_entry(exported, case.stated(public=True))
@@ -256,191 +256,207 @@ def _logged(
     return Export(format, exported, **log_entry(entry, None if out is None else os.fspath(out)))
 
 
-def case_of(report: object, release: object = None, about: object = None) -> Case:
-    """Return what is exported: a release by its certificate, a study, or a study and its release.
-
-    A certificate is refused where its file was changed or exchanged.
-    """
-    stated = About.read(about)  # type: ignore[arg-type]  # a path
-    if isinstance(report, (str, os.PathLike)) and str(report).endswith(_CERTIFICATE):
-        if release is not None:
-            raise InputError(
-                f"release must be left out with a certificate, got {str(release)!r}. The "
-                "certificate is that of its own file."
-            )
-        return Case.of(release=_certified(str(report).removesuffix(_CERTIFICATE)), about=stated)
-    study = checked_report(report)
-    if release is None:
-        return Case.of(report=study, about=stated)
-    if not isinstance(release, (str, os.PathLike)):
-        raise InputError(f"release must be a file, got {type(release).__name__}.")
-    if Path(f"{os.fspath(release)}{_CERTIFICATE}").is_file():
-        return Case.of(report=study, release=_certified(os.fspath(release)), about=stated)
-    return Case.of(report=study, about=stated, uncertified=release)
-
-
-def _certified(path: str) -> Publication:
-    from memberbound.release.saving import verified
-
-    return Publication.of_release(verified(Path(path)))
-
-
-def checked_report(report: object) -> Report:
-    """Return a checked report, from a file, a dictionary or a study."""
-    if isinstance(report, (str, os.PathLike)):
-        return read(report)
-    # A study keeps its report; the class itself belongs to a stage above this one.
-    content = getattr(report, "report", report)
-    if isinstance(content, Report):
-        return content
-    if isinstance(content, Mapping):
-        return checked(content)
-    raise InputError(
-        "report must be a file, the dictionary that it holds, or what study returned, got "
-        f"{type(report).__name__}."
-    )
-
-
-# ── PDF, through the print of a browser that is there already ─────────────────────────────────────
+# ── MLflow ────────────────────────────────────────────────────────────────────────────────────────
 #
-# The page is rendered into a private folder and printed by a headless Chromium, Chrome or Edge with
-# a profile of its own, which is thrown away, and without a network.
+# Who can read a tracking server is not known here, so there are two kinds of entries, made from two
+# types.  Metrics are grouped by kind, so that no chart shows a ceiling among floors.
 
-#: Commands of Debian, Fedora, the makers' packages and Windows.
-_COMMANDS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "microsoft-edge",
-    "microsoft-edge-stable",
-    "msedge",
-)
-#: Where macOS and Windows keep browsers that are on no search path.
-_PLACES = (
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
-    r"%ProgramFiles%\Google\Chrome\Application\chrome.exe",
-    r"%ProgramFiles(x86)%\Google\Chrome\Application\chrome.exe",
-    r"%ProgramFiles(x86)%\Microsoft\Edge\Application\msedge.exe",
-)
-_QUIET = (
-    "--headless=new",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",  # containers give it little room
-    "--disable-extensions",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--no-pdf-header-footer",
-    # The report needs no network; nothing that it holds is to reach one.
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)
-#: Milliseconds of the page's own clock for its figures; it runs as fast as the work allows.
-_DRAWING = 30_000
-_SECONDS = 180.0
-_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+#: Folder of the run's artifacts that holds the files, and what all names begin with.
+_PLACE = "memberbound"
+_GROUPS = {"certified": "upper", "estimated": "estimate", "measured": "lower"}
+#: The smallest limits of the MLflow versions that the extra allows.
+_PARAMETER_LENGTH, _TAG_LENGTH = 500, 5000
+#: The password in an address.
+_SECRET = re.compile(r"//[^/\s]+@")
+#: What MLflow's own address of a run begins with.
+_RUN = "runs:/"
 
 
-def find_browser(path: str | os.PathLike[str] | None = None) -> str:
-    """Return the browser to print with: the one named, there or in CHROME_BIN, or the first."""
-    path = path or os.environ.get("CHROME_BIN")
-    if path is not None:
-        program = shutil.which(str(path))
-        if program is None:
-            raise InputError(f"CHROME_BIN must be a program that can be run, got {str(path)!r}.")
-        return program
-    places = (os.path.expandvars(place) for place in _PLACES)
-    for candidate in (*_COMMANDS, *places):
-        program = shutil.which(candidate)
-        if program is not None:
-            return program
-    raise InputError(
-        "a PDF needs Chromium, Chrome or Edge, and none was found. Install one (on Debian: apt-get "
-        "install chromium), name it in the variable CHROME_BIN, or print the page from any browser."
+@dataclass(frozen=True)
+class Entry:
+    """What a run gets: names with values, and files, which are made when they are needed."""
+
+    run_name: str
+    note: str
+    metrics: Mapping[str, float]
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    files: Mapping[str, Callable[[], str]]
+
+
+def published_entry(published: Publication, stated: Mapping[str, str] | None = None) -> Entry:
+    """Return what everybody may see: the promise, what was declared, and the model card."""
+    promise = published.promise
+    record = promise.protects.replace(" ", "-")
+    names = ("name", "rows", "columns", "target", "learner", "eta")
+    return _entry(
+        f"membership promise for {clean(published.name)}",
+        "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
+        metrics={f"certified/{promise.game}/{record}/accuracy_upper": promise.accuracy_upper},
+        parameters={name: getattr(published, name) for name in names} | dict(stated or {}),
+        tags={
+            "audience": "public",
+            "game": promise.game,
+            "protects": promise.protects,
+            "theorems": ", ".join(promise.theorems),
+            "assumptions": _sentences(published.assumptions),
+            "version": published.version,
+        },
+        files={"MODEL_CARD.md": lambda: model_card(published, stated)},
     )
 
 
-def print_pdf(
-    page: str,
+def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> Entry:
+    """Return everything that a study found, which is for the owner of the rows only."""
+    verdict, data = report.verdict, report.data
+    metrics: dict[str, float] = {}
+    for row in report.sandwich:
+        for group, side in _GROUPS.items():
+            value = getattr(row, f"accuracy_{side}")
+            if value is not None:
+                metrics[f"{group}/{row.subject}/{row.record}-record/accuracy_{side}"] = value
+    for remedy in report.remedies:
+        if remedy.score_after_estimate is not None:
+            metrics[f"estimated/{remedy.id}/score_estimate"] = remedy.score_after_estimate
+    audit = report.answer("audit")
+    if audit is not None:
+        metrics["measured/model/exposed_records_lower"] = audit["records"]["exposed_records"]
+    settings = asdict(report.question) | {"columns": None, "data_columns": len(data.columns)}
+    settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
+    return _entry(
+        f"membership study of {clean(data.name)}",
+        f"{OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}",
+        metrics=metrics,
+        parameters=settings | dict(stated or {}),
+        tags={
+            "audience": "owner only",
+            "level": verdict.level,
+            "schema": report.schema,
+            "status": report.status,
+            "verdict": verdict.sentence,
+            "advice": verdict.advice,
+            "game": report.game,
+            "protects": report.protects,
+            "theorems": ", ".join(report.theorems),
+            "assumptions": _sentences(report.assumptions),
+            "version": report.version,
+        },
+        files={"report.html": lambda: render(report), "report.json": report.to_json},
+    )
+
+
+def _entry(
+    run_name: str,
+    note: str,
     *,
-    browser: str | os.PathLike[str] | None = None,
-    least: int = 1,
-    seconds: float = _SECONDS,
-) -> bytes:
-    """Return a page as PDF; fewer sheets than it must have are taken for a failure.
+    metrics: Mapping[str, float],
+    parameters: Mapping[str, object],
+    tags: Mapping[str, str],
+    files: Mapping[str, Callable[[], str]],
+) -> Entry:
+    """Return an entry with names and lengths that MLflow takes."""
+    return Entry(
+        run_name[:250],
+        note[:_TAG_LENGTH],
+        {f"{_PLACE}/{name}": float(value) for name, value in metrics.items()},
+        {
+            f"{_PLACE}.{name}": _cut(value, _PARAMETER_LENGTH)
+            for name, value in parameters.items()
+            if value is not None
+        },
+        {f"{_PLACE}.{name}": _cut(text, _TAG_LENGTH) for name, text in tags.items()},
+        {f"{_PLACE}/{name}": text for name, text in files.items()},
+    )
 
-    Args:
-        page: the HTML, which needs nothing else.
-        browser: the program; searched for unless given.
-        least: number of sheets at least.
-        seconds: time limit.
+
+def _sentences(texts: tuple[str, ...]) -> str:
+    return " ".join(f"{text.removesuffix('.')}." for text in texts)
+
+
+def _cut(value: object, length: int) -> str:
+    text = clean(value)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def log_entry(entry: Entry, place: str | None = None) -> dict[str, Any]:
+    """Log an entry to the run ``runs:/ID``, else the active one, else a new one.
+
+    Another ``place`` names the experiment of the new run; without one, and for the server, MLflow's
+    environment variables count.  A run that holds the parameters of another entry is refused.
     """
-    program = find_browser(browser)
-    with PrivateFolder() as folder:
-        source, target = folder / "report.html", folder / "report.pdf"
-        source.write_text(page, encoding="utf-8")
-        _run([program, *_flags(folder, target), source.as_uri()], folder, seconds)
-        printed = target.read_bytes() if target.is_file() else b""
-    if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
-        raise MemberboundError(
-            f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "
-            "print report.html from another browser."
+    if find_spec("mlflow") is None:
+        raise InputError(
+            "format 'mlflow' needs MLflow: install the extra mlflow, "
+            "pip install 'memberbound[mlflow]'."
         )
-    if page_count(printed) < least:
-        raise MemberboundError(f"{program} printed {page_count(printed)} pages, too few.")
-    return printed
+    # MLflow reports calls to its makers unless told otherwise.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return _log(entry, place)
+    except MlflowException as problem:
+        bad = problem.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+        first = _SECRET.sub("//", str(problem).strip()).partition("\n")[0]
+        sentence = f"MLflow refused the report: {first.split('. ')[0].rstrip('.')}."
+        raise (InputError if bad else MemberboundError)(sentence) from problem
 
 
-def page_count(printed: bytes) -> int:
-    """Return the number of pages of a PDF as browsers write it, with plain page objects."""
-    return len(_PAGE.findall(printed))
+def _log(entry: Entry, place: str | None) -> dict[str, Any]:
+    import mlflow
+    from mlflow.entities import Metric, Param, RunTag
 
-
-def _flags(folder: Path, target: Path) -> list[str]:
-    flags = [
-        *_QUIET,
-        f"--user-data-dir={folder / 'profile'}",
-        f"--virtual-time-budget={_DRAWING}",
-        f"--print-to-pdf={target}",
-    ]
-    # Chromium refuses to run as root with its sandbox, and only then it may be left out.
-    if sys.platform != "win32" and os.geteuid() == 0:
-        flags.append("--no-sandbox")
-    return flags
-
-
-def _run(command: list[str], folder: Path, seconds: float) -> None:
-    """Run the browser to its end or to the time limit, with all the processes that it starts."""
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            code = process.wait(timeout=seconds)
-        except BaseException as problem:
-            _end(process)
-            if isinstance(problem, subprocess.TimeoutExpired):
-                raise MemberboundError(
-                    f"{command[0]} did not print within {seconds:g} seconds."
-                ) from None
-            raise
-    if code != 0:
-        raise MemberboundError(f"{command[0]} ended with code {code} and printed nothing.")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":
-        process.kill()
+    client, active = mlflow.MlflowClient(), mlflow.active_run()
+    run_id = os.environ.get("MLFLOW_RUN_ID") if active is None else active.info.run_id
+    if place is not None and place.startswith(_RUN):
+        run_id, place = place.removeprefix(_RUN).strip("/"), None
+    if run_id is not None and place is not None:
+        raise InputError(
+            f"out must be left out while a run is active, got {place!r}. "
+            "The report goes to that run."
+        )
+    if run_id is None:
+        tags = {"mlflow.runName": entry.run_name, "mlflow.note.content": entry.note}
+        run = client.create_run(_experiment_id(client, place), tags=tags)
     else:
-        # The session is the browser's own, so this ends its helpers and nobody else.
-        os.killpg(process.pid, signal.SIGKILL)
+        run = client.get_run(run_id)
+        for name, value in entry.parameters.items():
+            logged = run.data.params.get(name, value)
+            if logged != value:
+                raise InputError(
+                    f"out must be a run without another study's report, got {run_id!r}, "
+                    f"where {name} is {logged!r} and not {value!r}."
+                )
+    now = int(time.time() * 1000)
+    try:
+        client.log_batch(
+            run.info.run_id,
+            metrics=[Metric(name, value, now, 0) for name, value in entry.metrics.items()],
+            params=[Param(name, str(value)) for name, value in entry.parameters.items()],
+            tags=[RunTag(name, value) for name, value in entry.tags.items()],
+        )
+        for name, text in entry.files.items():
+            client.log_text(run.info.run_id, text(), name)
+    except BaseException:
+        if run_id is None:
+            client.set_terminated(run.info.run_id, status="FAILED")
+        raise
+    if run_id is None:
+        client.set_terminated(run.info.run_id)
+    return {
+        "run_id": run.info.run_id,
+        "experiment_id": run.info.experiment_id,
+        "tracking_uri": _SECRET.sub("//", mlflow.get_tracking_uri()),
+        "metrics": len(entry.metrics),
+        "files": list(entry.files),
+    }
+
+
+def _experiment_id(client: MlflowClient, name: str | None) -> str:
+    if name is None and (id := os.environ.get("MLFLOW_EXPERIMENT_ID")):
+        return id
+    name = name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if not name:
+        return "0"
+    experiment = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if experiment is None else experiment.experiment_id)

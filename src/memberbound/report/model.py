@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.files import read_document
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # ── What a field may hold ─────────────────────────────────────────────────────────────────────────
 
 #: Name and version of the format; a report says it under ``schema``.
-SCHEMA_ID: Final = "memberbound-report/3"
+SCHEMA_ID: Final = "memberbound-report/4"
 #: A row's record, for a reader.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
 _CoreSchema = dict[str, object]
@@ -93,8 +93,6 @@ Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 #: A verb's own dictionary, as its command prints it with ``--json``.
 Result = Annotated[Mapping[str, Any], _VerbsOwn()]
 Role = Literal["number", "category", "date", "identifier", "text"]
-#: Subjects that are models, and all of them.
-Learned = Literal["given", "model", "noise-every"]
 Subject = Literal["given", "model", "noise-every", "noise-other", "table", "coarser-table"]
 #: What a subject is called, in the order of the report.
 LABELS: dict[Subject, str] = {
@@ -110,6 +108,7 @@ StepId = Literal[
     "given", "certify", "audit", "protect-every", "protect-other", "explain", "population",
     "rows", "coarser", "synthetic",
 ]  # fmt: skip
+Level = Literal["safe", "exposed", "unproved", "partial"]
 State = Literal["done", "impossible", "failed", "stopped"]
 RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-every", "noise-other"]
 
@@ -127,7 +126,7 @@ def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> No
 class Verdict:
     """The study in one sentence, and what to do."""
 
-    level: Literal["safe", "exposed", "unproved", "partial"]
+    level: Level
     sentence: Name
     advice: Name
 
@@ -171,105 +170,61 @@ class Data:
     sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
 
 
-class _Number:
-    """One of the three kinds of numbers: ``side`` is the field that holds it."""
-
-    side: ClassVar[str]
-
-    @property
-    def value(self) -> float:
-        """The number."""
-        return float(getattr(self, self.side))
-
-
-@dataclass(frozen=True)
-class Ceiling(_Number):
-    """A certificate: nobody is right more often."""
-
-    kind: Literal["certificate"]
-    upper: Right
-    confidence: Confidence
-    theorems: tuple[Theorem, ...]
-
-    side = "upper"
-
-
-@dataclass(frozen=True)
-class Seen(_Number):
-    """An estimate: neither proved nor a bound."""
-
-    kind: Literal["estimate"]
-    estimate: Share
-    what: Name
-
-    side = "estimate"
-
-
-@dataclass(frozen=True)
-class Floor(_Number):
-    """An audit: an attack that was tried is right at least this often."""
-
-    kind: Literal["audit"]
-    lower: Right
-    confidence: Confidence
-    attack: Name
-
-    side = "lower"
-
-
 @dataclass(frozen=True)
 class SandwichRow:
-    """How often anybody is right about a record of a subject, in one game."""
+    """How often anybody is right about a record of a subject, in one game.
+
+    ``accuracy_upper`` is certified, ``accuracy_lower`` reached by an attack that was tried;
+    ``accuracy_estimate`` is neither.
+    """
 
     subject: Subject
     label: Name
     record: Literal["average", "worst"]
-    game: Literal["iid", "subset", "model"]
+    game: Literal["iid", "subset", "neighbour", "model"]
     blind: Right
-    ceiling: Ceiling | None
-    estimate: Seen | None
-    floor: Floor | None
-
-    @property
-    def numbers(self) -> tuple[Ceiling | Seen | Floor, ...]:
-        """Those of the three numbers that there are."""
-        return tuple(n for n in (self.ceiling, self.estimate, self.floor) if n is not None)
+    accuracy_upper: Right | None = None
+    accuracy_estimate: Share | None = None
+    accuracy_lower: Right | None = None
+    confidence: Confidence | None = None
 
     @property
     def most(self) -> Mark:
         """The ceiling for a reader; without one nothing is proved."""
-        return marked(None if self.ceiling is None else self.ceiling.upper, "certificate")
+        return marked(self.accuracy_upper, "certificate")
 
     @property
-    def observed(self) -> Seen | None:
+    def observed(self) -> float | None:
         """The estimate, where it says something.
 
         About the one record that is guessed best, a few models show a high number by chance alone:
         it counts where a floor shows a leak.
         """
-        return self.estimate if self.record == "average" or self.beaten else None
+        return self.accuracy_estimate if self.record == "average" or self.beaten else None
 
     @property
     def seen(self) -> Mark | None:
         """The estimate for a reader, where it says something."""
-        return None if self.observed is None else marked(self.observed.estimate, "estimate")
+        return None if self.observed is None else marked(self.observed, "estimate")
 
     @property
     def least(self) -> Mark | None:
         """The floor for a reader, if there is one."""
-        return None if self.floor is None else marked(self.floor.lower, "audit", blind=self.blind)
+        lower = self.accuracy_lower
+        return None if lower is None else marked(lower, "audit", blind=self.blind)
 
     @property
-    def beaten(self) -> Floor | None:
+    def beaten(self) -> float | None:
         """The floor, if it proves that an attack does better than blind guessing."""
-        return self.floor if self.least is not None and self.least.kind == "audit" else None
+        shown = self.least is not None and self.least.kind == "audit"
+        return self.accuracy_lower if shown else None
 
 
 @dataclass(frozen=True)
 class RocCurve:
     """Members found (tpr) over false alarms (fpr), measured or certified."""
 
-    subject: Learned
+    subject: Subject
     kind: Literal["estimate", "certificate"]
     label: Name
     fpr: Shares
@@ -284,8 +239,8 @@ class RocCurve:
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """How many records an attack is right about how often."""
+class Exposure:
+    """How many records of the learner as it is an attack is right about how often."""
 
     edges: Shares
     counts: Annotated[tuple[Count, ...], Rule(min_length=1)]
@@ -297,24 +252,6 @@ class Histogram:
             )
         _rising("edges", self.edges, strictly=True)
 
-    @property
-    def bars(self) -> tuple[tuple[float, float, int], ...]:
-        """The lower edge, the upper edge and the count of every bar."""
-        return tuple(zip(self.edges, self.edges[1:], self.counts, strict=False))
-
-    def above(self, success: float) -> tuple[float, ...]:
-        """Return the lower edges of the bars that begin at a success rate, or above it."""
-        return tuple(edge for edge in self.edges[:-1] if edge >= success - 1e-9)
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """Who is exposed by a model; its audit has the rest (:meth:`Report.records_of`)."""
-
-    subject: Learned
-    label: Name
-    histogram: Histogram
-
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
@@ -323,7 +260,7 @@ class Remedy:
     id: RemedyId
     label: Name
     protects: Protected | None = None
-    game: Literal["iid", "subset", "neighbour"] | None = None
+    game: Literal["iid", "neighbour"] | None = None
     enough: bool = False
     accuracy_upper: Right | None = None
     confidence: Confidence | None = None
@@ -352,29 +289,12 @@ class Remedy:
                 raise InputError(f"{name} must be given here, got None.")
 
     @property
-    def price(self) -> Price | None:
-        """What happens to the model's score, if that is known."""
-        name, before, after = self.score_name, self.score_before_estimate, self.score_after_estimate
-        if name is None or before is None or after is None:
+    def change(self) -> Mark | None:
+        """How the model's score changes, an estimate, if that is known."""
+        before, after = self.score_before_estimate, self.score_after_estimate
+        if before is None or after is None:
             return None
-        return Price(name, before, after)
-
-
-@dataclass(frozen=True)
-class Price:
-    """A model's score as it is and with a remedy, both estimates."""
-
-    name: str
-    before: float
-    after: float
-
-    def __str__(self) -> str:
-        return f"{score_mark(self.before)} → {score_mark(self.after)}"
-
-    @property
-    def change(self) -> Mark:
-        """How much the score changes, an estimate."""
-        change = score_mark(self.after - self.before).text.removeprefix("≈ ")
+        change = score_mark(after - before).text.removeprefix("≈ ")
         return Mark("estimate", f"≈ {'' if change.startswith('-') else '+'}{change}")
 
 
@@ -396,7 +316,6 @@ class StepRecord:
     error: str | None
     sentence: str | None
     result: Result | None
-    audit: Result | None
 
     def __post_init__(self) -> None:
         done = self.state == "done"
@@ -409,26 +328,13 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class Erratum:
-    """What a paper printed, and what holds."""
-
-    printed: str
-    holds: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """A theorem that a step used, as the ledger has it."""
+    """A theorem that a step used; ``memberbound theorems`` has the rest."""
 
     id: Theorem
-    also: tuple[str, ...] = ()
     title: Name
     statement: Name
     status: Name
-    reason: str | None
-    code: tuple[str, ...]
-    tests: tuple[str, ...]
-    erratum: Erratum | None
 
 
 @dataclass(frozen=True)
@@ -457,15 +363,16 @@ _SHOWN: dict[StepId, dict[str, _Shape]] = {
         "warnings": [str],
         "comparable": bool,
     },
+    "audit": {
+        "records": {
+            **dict.fromkeys(("targets", "exposed_records"), int),
+            **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
+            "most_exposed": [{"proved": bool}],
+        }
+    },
     "explain": dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float),
     "population": dict.fromkeys(("success_blind", "success_upper"), float)
     | {"sweep": [{"epsilon": float}]},
-}
-#: The same of what an audit measured about single records.
-_RECORDS: dict[str, _Shape] = {
-    **dict.fromkeys(("targets", "exposed_records"), int),
-    **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
-    "most_exposed": [{"proved": bool}],
 }
 
 
@@ -510,14 +417,14 @@ class Report:
     protects: Literal["every record"]
     theorems: tuple[Theorem, ...]
     assumptions: tuple[Name, ...]
-    schema: Literal["memberbound-report/3"]
+    schema: Literal["memberbound-report/4"]
     status: Literal["complete", "partial"]
     verdict: Verdict
     question: Question
     data: Data
     sandwich: tuple[SandwichRow, ...]
     roc: tuple[RocCurve, ...]
-    exposure: tuple[Exposure, ...]
+    exposure: Exposure | None
     remedies: tuple[Remedy, ...]
     steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
     ledger: tuple[LedgerEntry, ...]
@@ -529,11 +436,6 @@ class Report:
         chosen = [remedy.id for remedy in self.remedies if remedy.recommended]
         if len(chosen) > 1:
             raise InputError(f"remedies must be recommended once, got {chosen!r}.")
-        for place, item in enumerate(self.exposure):
-            if item.histogram.edges != self.exposure[0].histogram.edges:
-                raise InputError(
-                    f"exposure[{place}].histogram.edges must be those of exposure[0], got others."
-                )
         keys: dict[str, Sequence[object]] = {
             "theorems": self.theorems,
             "steps": [step.id for step in self.steps],
@@ -541,7 +443,6 @@ class Report:
             "ledger": [entry.id for entry in self.ledger],
             "sandwich": [(row.subject, row.record) for row in self.sandwich],
             "roc": [(curve.subject, curve.kind) for curve in self.roc],
-            "exposure": [item.subject for item in self.exposure],
         }
         for name, ids in keys.items():
             twice = next((one for place, one in enumerate(ids) if one in ids[:place]), None)
@@ -550,20 +451,10 @@ class Report:
         for step, shown in _SHOWN.items():
             if (answer := self.answer(step)) is not None:
                 _check_shape(step, answer, shown)
-        for item in self.exposure:
-            _check_shape(f"records of {item.subject}", self.records_of(item.subject), _RECORDS)
 
     def answer(self, step: str) -> Result | None:
         """Return what the verb of a step answered, if it did."""
         return next((each.result for each in self.steps if each.id == step), None)
-
-    def records_of(self, subject: Learned) -> Result:
-        """Return what the audit of a subject measured about single records."""
-        name = subject.removeprefix("noise-")
-        audits = (step.audit for step in self.steps if step.id == f"protect-{name}")
-        audit = self.answer("audit") if subject == "model" else next(audits, None)
-        records: Result = {} if audit is None else audit.get("records", {})
-        return records
 
     @property
     def subset_game(self) -> SubsetGame:
@@ -591,18 +482,6 @@ class Report:
         return next(rows, None)
 
     @property
-    def scores(self) -> dict[str, float]:
-        """The score of the model as it is, then that of every remedy that changes it."""
-        prices = {remedy.id: remedy.price for remedy in self.remedies if remedy.price is not None}
-        as_it_is = "model" if self.question.model is None else "given"
-        scores: dict[str, float] = {}
-        for id, price in prices.items():
-            scores.setdefault(as_it_is, price.before)
-            if id != "nothing":
-                scores[id] = price.after
-        return scores
-
-    @property
     def usual(self) -> str:
         """What remedies are compared with, within a sentence."""
         return "trained as usual" if self.question.model is None else "the given model"
@@ -617,26 +496,12 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         """Return what ``report.json`` holds."""
-        return plain(self)
+        content: dict[str, object] = json.loads(self.to_json())
+        return content
 
     def to_json(self) -> str:
         """Return the text of ``report.json``."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-
-
-def plain(value: object) -> dict[str, object]:
-    """Return a dataclass as JSON-ready fields, in their order."""
-
-    def below(item: object) -> object:
-        if is_dataclass(item):
-            return plain(item)
-        if isinstance(item, (list, tuple)):
-            return [below(part) for part in item]
-        if isinstance(item, Mapping):
-            return {key: below(part) for key, part in item.items()}
-        return item
-
-    return {f.name: below(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 # ── Reading: JSON becomes objects, or one sentence says what is wrong where ───────────────────────
@@ -666,7 +531,7 @@ def document() -> dict[str, object]:
     """Return the JSON Schema, draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:memberbound:report:3",
+        "$id": "urn:memberbound:report:4",
     } | _adapter(Report).json_schema()
 
 
@@ -739,7 +604,8 @@ def _sentence(problem: ValidationError, name: str) -> str:
 
 def _place(name: str, path: Iterable[int | str]) -> str:
     """Return where in the report, as one would write it: report.roc[2].kind."""
-    return name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+    place = name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+    return place.removeprefix(".")
 
 
 def _shown(value: object) -> str:

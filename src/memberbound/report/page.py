@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from memberbound.declarations import function_name
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import PrivateFolder
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     INTERVAL,
@@ -37,14 +46,15 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.report import charts, prose
-from memberbound.report.drawing import Chart
 from memberbound.report.model import (
     RECORDS,
+    Data,
+    Question,
     Report,
     Result,
+    Run,
     StepRecord,
     access_floors,
-    plain,
     score_mark,
 )
 
@@ -161,7 +171,7 @@ def render(
             style=style,
             script=script,
             policy=_policy(style, script),
-            charts=_charts(report),
+            charts=charts.charts_of_report(report),
             prose=prose,
             given=report.answer("given"),
             **_given_rows(report.answer("given")),
@@ -177,7 +187,6 @@ def render(
             known={entry.id for entry in report.ledger},
             settings=[*_settings(report), *(stated or {}).items()],
             recipe=_recipe(report),
-            surprising=_surprising(report),
             exposed=_exposed(report),
             promise=prose.promise(report.blind_in("subset"), report.question.eta),
         )
@@ -198,18 +207,6 @@ def decision_page(*, case: Any, size: float, **content: object) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _charts(report: Report) -> dict[str, Chart]:
-    pictures = (
-        charts.sandwich_chart(report, "worst"),
-        charts.sandwich_chart(report, "average"),
-        charts.roc_chart(report),
-        charts.exposure_chart(report),
-        charts.remedies_chart(report),
-        charts.sweep_chart(report),
-    )
-    return {chart.id: chart for chart in pictures if chart is not None}
-
-
 @dataclass(frozen=True)
 class People:
     """How many of a hundred guesses are right: a picture for who does not think in per cent."""
@@ -226,7 +223,7 @@ def _people(report: Report) -> list[People]:
     people = []
     row = report.row_of("given", "average") or report.row_of("model", "worst")
     if row is not None and row.beaten is not None:
-        right = of_hundred(row.beaten.lower, "lower")
+        right = of_hundred(row.beaten, "lower")
         words = f"Of 100 guesses about the {RECORDS[row.record]}, at least {right} are right"
         blind = of_hundred(row.blind, "lower")
         people.append(People(row.label, right, blind, "audit", words))
@@ -264,12 +261,11 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         sure = sure or ", certain if the assumptions hold"
         words = f"for {prose.WHOM}: {best.label.lower()}{sure}"
         shown.append((name, upper, words))
-        price = best.price
-        if price is not None and best.id != "nothing":
-            after, before = score_mark(price.after), score_mark(price.before)
-            words = f"{price.name} {after}; {report.usual} {before}"
-            name = "What it gains" if price.after > price.before else "What it costs"
-            shown.append((name, price.change, words))
+        before, after = best.score_before_estimate, best.score_after_estimate
+        if before is not None and after is not None and best.id != "nothing":
+            words = f"{best.score_name} {score_mark(after)}; {report.usual} {score_mark(before)}"
+            name = "What it gains" if after > before else "What it costs"
+            shown.append((name, best.change, words))
     given = report.row_of("given", "average")
     if given is not None:
         words = "an attack is right" if given.beaten else NO_LEAK
@@ -279,8 +275,8 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     if attacked and not any(row.beaten for row in attacked):
         words, average = NO_LEAK, report.row_of("model", "average")
         reached = None if average is None else average.observed
-        if reached is not None and reached.estimate > attacked[0].blind + question.eta:
-            words += f"; the best attack reached {marked(reached.estimate, 'estimate')} on the "
+        if reached is not None and reached > attacked[0].blind + question.eta:
+            words += f"; the best attack reached {marked(reached, 'estimate')} on the "
             words += "average record, and more models (--shadows) may show it"
         shown.append(("Attacks on the model trained as usual", None, words))
         return shown
@@ -309,52 +305,42 @@ def _given_rows(answer: Result | None) -> dict[str, Sequence[tuple[str | Mark, .
     return {"access": access, "facts": facts}
 
 
-@dataclass(frozen=True)
-class Exposed:
-    """How many records of a model are above the limit, by chance alone, and shown to be exposed."""
-
-    label: str
-    records: Result
-    edge: float
-    above: int
-    by_chance: int
-
-    @property
-    def proved(self) -> list[Result]:
-        """The records that are shown to be exposed, of those that are listed."""
-        return [record for record in self.records["most_exposed"] if record["proved"]]
-
-
-def _exposed(report: Report) -> list[Exposed]:
-    exposed = []
-    for item in report.exposure:
-        records = report.records_of(item.subject)
-        allowed = records["blind_accuracy"] + report.question.eta
-        counts = charts.count_above(item, records, allowed)
-        exposed.append(Exposed(item.label, records, *counts))
-    return exposed
+def _exposed(report: Report) -> dict[str, Any] | None:
+    """Return how many records are above the limit, by chance alone, and shown to be exposed."""
+    answer = report.answer("audit")
+    if report.exposure is None or answer is None:
+        return None
+    records: Result = answer["records"]
+    allowed = records["blind_accuracy"] + report.question.eta
+    edge, above, by_chance = charts.count_above(report.exposure, records, allowed)
+    proved = [record for record in records["most_exposed"] if record["proved"]]
+    return dict(records) | {
+        "edge": edge,
+        "above": above,
+        "by_chance": by_chance,
+        "proved": proved,
+    }
 
 
-def _steps(report: Report) -> list[tuple[StepRecord, dict[str, list[tuple[str, str]]]]]:
-    """Return every step with the keys of its answer, and of its audit."""
-    steps = []
-    for step in report.steps:
-        answers = {"Result": step.result, "Audit of the release": step.audit}
-        pairs = {
-            title: list(pairs_of(answer, sides_of(answer["command"])))
-            for title, answer in answers.items()
-            if answer is not None
-        }
-        steps.append((step, pairs))
-    return steps
+def _steps(report: Report) -> list[tuple[StepRecord, list[tuple[str, str]]]]:
+    """Return every step that has an answer with the keys of that."""
+    return [
+        (step, list(pairs_of(step.result, sides_of(step.result["command"]))))
+        for step in report.steps
+        if step.result is not None
+    ]
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    parts = {"": report.question, "data.": report.data, "run.": report.run}
+    parts: dict[str, Question | Data | Run] = {
+        "": report.question,
+        "data.": report.data,
+        "run.": report.run,
+    }
     settings = [
         (f"{prefix}{name}", text_of(value))
         for prefix, part in parts.items()
-        for name, value in plain(part).items()
+        for name, value in asdict(part).items()
     ]
     return [*settings, ("memberbound", report.version), ("format", report.schema)]
 
@@ -363,7 +349,7 @@ def _recipe(report: Report) -> str:
     """Return the configuration that asks the same question again."""
     import yaml
 
-    options = {name: value for name, value in plain(report.question).items() if value is not None}
+    options = {name: value for name, value in asdict(report.question).items() if value is not None}
     if not report.data.embedded:
         options = {"source": report.data.name, **options}
     text: str = yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
@@ -385,14 +371,6 @@ def _gains(report: Report) -> dict[str, float]:
         # What was enough for the study's own limit is, whatever the last bit of a sum says.
         gains[remedy.id] = min(gain, report.question.eta) if remedy.enough else gain
     return gains
-
-
-def _surprising(report: Report) -> bool:
-    """Tell whether an estimate lies above a certified ceiling, which needs a word."""
-    return any(
-        row.ceiling and row.observed and row.observed.estimate > row.ceiling.upper
-        for row in report.sandwich
-    )
 
 
 def _policy(style: str, script: str) -> str:
@@ -444,3 +422,148 @@ def _environment() -> Environment:
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)
     return environment
+
+
+# ── PDF, through the print of a browser that is there already ─────────────────────────────────────
+#
+# The page is rendered into a private folder and printed by a headless Chromium, Chrome or Edge with
+# a profile of its own, which is thrown away, and without a network.
+
+#: Commands of Debian, Fedora, the makers' packages and Windows.
+_COMMANDS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+    "microsoft-edge-stable",
+    "msedge",
+)
+#: Where macOS and Windows keep browsers that are on no search path.
+_PLACES = (
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+    r"%ProgramFiles%\Google\Chrome\Application\chrome.exe",
+    r"%ProgramFiles(x86)%\Google\Chrome\Application\chrome.exe",
+    r"%ProgramFiles(x86)%\Microsoft\Edge\Application\msedge.exe",
+)
+_QUIET = (
+    "--headless=new",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",  # containers give it little room
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-pdf-header-footer",
+    # The report needs no network; nothing that it holds is to reach one.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+#: Milliseconds of the page's own clock for its figures; it runs as fast as the work allows.
+_DRAWING = 30_000
+_SECONDS = 180.0
+_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+
+
+def find_browser(path: str | os.PathLike[str] | None = None) -> str:
+    """Return the browser to print with: the one named, there or in CHROME_BIN, or the first."""
+    path = path or os.environ.get("CHROME_BIN")
+    if path is not None:
+        program = shutil.which(str(path))
+        if program is None:
+            raise InputError(f"CHROME_BIN must be a program that can be run, got {str(path)!r}.")
+        return program
+    places = (os.path.expandvars(place) for place in _PLACES)
+    for candidate in (*_COMMANDS, *places):
+        program = shutil.which(candidate)
+        if program is not None:
+            return program
+    raise InputError(
+        "a PDF needs Chromium, Chrome or Edge, and none was found. Install one (on Debian: apt-get "
+        "install chromium), name it in the variable CHROME_BIN, or print the page from any browser."
+    )
+
+
+def print_pdf(
+    page: str,
+    *,
+    browser: str | os.PathLike[str] | None = None,
+    least: int = 1,
+    seconds: float = _SECONDS,
+) -> bytes:
+    """Return a page as PDF; fewer sheets than it must have are taken for a failure.
+
+    Args:
+        page: the HTML, which needs nothing else.
+        browser: the program; searched for unless given.
+        least: number of sheets at least.
+        seconds: time limit.
+    """
+    program = find_browser(browser)
+    with PrivateFolder() as folder:
+        source, target = folder / "report.html", folder / "report.pdf"
+        source.write_text(page, encoding="utf-8")
+        _run([program, *_flags(folder, target), source.as_uri()], folder, seconds)
+        printed = target.read_bytes() if target.is_file() else b""
+    if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
+        raise MemberboundError(
+            f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "
+            "print report.html from another browser."
+        )
+    if page_count(printed) < least:
+        raise MemberboundError(f"{program} printed {page_count(printed)} pages, too few.")
+    return printed
+
+
+def page_count(printed: bytes) -> int:
+    """Return the number of pages of a PDF as browsers write it, with plain page objects."""
+    return len(_PAGE.findall(printed))
+
+
+def _flags(folder: Path, target: Path) -> list[str]:
+    flags = [
+        *_QUIET,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--virtual-time-budget={_DRAWING}",
+        f"--print-to-pdf={target}",
+    ]
+    # Chromium refuses to run as root with its sandbox, and only then it may be left out.
+    if sys.platform != "win32" and os.geteuid() == 0:
+        flags.append("--no-sandbox")
+    return flags
+
+
+def _run(command: list[str], folder: Path, seconds: float) -> None:
+    """Run the browser to its end or to the time limit, with all the processes that it starts."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            code = process.wait(timeout=seconds)
+        except BaseException as problem:
+            _end(process)
+            if isinstance(problem, subprocess.TimeoutExpired):
+                raise MemberboundError(
+                    f"{command[0]} did not print within {seconds:g} seconds."
+                ) from None
+            raise
+    if code != 0:
+        raise MemberboundError(f"{command[0]} ended with code {code} and printed nothing.")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        # The session is the browser's own, so this ends its helpers and nobody else.
+        os.killpg(process.pid, signal.SIGKILL)

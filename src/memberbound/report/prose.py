@@ -42,9 +42,13 @@ OWNER_ONLY = (
     "and the model card."
 )
 
-_FRESH_NOISE = (
+#: What has to be true of a release of all rows.
+RELEASE_ASSUMPTIONS = (
+    "Noise on all rows: one person is one row, the number of rows and the names of the columns "
+    "are public, and so are the bounds given for columns, which are not taken from the table. "
+    "Other records do not depend on the record in question.",
     "The noise is fresh, secret and used for one release. This study's own trials come from a seed "
-    "and are thrown away; a real release draws its own noise."
+    "and are thrown away; a real release draws its own noise.",
 )
 #: Step → what has to be true for its numbers to hold.
 _ASSUMED = {
@@ -61,17 +65,8 @@ _ASSUMED = {
         "Each attacked model was trained on its own random half of the records. The attacker knows "
         "the records, the learner and other models of the same kind.",
     ),
-    "protect": (
-        "Noise calibrated on random halves: the training set is a random half of the records, "
-        "drawn independently of the halves that the noise was calibrated on.",
-        _FRESH_NOISE,
-    ),
-    "protect-all": (
-        "Noise on all rows: one person is one row, the number of rows and the names of the columns "
-        "are public, and so are the bounds given for columns, which are not taken from the table. "
-        "Other records do not depend on the record in question.",
-        _FRESH_NOISE,
-    ),
+    "protect-every": RELEASE_ASSUMPTIONS,
+    "protect-other": RELEASE_ASSUMPTIONS,
     "explain": (
         "ε and δ are about replacing one record by another. A person who owns several records is "
         "protected less.",
@@ -128,7 +123,7 @@ LIMITS = (
     (
         "Bounds against different attackers do not compare",
         "Numbers about this learner and numbers about any model on the table answer different "
-        "questions. They stand in separate groups and must not be subtracted from one another.",
+        "questions. Who attacks stands beside each; do not subtract one from another.",
     ),
     (
         "Each statement by itself",
@@ -218,21 +213,10 @@ GLOSSARY = (
 )
 
 
-def assumed_of_release(game: str) -> tuple[str, ...]:
-    """Return what has to be true for a release in a game, in plain words."""
-    return _ASSUMED["protect-all" if game == "neighbour" else "protect"]
-
-
 def assumed(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
-    assumptions: dict[str, None] = {}
-    for step in report.steps_in("done"):
-        name: str = step.id
-        if name.startswith("protect"):
-            alone = step.result is not None and step.result.get("game") == "neighbour"
-            name = "protect-all" if alone else "protect"
-        assumptions |= dict.fromkeys(_ASSUMED.get(name, ()))
-    return list(assumptions)
+    steps = [step.id for step in report.steps_in("done")]
+    return list(dict.fromkeys(text for step in steps for text in _ASSUMED.get(step, ())))
 
 
 #: Whom a study is to protect.

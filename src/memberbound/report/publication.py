@@ -1,35 +1,44 @@
-"""What may be published: a certificate, or what settings alone promise; and its model card.
+"""What is released and what is promised: for everybody, and for whoever decides.
 
 A study is computed from rows that nobody has paid for: its scores, floors, ceilings of the table
 and its choices are for the owner of the rows (:class:`~memberbound.report.model.Report`).  What is
 published is another type, :class:`Publication`.  Whatever is rendered for everybody takes that type
-and no other, and it has no field for anything computed from rows but their number.
+and no other, and it has no field for anything computed from rows but their number.  Who decides
+about a release sees a :class:`Case`, which may hold both.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Literal
 
 from memberbound.errors import InputError
-from memberbound.games import ATTACKERS, NeighbourGame, SubsetGame
+from memberbound.files import check_input, read_document
+from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import sum_up
-from memberbound.quantities import confident, marked, points
 from memberbound.report import prose
 from memberbound.report.model import (
     Confidence,
     Name,
     Protected,
+    Remedy,
     Report,
     Right,
     Rule,
     Share,
     ShareName,
+    checked,
+    read,
     typed_as,
 )
+
+_CERTIFICATE = ".certificate.json"
+
+# ── What everybody may see ────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -79,14 +88,9 @@ class Publication:
     target: str | None
     learner: str | None
     eta: float
-    promises: tuple[Promise, ...]
+    promise: Promise
     assumptions: tuple[str, ...]
     file: ReleasedFile | None = None
-
-    @property
-    def released(self) -> bool:
-        """Whether this is about a file, and not about the settings of a study."""
-        return self.file is not None
 
     @property
     def counted(self) -> Literal["rows", "persons"]:
@@ -94,28 +98,13 @@ class Publication:
         return "rows" if self.file is None or self.file.unit is None else "persons"
 
     @property
-    def game(self) -> str:
-        """The game of the first promise."""
-        return self.promises[0].game
-
-    @property
-    def played(self) -> NeighbourGame | SubsetGame:
-        """The game of the first promise, with whom it protects."""
-        if self.game == "neighbour":
+    def game(self) -> NeighbourGame | SubsetGame:
+        """The game of the promise, with whom it protects."""
+        if self.promise.game == "neighbour":
             return NeighbourGame()
         rows = max(2, self.rows or 2)
-        every = self.protects == "every record"
+        every = self.promise.protects == "every record"
         return SubsetGame(rows, rows // 2, "every" if every else "average")
-
-    @property
-    def protects(self) -> str:
-        """Whom the first promise protects."""
-        return self.promises[0].protects
-
-    @property
-    def theorems(self) -> tuple[str, ...]:
-        """What the promises rest on, where a certificate says so."""
-        return tuple(dict.fromkeys(name for each in self.promises for name in each.theorems))
 
     @classmethod
     def of_study(cls, report: Report) -> Publication:
@@ -128,15 +117,6 @@ class Publication:
         asked, data = report.question, report.data
         # Which columns look like identifiers depends on the rows; how many there are does not.
         columns = {*data.columns, *data.left_out} - {data.target}
-        blind = report.subset_game.blind
-        whole, half = (min(1.0, sum_up(each, asked.eta)) for each in (0.5, blind))
-        promises = [
-            Promise("neighbour", "every record", 0.5, whole, 1.0),
-            Promise("subset", "every record", blind, half, asked.confidence),
-        ]
-        assumed = dict.fromkeys(
-            text for promise in promises for text in prose.assumed_of_release(promise.game)
-        )
         return cls(
             name=data.name,
             version=report.version,
@@ -145,8 +125,10 @@ class Publication:
             target=asked.target,
             learner=None if report.defaulted("learner") else asked.learner,
             eta=asked.eta,
-            promises=tuple(promises),
-            assumptions=tuple(assumed),
+            promise=Promise(
+                "neighbour", "every record", 0.5, min(1.0, sum_up(0.5, asked.eta)), 1.0
+            ),
+            assumptions=prose.RELEASE_ASSUMPTIONS,
         )
 
     @classmethod
@@ -197,7 +179,7 @@ class Publication:
                 "target": None,
                 "learner": certificate.get("learner", certificate.get("estimator")),
                 "eta": certificate["eta"],
-                "promises": [promise],
+                "promise": promise,
                 "assumptions": bound["assumptions"],
                 "file": file,
             }
@@ -208,198 +190,207 @@ class Publication:
         return typed_as(cls, fields, "certificate")
 
 
-# ── Markdown from texts that may hold anything: names of columns, labels, messages ────────────────
-#
-# Characters that Markdown, its tables, HTML or mathematics give a meaning to become numeric
-# character references, which every renderer shows as the character itself and none reads as markup.
-
-_MARKUP = frozenset("\\`*_{}[]<>|~$&#@")
-#: Without these a text at the start of a line would become a list, a heading or a rule.
-_FIRST = re.compile(r"^(?:[-+=]|(\d+)[.)](?=\s|$))")
-#: Addresses that some renderers turn into links by themselves.
-_ADDRESS = re.compile(r"(?i)(?<=[a-z])(:)(?=//)|(?<=www)(\.)|(?<=mailto)(:)|(?<=xmpp)(:)")
-#: Categories of characters that cannot be seen or turn the direction of what follows.
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+# ── What only people know ─────────────────────────────────────────────────────────────────────────
 
 
-def clean(text: object) -> str:
-    r"""Return a text on one line, without characters that cannot be seen or stored.
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What the people who decide add, from a YAML file; whatever is missing is left to write in."""
 
-    >>> clean("two\nlines, a\u202e turn and half a pair \ud800")
-    'two lines, a turn and half a pair �'
-    """
-    whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in str(text))
-    visible = (c for c in whole if c.isspace() or unicodedata.category(c) not in _UNSEEN)
-    return " ".join("".join(visible).split())
+    purpose: str | None = None
+    controller: str | None = None
+    data_subjects: str | None = None
+    recipients: str | None = None
+    legal_basis: str | None = None
+    necessity: str | None = None
+    residual_risk: str | None = None
+    limit_chosen_by: str | None = None
+    limit_reason: str | None = None
+    cost: str | None = None
+    review_on: str | None = None
+    region: str | None = None
+    publication_date: str | None = None
+    authors: tuple[str, ...] = ()
+    paper: Literal["A4", "Letter"] = "A4"
 
+    @classmethod
+    def read(cls, path: str | os.PathLike[str] | None) -> About:
+        """Return what a file says; an unknown key is refused."""
+        if path is None:
+            return cls()
+        stated = read_document(path, "about", words=True)
+        names = [field.name for field in fields(cls)]
+        if not isinstance(stated, Mapping):
+            raise InputError(f"about must hold lines such as 'purpose: …', got {path!s}.")
+        for name in stated:
+            if name not in names:
+                raise InputError(f"about must hold only {', '.join(names)}, got {name!r}.")
+        return typed_as(cls, {k: v for k, v in stated.items() if v is not None}, "about")
 
-def escaped(text: object) -> str:
-    """Return a text that Markdown shows as it is, on one line.
-
-    >>> escaped("a|b <c> `d`")
-    'a&#124;b &#60;c&#62; &#96;d&#96;'
-    >>> escaped("1. x"), escaped("- x")
-    ('1&#46; x', '&#45; x')
-    """
-    # An empty text between two marks would be a mark itself.
-    safe = "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in clean(text)) or "–"
-    safe = _ADDRESS.sub(lambda mark: f"&#{ord(mark.group())};", safe)
-    first = _FIRST.match(safe)
-    if first is None:
-        return safe
-    number = first.group(1) or ""
-    return f"{number}&#{ord(safe[len(number)])};{safe[len(number) + 1 :]}"
-
-
-def bullets(items: Iterable[str]) -> list[str]:
-    """Return the lines of a list; the items are Markdown already."""
-    return [f"- {item}" for item in items]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; the cells are Markdown already."""
-    lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
-
-
-# ── A model card's section on membership: ``model-index`` front matter and Markdown ───────────────
-#
-# The front matter follows the metadata of the Hugging Face Hub (``model-index``: name, results; a
-# result has a task, a dataset and metrics; a metric has a type, a value, a name and args).  Numbers
-# there are doubles.  In the text an upper bound is rounded up.
-
-#: Metadata, as YAML takes it.
-Fields = dict[str, object]
-_OF_RELEASE = (
-    "It holds for the file named below, whose certificate lies beside it, and for one release from "
-    "these records."
-)
-_OF_SETTINGS = (
-    "It holds against the attacker that the certificate beside the model's file names, and for one "
-    "release "
-    "from these records. It says nothing about a model that is trained in another way."
-)
-_NOT_HERE = (
-    "**Nothing else is said about the records.** Scores, attacks that were tried and bounds of the "
-    "table are computed from the records and paid for by no budget. They are in the report, which "
-    "is for the owner of the records."
-)
+    @property
+    def longest(self) -> tuple[str, str]:
+        """The field with the longest text, and that text."""
+        texts = {field.name: str(getattr(self, field.name) or "") for field in fields(self)}
+        return max(texts.items(), key=lambda item: len(item[1]))
 
 
-def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
-    """Return the section: YAML between two lines of dashes, then Markdown."""
-    import yaml
+# ── What is decided ───────────────────────────────────────────────────────────────────────────────
 
-    head = yaml.safe_dump(front_matter(published), sort_keys=False, allow_unicode=True, width=100)
-    return f"---\n{head}---\n\n" + "\n".join(_body(published, stated or {})) + "\n"
-
-
-def front_matter(published: Publication) -> Fields:
-    """Return the metadata as a dictionary: tags and a ``model-index``."""
-    size = {published.counted: published.rows, "columns": published.columns}
-    args = {name: value for name, value in size.items() if value is not None}
-    result = {
-        "task": {"type": "membership-inference", "name": "Membership inference"},
-        "dataset": {"type": "local-table", "name": clean(published.name), "args": args},
-        "metrics": [_metric(promise) for promise in published.promises],
-    }
-    learner = "" if published.learner is None else f"{clean(published.learner)}, "
-    return {
-        "tags": ["memberbound", "membership-inference", "privacy"],
-        "model-index": [{"name": f"{learner}{clean(published.name)}", "results": [result]}],
-    }
+#: Remedy → kind of the file that it makes, where no certificate lies beside that file.  More rows
+#: make none: what is trained on them needs a study of them.
+_UNCERTIFIED = {"nothing": "model", "coarser": "coarser table"}
+#: Keys of :class:`About` that may stand in what everybody sees.
+_PUBLIC = ("purpose", "controller", "region", "publication_date")
 
 
-def _metric(promise: Promise) -> Fields:
-    args: Fields = {
-        "kind": "certificate",
-        "game": promise.game,
-        "protects": promise.protects,
-        "blind_guess": promise.blind,
-        "confidence": promise.confidence,
-    }
-    if promise.theorems:
-        args["theorems"] = [clean(name) for name in promise.theorems]
-    return {
-        "type": "membership_inference_accuracy_upper",
-        "value": promise.accuracy_upper,
-        "name": f"{promise.protects}, {promise.game} game: certified ceiling",
-        "args": args,
-    }
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is decided: a release, a study or both, with what people add."""
+
+    release: Publication | None = None
+    report: Report | None = None
+    about: About = field(default_factory=About)
+    file: ReleasedFile | None = None
+
+    @classmethod
+    def of(cls, report: object, release: object = None, about: object = None) -> Case:
+        """Return a release by its certificate, a study, or a study and the file that it led to.
+
+        A certificate is refused where its file was changed or exchanged.
+        """
+        stated = About.read(about)  # type: ignore[arg-type]  # a path
+        if isinstance(report, (str, os.PathLike)) and str(report).endswith(_CERTIFICATE):
+            if release is not None:
+                raise InputError(
+                    f"release must be left out with a certificate, got {str(release)!r}. The "
+                    "certificate is that of its own file."
+                )
+            released = _certified(Path(str(report).removesuffix(_CERTIFICATE)))
+            return cls(release=released, about=stated, file=released.file)
+        study = checked_report(report)
+        if release is None:
+            return cls(report=study, about=stated)
+        if not isinstance(release, (str, os.PathLike)):
+            raise InputError(f"release must be a file, got {type(release).__name__}.")
+        path = Path(release)
+        if Path(f"{path}{_CERTIFICATE}").is_file():
+            released = _certified(path)
+            return cls(report=study, release=released, about=stated, file=released.file)
+        best = study.recommended
+        if best is None or best.id not in _UNCERTIFIED:
+            raise InputError(f"release must come with its certificate, got {str(path)!r} without.")
+        file = _uncertified_file(path, _UNCERTIFIED[best.id])
+        return cls(report=study, about=stated, file=file)
+
+    @property
+    def promise(self) -> Promise | None:
+        """What is promised: by the certificate, else by the remedy that a study recommends."""
+        if self.release is not None:
+            return self.release.promise
+        best = None if self.report is None else self.report.recommended
+        if self.report is None or best is None or best.accuracy_upper is None:
+            return None
+        return Promise(
+            best.game or "neighbour",
+            best.protects or "every record",
+            self.report.blind_in(best.game),
+            best.accuracy_upper,
+            best.confidence or 1.0,
+        )
+
+    @property
+    def published(self) -> Publication:
+        """What everybody may see: what the certificate says, else what the settings promise."""
+        return self.release or Publication.of_study(self.studied)
+
+    @property
+    def studied(self) -> Report:
+        """The study; a release alone has none."""
+        if self.report is None:
+            raise InputError(
+                "report must be that of a study with this format, got the certificate of a release."
+            )
+        return self.report
+
+    def exported(self, audience: str) -> Report | Publication:
+        """Return what an export with this audience is about."""
+        public = audience == "public" or (audience == "source" and self.report is None)
+        return self.published if public else self.studied
+
+    def stated(self, *, public: bool = False) -> dict[str, str]:
+        """Return the file's digest and what people added, for lists of settings.
+
+        In public there is no place for what was weighed, nor for a cost measured on the rows.
+        """
+        names = _PUBLIC if public else [field.name for field in fields(About)]
+        added = {name: getattr(self.about, name) for name in names} | {"paper": None}
+        added["authors"] = ", ".join(self.about.authors) or None
+        # What the settings of a study promise in public is not about a file without a certificate.
+        if self.file is not None and not (public and self.release is None):
+            added["sha256"] = self.file.sha256
+        return {name: value for name, value in added.items() if value is not None}
+
+    @property
+    def source(self) -> Report | Publication:
+        """The certificate, else the study."""
+        return self.release or self.studied
+
+    @property
+    def size(self) -> str | None:
+        """How many rows, or persons with any number of rows, the file was made from."""
+        if self.release is None:
+            return f"{self.studied.data.rows} rows"
+        rows = self.release.rows
+        return None if rows is None else f"{rows} {self.release.counted}"
+
+    @property
+    def subject(self) -> str:
+        """The file, by its name."""
+        return "the file" if self.file is None else self.file.name
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """The remedy of the study that the file carries out."""
+        report, release = self.report, self.release
+        if report is None or release is None or release.file is None:
+            return None if report is None else report.recommended
+        names: tuple[str, ...] = ("noise-every",)
+        if release.file.kind in ("vector", "synthetic table"):
+            names = ("synthetic",) if release.file.kind == "synthetic table" else ()
+        elif release.promise.game == "neighbour" and release.learner != report.question.learner:
+            names = ("noise-other",)
+        alike = (
+            remedy
+            for remedy in report.remedies
+            if remedy.id in names and remedy.protects == release.promise.protects
+        )
+        return next(alike, None)
 
 
-def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
-    every = any(promise.protects == "every record" for promise in published.promises)
-    whom = "any record's" if every else "the average record's"
-    commands = " or ".join(
-        f"`memberbound {'protect' if game == 'neighbour' else 'protect-half'}`"
-        for game in dict.fromkeys(promise.game for promise in published.promises)
+def _uncertified_file(place: Path, kind: str) -> ReleasedFile:
+    check_input(place, "release")
+    with place.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    return ReleasedFile(name=place.name, sha256=digest, kind=kind, method="as studied", secure=True)
+
+
+def _certified(path: Path) -> Publication:
+    from memberbound.release.saving import verified
+
+    return Publication.of_release(verified(path))
+
+
+def checked_report(report: object) -> Report:
+    """Return a checked report, from a file, a dictionary or a study."""
+    if isinstance(report, (str, os.PathLike)):
+        return read(report)
+    # A study keeps its report; the class itself belongs to a stage above this one.
+    content = getattr(report, "report", report)
+    if isinstance(content, Report):
+        return content
+    if isinstance(content, Mapping):
+        return checked(content)
+    raise InputError(
+        "report must be a file, the dictionary that it holds, or what study returned, got "
+        f"{type(report).__name__}."
     )
-    subject = (
-        "This release"
-        if published.released
-        else f"A model that {commands} releases with these settings"
-    )
-    more = points(published.eta).replace("point", "percentage point")
-    rows = [
-        [
-            escaped(ATTACKERS[promise.game]),
-            escaped(promise.protects),
-            str(prose.blind_guess(promise.blind)),
-            _ceiling(promise),
-        ]
-        for promise in published.promises
-    ]
-    curves = [
-        f"At {marked(float(rate), 'given')} false alarms an attack identifies "
-        f"{marked(most, 'certificate', 'tpr')} of the members (against {ATTACKERS[promise.game]})."
-        for promise in published.promises
-        for rate, most in promise.tpr_upper.items()
-    ]
-    games = [f"{each.game}: {prose.GAMES[each.game]}." for each in published.promises]
-    limits = [f"**{title}.** {sentence}" for title, sentence in prose.RELEASE_LIMITS]
-    return [
-        "## Membership privacy",
-        "",
-        f"**{subject} lets nobody be right about {whom} membership in the training set more often "
-        f"than a blind guess, by more than {more}.**",
-        "",
-        _OF_RELEASE if published.released else _OF_SETTINGS,
-        "",
-        *table(["who attacks", "protects", "blind guess", "≤ certified ceiling"], rows),
-        "",
-        *bullets([*games, *curves]),
-        "",
-        "### Limits",
-        "",
-        *bullets([_NOT_HERE, *limits]),
-        "",
-        "### Assumptions",
-        "",
-        *bullets(escaped(text) for text in published.assumptions),
-        "",
-        *_origin(published, stated),
-    ]
-
-
-def _ceiling(promise: Promise) -> str:
-    most = marked(promise.accuracy_upper, "certificate")
-    if most.kind != "certificate":
-        return str(most)
-    text = f"**{most}**, certified, confidence {confident(promise.confidence)}"
-    names = ", ".join(escaped(id) for id in promise.theorems)
-    return f"{text}, by {names}" if names else text
-
-
-def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
-    facts = [
-        ("Released file" if published.released else "Table", published.name),
-        ("Learner", published.learner),
-        ("Target", published.target),
-        (published.counted.capitalize(), published.rows),
-        ("Columns beside the target", published.columns),
-        ("memberbound", published.version),
-        *((name.replace("_", " "), text) for name, text in stated.items()),
-    ]
-    lines = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
-    return ["### Where this comes from", "", *bullets(lines)]

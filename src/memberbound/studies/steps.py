@@ -2,73 +2,55 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import accuracy_score, r2_score
 
-from memberbound._version import __version__
-from memberbound.attacks.learner_audit import ShadowAudit, read_ceiling
+from memberbound.attacks.learner_audit import ShadowAudit
 from memberbound.attacks.model_audit import ModelAudit
-from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.records import Exposure as RecordExposure
-from memberbound.attacks.shadows import ShadowRun, train_shadows
+from memberbound.attacks.shadows import attacked_records, train_shadows
+from memberbound.curve import TradeoffCurve
 from memberbound.errors import InputError
-from memberbound.files import write_text
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certificates import accuracy_from_leak
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.examples import Labels
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, down, sum_up
-from memberbound.quantities import Certificate
+from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import forms_of
 from memberbound.release.all_rows.learner_forms import checked_form, private_form
+from memberbound.release.all_rows.models import fit_private
+from memberbound.release.randomness import InsecureSource
 from memberbound.report.model import (
     LABELS,
-    Ceiling,
     Exposure,
-    Floor,
-    Histogram,
-    Learned,
     Question,
+    Remedy,
+    RemedyId,
     Result,
     RocCurve,
     SandwichRow,
-    Seen,
-    State,
     StepId,
-    StepRecord,
     Subject,
-    plain,
-    typed_as,
 )
-from memberbound.studies.question import StudyData, StudyModel, equivalent_security
-from memberbound.studies.rehearsal import (
-    Predict,
-    PrivateRows,
-    Rows,
-    Score,
-    Train,
-    held_out_score,
-    score_beside_chance,
-    training_of,
-)
+from memberbound.studies.question import StudyData, StudyModel
 from memberbound.subset.settings import GaussianSetting
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.tables.table import Table
 from memberbound.verbs.audit import audit
-from memberbound.verbs.audit_learner import LearnerAudit, audit_run, release_floor
+from memberbound.verbs.audit_learner import audit_run
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
@@ -76,11 +58,11 @@ from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protection import Protection
-from memberbound.verbs.replacement import other_learners
+from memberbound.verbs.replacement import command_of, other_learners
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 # Nothing is released here: models and noise come from the study's seed, for trial.
 
@@ -88,22 +70,24 @@ if TYPE_CHECKING:
 #: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
 _PLAYED, _EXPLAINED = 10_000, 2_000
-#: Attackers of the curve over ε, and its points.  The curve only informs: it is by coupling alone,
-#: since the crowd of other records takes as long at each point as at the ε that was asked about.
-_ATTACKERS = ("worst_case", "population", "coupled")
+#: Points of the curve over ε.  The curve only informs: it is by coupling alone, since the crowd of
+#: other records takes as long at each point as at the ε that was asked about.
 _SWEPT = 17
 _DELTA = 1e-5
 _BY_COUPLING = (
     "At other ε the report shows what coupling alone proves; memberbound population counts the "
     "crowd of the other records there as well."
 )
-_NOT_ATTACKED = "It was not attacked: halves of the table are too few rows to train on."
 Progress = Callable[[int, int], None]
-#: What is known about the average record of a subject, and about its worst.
-_Pair = tuple[SandwichRow, SandwichRow]
 
 
-# ── What a step finds ─────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Score:
+    """Mean score of models on records outside their training sets, and that of one fixed answer."""
+
+    name: Literal["accuracy", "R²"]
+    estimate: float
+    chance: float
 
 
 @dataclass(frozen=True)
@@ -112,27 +96,12 @@ class Finding:
 
     result: Result
     sentence: str
-    #: The audit of a protected model.
-    audit: Result | None = None
     rows: tuple[SandwichRow, ...] = ()
-    roc: tuple[RocCurve, ...] = ()
+    roc: RocCurve | None = None
     exposure: Exposure | None = None
     score: Score | None = None
-    #: What was trained, where it need not be the study's own learner.
-    learner: str | None = None
-    #: Whether coarser columns protect the average record only.
-    average_only: bool = False
-
-    @property
-    def theorems(self) -> tuple[str, ...]:
-        """What the answer rests on."""
-        return tuple(self.result["theorems"])
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What is assumed by the answer, and by its audit."""
-        audit = () if self.audit is None else self.audit["assumptions"]
-        return (*self.result["assumptions"], *audit)
+    #: What the step found that could be done, without its price.
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,48 +110,57 @@ class Context:
 
     question: Question
     data: StudyData
+    #: What commands call the table.
+    source: str = "TABLE"
     workers: int = 1
     #: Folder for the fits of a step that is under way.
     fits: str | None = None
     model: StudyModel | None = None
 
-    @cached_property
-    def sample(self) -> StudyData:
-        """The population of the subset game: all rows, of a quick study a sample at most."""
-        question = self.question
-        return self.data.sampled(_PLAYED, question.seed) if question.quick else self.data
-
     @property
-    def subset_game(self) -> SubsetGame:
-        """The game of the audits: a random half of the sample."""
-        rows = self.sample.examples.rows
-        return SubsetGame(rows, rows // 2, "every")
+    def target(self) -> str:
+        """The column that is predicted."""
+        return self.question.target
 
-    @property
-    def attacked(self) -> int:
-        """How many records an audit attacks at most."""
-        return _ATTACKED_QUICKLY if self.question.quick else _ATTACKED
+    def sampled(self, most: int) -> Examples:
+        """Return the examples, of a quick study a uniform sample of so many at most."""
+        examples, question = self.data.examples, self.question
+        rows = attacked_records(examples.rows, most, question.seed) if question.quick else None
+        return examples if rows is None else examples.taken(rows)
 
-    def noting_sample(self, finding: Finding, rows: int, what: str = "This step") -> Finding:
+    def noting_sample(self, finding: Finding, rows: int) -> Finding:
         """Say how many rows a finding is about, where it is not all of them."""
         all_rows = self.data.examples.rows
         if rows == all_rows:
             return finding
-        note = (
-            f"{what} of a quick study is about a uniform sample of {rows} of the {all_rows} rows."
-        )
+        note = f"A quick study: this is about a uniform sample of {rows} of the {all_rows} rows."
         result = {**finding.result, "assumptions": [*finding.result["assumptions"], note]}
         return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
 
     def fits_of(self, learner: BaseEstimator) -> str | None:
         """Return the folder for finished fits; a learner that cannot be described has none."""
-        if self.fits is None:
-            return None
         try:
             learner_fingerprint(learner)
         except InputError:
             return None
         return self.fits
+
+    def command(self, verb: str, **options: object) -> str:
+        """Return the command that carries a remedy out, with the options that all of them take."""
+        asked = self.question
+        shared = {"target": asked.target, "table": asked.database_table, "unit": asked.unit}
+        written = {f"--{name.replace('_', '-')}": v for name, v in (shared | options).items()}
+        return command_of(verb, self.source, written)
+
+    def release_command(self, verb: str, **options: object) -> str:
+        """Return the command of a release of all rows."""
+        asked, data = self.question, self.data
+        # What was left out of the rehearsal is left out of the release.
+        chosen = asked.columns or data.population.selection.left_out
+        columns = tuple(data.examples.columns) if chosen else None
+        # The embedded table comes with bounds; a command for a file like it has to name them.
+        bounds = asked.bounds or ("bounds.yaml" if data.bounds else None)
+        return self.command(verb, eta=asked.eta, bounds=bounds, columns=columns, **options)
 
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
@@ -190,88 +168,219 @@ class Context:
 
     def score(self, examples: Examples, train: Train | None = None) -> Score | None:
         """Return the score on rows that were not trained on, of the study's learner unless told."""
-        train = train or training_of(self.learner(), examples)
+        train = train or _training_of(self.learner(), examples)
         return held_out_score(examples, train, self.question.seed, quick=self.question.quick)
 
 
-# ── Ceilings, floors and estimates of a subject ───────────────────────────────────────────────────
+# ── Scores of models on rows that they were not trained on, all on the same splits ────────────────
+
+#: A rehearsal is made of four fifths of at most so many rows; where these are too few for it, of
+#: nineteen twentieths.
+_TRAINED = (4 / 5, 19 / 20)
+_MOST_ROWS = 200_000
+#: Fewest rows → how many trials, and how many in a quick study: a score on many rows varies less
+#: from split to split.
+_TRIALS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
+
+#: Rows by their numbers; answers about rows; how such answers are learnt from rows, with a seed.
+Rows = NDArray[np.intp]
+Predict = Callable[[Rows], Labels]
+Train = Callable[[Rows, int], Predict]
+
+
+def score_beside_chance(examples: Examples, estimate: float) -> Score:
+    """Return a score beside that of one fixed answer: the commonest class, or the mean."""
+    if examples.task == "regression":
+        return Score("R²", estimate, 0.0)
+    return Score("accuracy", estimate, float(np.bincount(examples.target).max() / examples.rows))
+
+
+def held_out_score(
+    examples: Examples, train: Train, seed: int, *, quick: bool = False
+) -> Score | None:
+    """Return the mean score of models on rows outside their training rows; None if there is none.
+
+    A split depends on the number of rows and the seed alone.  A training that fails is left out.
+    """
+    trials = next(times for rows, times in _TRIALS.items() if examples.rows >= rows)[quick]
+    metric = r2_score if examples.task == "regression" else accuracy_score
+    for share in _TRAINED:
+        rng, scores = np.random.default_rng(seed), []
+        for trial in range(trials):
+            order = rng.permutation(examples.rows)[:_MOST_ROWS]
+            inside, outside = np.split(order, [int(share * len(order))])
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    answers = train(inside, seed + trial)(outside)
+                    score = float(metric(examples.target[outside], answers))
+            except Exception:  # a learner may raise anything
+                continue
+            if math.isfinite(score):
+                scores.append(score)
+        if scores:
+            return score_beside_chance(examples, float(np.mean(scores)))
+    return None
+
+
+def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
+    """Return how a learner is trained on some of the rows."""
+
+    def train(rows: Rows, seed: int) -> Predict:
+        model = clone(learner)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=seed)
+        model.fit(examples.features[rows], examples.target[rows])
+        return lambda others: model.predict(examples.features[others])
+
+    return train
+
+
+def _private_training(context: Context, learner: str) -> Train:
+    """Return how ``protect`` trains a learner on some of the rows; the noise comes from a seed."""
+    data, examples, target = context.data, context.data.examples, context.target
+    records = read_records(data.table, forms_of(data.bounds)).chosen([*examples.columns, target])
+    values = () if examples.class_values is None else examples.class_values
+    places = {label_of(value): code for code, value in enumerate(values)}
+
+    def train(rows: Rows, seed: int) -> Predict:
+        released = fit_private(
+            records.taken(rows),
+            target,
+            eta=context.question.eta,
+            learner=str(private_form(learner)),
+            bounds=data.bounds,
+            source=InsecureSource(seed),
+        )
+
+        def predict(others: Rows) -> Labels:
+            answers = released.predict(records.taken(others))
+            if not released.class_names:
+                return answers
+            return np.array([places[name] for name in answers])
+
+        return predict
+
+    return train
+
+
+# ── What is known of a subject ────────────────────────────────────────────────────────────────────
 
 
 def _table_rows(
-    subject: Literal["table", "coarser-table"], bounds: Result, theorems: tuple[str, ...]
+    subject: Literal["table", "coarser-table"], bounds: Result
 ) -> tuple[SandwichRow, ...]:
     """Return what is certified of a table: about the average record, and about the worst."""
-    accuracies = {
-        "average": bounds["accuracy_upper"],
-        "worst": accuracy_from_leak(bounds["record_leak"]["max"], IidGame()),
-    }
-    return tuple(
-        SandwichRow(
-            subject,
-            LABELS[subject],
-            cast("Literal['average', 'worst']", record),
-            "iid",
-            0.5,
-            Ceiling("certificate", min(1.0, accuracy), bounds["confidence"], theorems),
-            None,
-            None,
-        )
-        for record, accuracy in accuracies.items()
+    worst = accuracy_from_leak(bounds["record_leak"]["max"], IidGame())
+    fields = {"confidence": bounds["confidence"]}
+    label = LABELS[subject]
+    return (
+        SandwichRow(subject, label, "average", "iid", 0.5, bounds["accuracy_upper"], **fields),
+        SandwichRow(subject, label, "worst", "iid", 0.5, min(1.0, worst), **fields),
     )
 
 
-def _attack_fields(
-    subject: Learned, audited: LearnerAudit, confidence: float, certificate: Certificate | None
-) -> dict[str, Any]:
-    """Return rows, curves and exposure of a learner under attack, as fields of a finding."""
-    detail, exposure, label = audited.detail, audited.records, LABELS[subject]
-    average = average_row(subject, detail)
-    worst = worst_row(subject, exposure, audited.release, confidence)
-    rows = (average, at_least_average(worst, average))
-    fpr, tpr = detail.curves[detail.best_curve]
-    name = f"{label}: best attack tried ({detail.best_curve})"
-    curves = [RocCurve(subject, "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))]
-    if certificate is not None:
-        rows = _covered(rows, certificate)
-        curves.append(_certified_curve(subject, certificate))
-    edges = np.linspace(0, 1, 21)
-    counts, _ = np.histogram(exposure.estimate, bins=edges)
-    histogram = Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
-    shown = Exposure(subject, label, histogram)
-    return {"rows": rows, "roc": tuple(curves), "exposure": shown}
-
-
-def _covered(rows: _Pair, certificate: Certificate) -> _Pair:
-    """Return the rows of the average and the worst record below a promise to every record."""
-    average, worst = (
-        replace(
-            row,
-            ceiling=Ceiling(
-                "certificate",
-                min(1.0, sum_up(row.blind, certificate.value)),
-                certificate.confidence,
-                tuple(certificate.theorems),
-            ),
-        )
-        for row in rows
+def _release_remedy(
+    context: Context, id: RemedyId, label: str, answer: Protection | Synthesis, **more: Any
+) -> Remedy:
+    """Return what a model with noise, or a table of new rows, promises to every record."""
+    certificate, eta = answer.certificate, context.question.eta
+    return Remedy(
+        id=id,
+        label=label,
+        protects="every record",
+        game="neighbour",
+        enough=certificate.value <= eta,
+        accuracy_upper=min(1.0, sum_up(0.5, certificate.value)),
+        confidence=certificate.confidence,
+        **more,
     )
-    return average, worst
 
 
-def _unattacked(subject: Subject, game: SubsetGame) -> _Pair:
-    """Return the rows of a subject that nobody attacked."""
-    blank = SandwichRow(subject, LABELS[subject], "average", "subset", game.blind, None, None, None)
-    return blank, replace(blank, record="worst")
+def _released_model(
+    context: Context, subject: Literal["noise-every", "noise-other"], learner: str
+) -> tuple[Finding, Protection]:
+    """Make a release of all rows for trial, as ``protect`` makes it, and score others like it."""
+    question, data = context.question, context.data
+    answer = protect(
+        data.table,
+        target=question.target,
+        columns=list(data.examples.columns),
+        learner=learner,
+        eta=question.eta,
+        bounds=data.bounds,
+        # For trial: what the study makes is thrown away, the real release draws its own.
+        insecure_seed=question.seed,
+        trial=False,
+    )
+    label = "Noise that protects every record"
+    if subject == "noise-other":
+        label = f"Another learner with noise: {learner}"
+    remedy = _release_remedy(
+        context,
+        subject,
+        label,
+        answer,
+        learner=learner,
+        sentence=answer.sentence,
+        command=context.release_command("protect", learner=learner, out="model.skops"),
+    )
+    # A promise to every record is one to the average record.
+    row = SandwichRow(
+        subject,
+        LABELS[subject],
+        "average",
+        "neighbour",
+        0.5,
+        remedy.accuracy_upper,
+        confidence=remedy.confidence,
+    )
+    finding = Finding(
+        answer.to_dict(),
+        answer.sentence,
+        rows=(row, replace(row, record="worst")),
+        score=context.score(data.examples, _private_training(context, learner)),
+        remedy=remedy,
+    )
+    return finding, answer
 
 
-def _certified_curve(subject: Learned, certificate: Certificate) -> RocCurve:
-    """Return the line that no attack can be above."""
-    name = f"{LABELS[subject]}: no attack can be above (every record)"
-    line = _advantage_line(read_ceiling(certificate).advantage)
-    return RocCurve(subject, "certificate", name, *line)
+def table_promise(bounds: Result, eta: float) -> tuple[bool, float]:
+    """Return whether a table's certificate is enough, and the accuracy that it allows."""
+    most, worst_leak = float(bounds["accuracy_upper"]), bounds["record_leak"]["max"]
+    enough = bool(max(bounds["delta_upper"], worst_leak) <= 2 * eta)
+    if enough:
+        # What is promised to every record is the worst record's bound, not the average one's.
+        most = max(most, accuracy_from_leak(worst_leak, IidGame()))
+    return enough, most
 
 
-def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
+def _table_remedy(
+    context: Context, id: RemedyId, label: str, bounds: Result, **more: Any
+) -> Remedy:
+    """Return what the certificate of a table promises."""
+    enough, most = table_promise(bounds, context.question.eta)
+    return Remedy(
+        id=id,
+        label=label,
+        protects="every record" if enough else "average record",
+        game="iid",
+        enough=enough,
+        accuracy_upper=most,
+        confidence=bounds["confidence"],
+        **more,
+    )
+
+
+def certified_roc(subject: Subject, curve: TradeoffCurve) -> RocCurve:
+    """Return the line that no attack can be above; points close enough for a logarithmic axis."""
+    grid = np.unique(np.concatenate([np.linspace(0, 1, 41), np.geomspace(1e-4, 1, 41)]))
+    tpr = np.minimum(curve.roc(grid), 1.0)
+    label = f"{LABELS[subject]}: no attack can be above (every record)"
+    return RocCurve(subject, "certificate", label, tuple(grid.tolist()), tuple(tpr.tolist()))
+
+
+def average_row(audited: ShadowAudit) -> SandwichRow:
     """Return how often the best of all attacks that ran is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
@@ -284,59 +393,54 @@ def average_row(subject: Subject, audited: ShadowAudit) -> SandwichRow:
     )
     # Guessing blindly is open to everybody.
     lower = max(game.blind, down(_accuracy(game, audited.best_advantage.lower), 4))
-    floor = Floor("audit", lower, audited.confidence, audited.best)
-    estimate = _estimate(reached, floor, "mean over records and models of the best attack")
-    return SandwichRow(
-        subject, LABELS[subject], "average", "subset", game.blind, None, estimate, floor
+    return _attacked_row(
+        "model",
+        "average",
+        blind=game.blind,
+        estimate=reached,
+        lower=lower,
+        confidence=audited.confidence,
     )
 
 
-def worst_row(
-    subject: Subject, exposure: RecordExposure, release: ReleaseFloor | None, confidence: float
+def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
+    """Return how often an attack is right about the record it knows best, or on average."""
+    lower = max(exposure.blind, float(exposure.lower.max()), average.accuracy_lower or 0.5)
+    return _attacked_row(
+        "model",
+        "worst",
+        blind=exposure.blind,
+        estimate=exposure.worst_estimate,
+        lower=lower,
+        confidence=confidence,
+    )
+
+
+def _attacked_row(
+    subject: Literal["given", "model"],
+    record: Literal["average", "worst"],
+    *,
+    blind: float,
+    estimate: float,
+    lower: float,
+    confidence: float,
 ) -> SandwichRow:
-    """Return how often an attack is right about the record it knows best; see above."""
-    lower, reached = float(exposure.lower.max()), exposure.worst_estimate
-    attacks = ", ".join(dict.fromkeys(exposure.attacks))
-    if release is not None:
-        about_one = down(_accuracy(exposure.game, release.worst.lower), 4)
-        reached = max(reached, _accuracy(exposure.game, release.worst.estimate))
-        if about_one > lower:
-            lower, attacks = about_one, release.worst.attack
-    floor = Floor("audit", max(exposure.blind, lower), confidence, attacks)
-    what = "the record guessed best, chosen on half of the models, measured on the others"
-    estimate = _estimate(reached, floor, what)
     return SandwichRow(
-        subject, LABELS[subject], "worst", "subset", exposure.blind, None, estimate, floor
+        subject,
+        LABELS[subject],
+        record,
+        "model" if subject == "given" else "subset",
+        blind,
+        # An attacker who does worse than the floor can take the attack that proves it.
+        accuracy_estimate=max(estimate, lower),
+        accuracy_lower=lower,
+        confidence=confidence,
     )
-
-
-def at_least_average(worst: SandwichRow, average: SandwichRow) -> SandwichRow:
-    """Return the row of the worst record, which is guessed at least as often as the average one."""
-    (floor, seen), least = (worst.floor, worst.estimate), average.floor
-    if floor is None or seen is None or least is None or least.lower <= floor.lower:
-        return worst
-    estimate = Seen("estimate", max(seen.estimate, least.lower), seen.what)
-    return replace(worst, floor=least, estimate=estimate)
-
-
-def _estimate(estimate: float, floor: Floor, what: str) -> Seen:
-    # An attacker who does worse than the floor can take the attack that proves it.
-    return Seen("estimate", max(estimate, floor.lower), f"{what}; never below its floor")
 
 
 def _accuracy(game: SubsetGame, advantage: float) -> float:
     """π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½."""
     return min(game.prior, 1 - game.prior) * (1 + advantage)
-
-
-def _advantage_line(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return TPR ≤ FPR + gain as points, close together for a logarithmic axis.
-
-    The corner, where the line meets 1, is one of them: a chord across it would lie below.
-    """
-    near = [10 ** (-4 + i / 10) for i in range(40)]
-    grid = sorted({0.0, *near, max(0.0, 1 - gain), 1.0})
-    return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
 
 
 # ── The steps ─────────────────────────────────────────────────────────────────────────────────────
@@ -345,11 +449,27 @@ def _advantage_line(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def certify_table(context: Context, progress: Progress) -> Finding:
     """Certify the table as it is, whatever is trained on it."""
     data = context.data
-    answer = certify(data.table, **data.counted, confidence=context.question.confidence)
+    answer = certify(
+        data.table,
+        columns=list(data.table.columns),
+        roles=data.roles,
+        confidence=context.question.confidence,
+    )
     progress(1, 1)
-    result = answer.to_dict()
-    rows = _table_rows("table", result, tuple(answer.theorems))
-    return Finding(result, answer.sentence, rows=rows)
+    result: Result = answer.to_dict()
+    remedy = _table_remedy(context, "nothing", "Change nothing", result)
+    sentence = "It is not proved that the table or the model, as they are, stay within the limit."
+    if remedy.enough:
+        sentence = (
+            "The table is coarse and large enough: whatever is trained on it stays within the "
+            "limit."
+        )
+    return Finding(
+        result,
+        answer.sentence,
+        rows=_table_rows("table", result),
+        remedy=replace(remedy, sentence=sentence),
+    )
 
 
 def attack_given(context: Context, progress: Progress) -> Finding:
@@ -357,7 +477,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     question, model = context.question, context.model
     assert model is not None
     answer = audit(
-        context.data.opened,
+        context.data.population.source,
         nonmembers=model.nonmembers,
         model=model.trained,
         target=question.target,
@@ -368,33 +488,33 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         workers=None if context.workers < 1 else context.workers,
     )
     progress(1, 1)
-    detail = answer.detail
+    detail, evidence = answer.detail, answer.detail.evidence
+    assert evidence is not None
     rows: tuple[SandwichRow, ...] = ()
-    roc: tuple[RocCurve, ...] = ()
     reached, lower = answer.reached
     if lower is not None:
         # Half of the candidates are members: blind guessing is right half of the time.
-        floor = Floor("audit", _even_floor(lower), question.confidence, detail.best)
-        what = "the best attack tried on this model, one candidate in two being a member"
-        estimate = _estimate((1 + reached) / 2, floor, what)
-        label = LABELS["given"]
-        rows = (SandwichRow("given", label, "average", "model", 0.5, None, estimate, floor),)
-    if detail.comparable:
-        roc = (_roc_of_given(detail),)
-    evidence = detail.evidence
-    assert evidence is not None
+        row = _attacked_row(
+            "given",
+            "average",
+            blind=0.5,
+            estimate=(1 + reached) / 2,
+            lower=max(0.5, down((1 + lower) / 2)),
+            confidence=question.confidence,
+        )
+        rows = (row,)
     on_members, on_others = (
         evidence.signals.score(0, evidence.truth, side) or 0.0
         for side in (evidence.member, ~evidence.member)
     )
     scores = {"score_members_estimate": on_members, "score_nonmembers_estimate": on_others}
-    score = score_beside_chance(context.data.examples, on_others, 1)
-    return Finding(answer.to_dict() | scores, answer.sentence, rows=rows, roc=roc, score=score)
-
-
-def _even_floor(advantage: float) -> float:
-    """Return the accuracy that an advantage proves where half of the candidates are members."""
-    return max(0.5, down((1 + advantage) / 2))
+    return Finding(
+        answer.to_dict() | scores,
+        answer.sentence,
+        rows=rows,
+        roc=_roc_of_given(detail) if detail.comparable else None,
+        score=score_beside_chance(context.data.examples, on_others),
+    )
 
 
 def _roc_of_given(detail: ModelAudit) -> RocCurve:
@@ -413,15 +533,9 @@ def _roc_of_given(detail: ModelAudit) -> RocCurve:
     return RocCurve("given", "estimate", name, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
 
 
-def _audit(
-    context: Context,
-    examples: Examples,
-    learner: BaseEstimator,
-    progress: Progress,
-    certificate: Certificate | None = None,
-) -> tuple[LearnerAudit, ShadowRun]:
-    """Attack models of a learner; an attack above the certificate raises a ContradictionError."""
-    question = context.question
+def audit_model(context: Context, progress: Progress) -> Finding:
+    """Attack the learner as it is, on random halves."""
+    question, learner, examples = context.question, context.learner(), context.sampled(_PLAYED)
     run = train_shadows(
         examples,
         learner,
@@ -429,135 +543,37 @@ def _audit(
         seed=question.seed,
         n_jobs=context.workers,
         cache=context.fits_of(learner),
-        records=context.attacked,
+        records=_ATTACKED_QUICKLY if question.quick else _ATTACKED,
         progress=progress,
     )
-    release = None
-    # What is certified already is attacked with less effort in a quick study.
-    if certificate is None or not question.quick:
-        release = release_floor(
-            learner,
-            run,
-            confidence=question.confidence,
-            seed=question.seed,
-            workers=None if context.workers < 1 else context.workers,
-        )
-    ceiling = None if certificate is None else read_ceiling(certificate)
-    audited = audit_run(run, confidence=question.confidence, ceiling=ceiling, release=release)
-    return audited, run
-
-
-def audit_model(context: Context, progress: Progress) -> Finding:
-    """Attack the learner as it is."""
-    audited, run = _audit(context, context.sample.examples, context.learner(), progress)
-    failed = [w for w in audited.detail.warnings if run.failures and w in run.warnings]
+    audited = audit_run(run, confidence=question.confidence)
+    detail = audited.detail
+    average = average_row(detail)
+    fpr, tpr = detail.curves[detail.best_curve]
+    label = f"{LABELS['model']}: best attack tried ({detail.best_curve})"
+    counts, edges = np.histogram(audited.records.estimate, bins=np.linspace(0, 1, 21))
+    failed = [w for w in detail.warnings if run.failures and w in run.warnings]
     finding = Finding(
         audited.to_dict(),
         " ".join([audited.sentence, *failed]),
+        rows=(average, worst_row(audited.records, question.confidence, average)),
+        roc=RocCurve("model", "estimate", label, tuple(fpr.tolist()), tuple(tpr.tolist())),
+        exposure=Exposure(tuple(np.round(edges, 2).tolist()), tuple(counts.tolist())),
         score=context.score(context.data.examples),
-        **_attack_fields("model", audited, context.question.confidence, None),
     )
-    return context.noting_sample(finding, context.sample.examples.rows)
-
-
-def _protected(
-    context: Context,
-    answer: Protection,
-    certificate: Certificate,
-    audited: LearnerAudit | None,
-    **finding: Any,
-) -> Finding:
-    """Return a release with noise, for trial; ``audited`` is None where halves are too few rows.
-
-    ``certificate`` is the answer's, about the halves that the audit draws.
-    """
-    game, note = certificate.game, ""
-    if audited is not None:
-        fields = _attack_fields("noise-every", audited, context.question.confidence, certificate)
-        fields["audit"] = audited.to_dict()
-    else:
-        assert isinstance(game, SubsetGame)
-        rows = _covered(_unattacked("noise-every", game), certificate)
-        fields = {"rows": rows, "roc": (_certified_curve("noise-every", certificate),)}
-        note = f" {_NOT_ATTACKED}"
-    result = Finding(answer.to_dict(), answer.sentence + note, **finding, **fields)
-    return context.noting_sample(result, context.sample.examples.rows, "The audit")
-
-
-def _part(progress: Progress, first: int, last: int, parts: int) -> Progress:
-    """Return the progress of a part of the work, from ``first`` to ``last`` of ``parts``."""
-
-    def advance(done: int, total: int) -> None:
-        total = max(total, 1)
-        progress(first * total + (last - first) * done, parts * total)
-
-    return advance
-
-
-def _own_learner(context: Context) -> str:
-    """Return what ``protect`` is told to train the study's learner on all rows, or refuse."""
-    name = context.question.learner
-    if private_form(name):
-        return name
-    return private_form(context.learner()) or checked_form(name)
-
-
-def _release_of_all_rows(context: Context, learner: str) -> Protection:
-    """Make the release of all rows, as ``protect`` makes it."""
-    question, data = context.question, context.data
-    return protect(
-        data.released,
-        target=question.target,
-        unit=question.unit,
-        columns=list(data.examples.columns),
-        learner=learner,
-        eta=question.eta,
-        bounds=data.bounds,
-        # For trial: what the study makes is thrown away, the real release draws its own.
-        insecure_seed=question.seed,
-        trial=False,
-    )
-
-
-def _private_rows(context: Context, data: StudyData, learner: str) -> PrivateRows:
-    """Return the private learner of a table's rows."""
-    examples, question = data.examples, context.question
-    classes = () if examples.class_values is None else map(label_of, examples.class_values)
-    records, questions = data.records(question.target), None
-    if records.persons is not None:
-        questions = read_records(data.table, forms_of(data.bounds))
-    return PrivateRows(
-        records,
-        question.target,
-        tuple(classes),
-        questions=questions,
-        learner=learner,
-        eta=question.eta,
-        bounds=data.bounds,
-    )
+    return context.noting_sample(finding, examples.rows)
 
 
 def protect_every_record(context: Context, progress: Progress) -> Finding:
-    """Train on all rows for every record, and audit the same training on halves.
-
-    The certificate speaks of every table, so it holds for the halves that the audit draws as well.
-    The audit informs: where halves are too few rows to train on, there is none.
-    """
-    learner = _own_learner(context)
-    answer = _release_of_all_rows(context, learner)
-    progress(1, 10)
-    private = _private_rows(context, context.data, learner)
-    score = context.score(context.data.examples, private.trained)
-    progress(4, 10)
-    certificate = replace(answer.calibration.certificate, game=context.subset_game)
-    audited = None
-    with suppress(InputError):
-        private = _private_rows(context, context.sample, learner)
-        # The learner gets rows by their numbers.
-        numbers = np.arange(context.sample.examples.rows, dtype=np.float64)[:, None]
-        numbered = replace(context.sample.examples, features=numbers)
-        audited, _ = _audit(context, numbered, private, _part(progress, 4, 10, 10), certificate)
-    return _protected(context, answer, certificate, audited, score=score, learner=learner)
+    """Protect the study's learner with noise on all rows; a refusal is the step's answer."""
+    name = context.question.learner
+    learner = name if private_form(name) else private_form(context.learner()) or checked_form(name)
+    finding, answer = _released_model(context, "noise-every", learner)
+    progress(1, 1)
+    budget = getattr(answer.released, "budget", None)
+    if budget is None:  # a network
+        return finding
+    return replace(finding, roc=certified_roc("noise-every", budget.curve()))
 
 
 def protect_other_learner(context: Context, progress: Progress) -> Finding:
@@ -567,28 +583,17 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
     """
     own = private_form(context.question.learner) or private_form(context.learner())
     names = [name for name in other_learners(context.data.examples.task) if name != own]
-    best: Finding | None = None
+    findings: list[Finding] = []
     refusal = InputError("there must be another learner with a private form.")
     for place, name in enumerate(names):
         try:
-            answer = _release_of_all_rows(context, name)
+            findings.append(_released_model(context, "noise-other", name)[0])
         except InputError as problem:
             refusal = problem
-            continue
-        train = _private_rows(context, context.data, name).trained
-        score = context.score(context.data.examples, train)
-        if best is None or _estimate_of(score) > _estimate_of(best.score):
-            blank = _unattacked("noise-other", context.subset_game)
-            rows = _covered(blank, answer.calibration.certificate)
-            best = Finding(answer.to_dict(), answer.sentence, rows=rows, score=score, learner=name)
         progress(place + 1, len(names))
-    if best is None:
+    if not findings:
         raise refusal
-    return best
-
-
-def _estimate_of(score: Score | None) -> float:
-    return -math.inf if score is None else score.estimate
+    return max(findings, key=lambda f: -math.inf if f.score is None else f.score.estimate)
 
 
 def explain_promise(context: Context, progress: Progress) -> Finding:
@@ -605,10 +610,9 @@ def explain_promise(context: Context, progress: Progress) -> Finding:
 
 def translate_population(context: Context, progress: Progress) -> Finding:
     """Say what the user's ε means for these records."""
-    question, data = context.question, context.data
-    sample = data.sampled(_EXPLAINED, question.seed).examples if question.quick else data.examples
+    question, examples = context.question, context.sampled(_EXPLAINED)
     answer = population(
-        sample.features,
+        examples.features,
         epsilon=question.epsilon,
         delta=_DELTA,
         seed=question.seed,
@@ -619,25 +623,58 @@ def translate_population(context: Context, progress: Progress) -> Finding:
     sweep = []
     for epsilon in np.geomspace(question.epsilon / 30, question.epsilon * 10, _SWEPT).tolist():
         point = coupling.comparison(epsilon)
-        successes = (point.worst_case, point.population, point.practical)
-        named = zip((f"{who}_upper" for who in _ATTACKERS), successes, strict=True)
-        sweep.append({"epsilon": epsilon, **dict(named)})
+        sweep.append(
+            {
+                "epsilon": epsilon,
+                "worst_case_upper": point.worst_case,
+                "population_upper": point.population,
+                "coupled_upper": point.practical,
+            }
+        )
     finding = Finding(answer.to_dict() | {"sweep": sweep}, f"{answer.sentence} {_BY_COUPLING}")
-    return context.noting_sample(finding, sample.rows)
+    return context.noting_sample(finding, examples.rows)
+
+
+def equivalent_security(eta: float) -> float:
+    """Return the MIS that says the same as η in the i.i.d. game, Δ ≤ 2η: the least double."""
+    exact = 1 - 2 * Fraction(eta)
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, 1.0)
 
 
 def plan_rows(context: Context, progress: Progress) -> Finding:
     """Find how many rows would be enough without any change."""
-    question = context.question
+    question, data = context.question, context.data
     answer = plan(
-        context.data.table,
-        **context.data.counted,
+        data.table,
+        columns=list(data.table.columns),
+        roles=data.roles,
         security=equivalent_security(question.eta),
         record_leak=2 * question.eta,
         confidence=question.confidence,
     )
     progress(1, 1)
-    return Finding(answer.to_dict(), answer.sentence)
+    result: Result = answer.to_dict()
+    needed = result["n_required"]
+    remedy = Remedy(id="rows", label="More rows", game="iid", sentence=str(result.get("reason")))
+    if needed is not None:
+        extra = max(0, needed - result["rows"])
+        remedy = replace(
+            remedy,
+            protects="average record",
+            # Rows that are still to come: the plan promises 1 - 2η, not less.
+            accuracy_upper=sum_up(0.5, question.eta),
+            confidence=result["confidence"],
+            extra_rows=extra,
+            # Among the rows still to come may be values that the table does not hold.
+            sentence=(
+                f"{needed} rows of the same kind would be enough for the average record and for "
+                f"records whose values already occur in the table, {extra} more than there are. "
+                "There is no guarantee for records with other values, which the new rows may "
+                "bring: this is not enough for every record."
+            ),
+        )
+    return Finding(result, answer.sentence, remedy=remedy)
 
 
 def coarsen_columns(context: Context, progress: Progress) -> Finding:
@@ -650,48 +687,74 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
             security=equivalent_security(question.eta),
             record_leak=leak,
             target=question.target,
-            **context.data.features,
+            columns=list(context.data.examples.columns),
+            roles=context.data.roles,
             confidence=question.confidence,
             seed=question.seed,
             learners=False,
         )
 
-    average_only = False
+    leak: float | None = 2 * question.eta
     try:
-        answer = hardened(2 * question.eta)
+        answer = hardened(leak)
     except InputError:
         # The average record is the weaker wish; the report says that it is not what was asked.
-        average_only = True
-        answer = hardened(None)
+        leak = None
+        answer = hardened(leak)
+    progress(1, 2)
     result: Result = answer.to_dict()
-    return Finding(
-        result,
-        answer.sentence,
-        rows=_table_rows("coarser-table", result["after"], tuple(answer.theorems)),
-        score=_score_on_coarser(context, answer, progress),
-        average_only=average_only,
+    after, score = result["after"], _score_on_coarser(context, answer)
+    sentence = (
+        f"{result['rows_released']} of {result['rows_read']} rows remain, in {after['atoms']} "
+        "different cells."
     )
+    if score is None:
+        sentence += (
+            f" {question.target} itself is coarser: no score on it compares with the present one."
+        )
+    if leak is None:
+        sentence += " It protects the average record only: nothing coarser protects every one."
+    command = context.command(
+        "harden",
+        security=significant(equivalent_security(question.eta), "given"),
+        record_leak=leak,
+        confidence=question.confidence,
+        seed=question.seed,
+        out="safe.parquet",
+    )
+    remedy = _table_remedy(
+        context,
+        "coarser",
+        "Coarser columns",
+        after,
+        information_kept_estimate=result["information_kept_estimate"],
+        steps=tuple(result["steps"]),
+        sentence=sentence,
+        # Of a whole file only: harden takes no choice of columns.
+        command=command if question.columns is None else None,
+    )
+    rows = _table_rows("coarser-table", after)
+    return Finding(result, answer.sentence, rows=rows, score=score, remedy=remedy)
 
 
-def _score_on_coarser(context: Context, answer: Hardening, progress: Progress) -> Score | None:
+def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:
     """Return the learner's score on the coarser table; None where the target itself is coarser."""
-    question, examples, table = context.question, context.data.examples, answer.table
-    rule = dict(answer.rules.rules)[question.target]
+    target, examples, table = context.target, context.data.examples, answer.table
+    rule = dict(answer.rules.rules)[target]
     if not isinstance(rule, Keep):
         # Fewer classes are easier to tell apart: a score on them is not one on the target.
         return None
-    if table.shape[1] == 1 or table[question.target].nunique() == 1:
+    if table.shape[1] == 1 or table[target].nunique() == 1:
         # Without a feature, or with one class left, a learner always gives the same answer.
-        fixed = score_beside_chance(examples, 0.0, 0)
+        fixed = score_beside_chance(examples, 0.0)
         return replace(fixed, estimate=fixed.chance)
     coarser = read_examples(
         context.data.table.with_frame(table),
-        question.target,
-        columns=[c for c in table.columns if c != question.target],
-        roles={question.target: examples.roles[question.target]},
+        target,
+        columns=[c for c in table.columns if c != target],
+        roles={target: examples.roles[target]},
         task=examples.task,
     )
-    progress(1, 2)
     return context.score(coarser)
 
 
@@ -699,12 +762,11 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
     """Make a table of new rows that protects every record, and train the learner on such rows."""
     question, data = context.question, context.data
 
-    def drawn(frame: DataFrame | Table, seed: int) -> Synthesis:
+    def drawn(table: DataFrame | Table, seed: int) -> Synthesis:
         return synthesize(
-            frame,
+            table,
             target=question.target,
             columns=list(data.examples.columns),
-            unit=question.unit,
             eta=question.eta,
             bounds=data.bounds,
             # For trial: what the study makes is thrown away, the real release draws its own.
@@ -712,26 +774,35 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
         )
 
     def train(rows: Rows, seed: int) -> Predict:
-        new = drawn(data.rows_of(rows), seed).table
-        features, labels = _labelled(data.examples, new, new[question.target])
-        model = clone(context.learner()).fit(features, labels)
+        new = drawn(data.table.frame.iloc[rows], seed).table
+        model = clone(context.learner()).fit(*_labelled(data.examples, new, question.target))
         return lambda others: model.predict(data.examples.features[others])
 
-    answer = drawn(data.released, question.seed)
+    answer = drawn(data.table, question.seed)
     progress(1, 2)
+    remedy = _release_remedy(
+        context,
+        "synthetic",
+        "A table of new rows",
+        answer,
+        sentence=(
+            "Whatever is trained on the new rows, by anybody and however often, is covered. "
+            f"{answer.sentence}"
+        ),
+        command=context.release_command("synthesize", out="safe.parquet"),
+    )
     score = context.score(data.examples, train)
-    progress(2, 2)
-    return Finding(answer.to_dict(), answer.sentence, score=score)
+    return Finding(answer.to_dict(), answer.sentence, score=score, remedy=remedy)
 
 
-def _labelled(examples: Examples, table: DataFrame, column: Series) -> tuple[FloatArray, Labels]:
+def _labelled(examples: Examples, table: DataFrame, target: str) -> tuple[FloatArray, Labels]:
     """Return new rows as the learner takes them: encoded features, and their targets."""
     features, _ = encoded_rows(examples.encoder, examples.columns, table)
-    target = Values.of(column)
+    values = Values.of(table[target])
     if examples.class_values is None:
-        wanted = target.numbers
+        wanted = values.numbers
     else:
-        places = target.positions([label_of(value) for value in examples.class_values])
+        places = values.positions([label_of(value) for value in examples.class_values])
         wanted = np.where(places >= 0, places, np.nan)
     usable = np.isfinite(wanted)
     return features[usable], wanted[usable].astype(examples.target.dtype)
@@ -758,7 +829,7 @@ GIVEN = Step("given", "Attack the given model", False, attack_given, 5)
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table),
     Step("audit", "Attack the model as it is", False, audit_model, 20),
-    Step("protect-every", "Protect every record", True, protect_every_record, 25),
+    Step("protect-every", "Protect every record", True, protect_every_record, 10),
     Step("protect-other", "Protect with another learner", True, protect_other_learner, 10),
     Step("explain", "Translate into differential privacy", False, explain_promise),
     Step("population", "What ε means for these records", True, translate_population, 5),
@@ -766,77 +837,3 @@ STEPS = (
     Step("coarser", "Coarser columns", True, coarsen_columns, 14),
     Step("synthetic", "A table of new rows", True, draw_new_rows, 5),
 )
-
-
-# ── Finished steps on disk, so that a stopped study goes on where it stopped ──────────────────────
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A step that has ended, with a finding or without."""
-
-    id: StepId
-    title: str
-    state: State
-    seconds: float = 0.0
-    error: str | None = None
-    finding: Finding | None = None
-
-    @property
-    def record(self) -> StepRecord:
-        """The step as the report lists it."""
-        finding = self.finding
-        return StepRecord(
-            *(self.id, self.title, self.state, self.seconds, self.error),
-            sentence=None if finding is None else finding.sentence,
-            result=None if finding is None else finding.result,
-            audit=None if finding is None else finding.audit,
-        )
-
-
-def fingerprint(question: Question, sha256: str) -> str:
-    """Return what a step's answer depends on, as one SHA-256.
-
-    >>> fingerprint(Question("y", eta=0.1), "a") == fingerprint(Question("y"), "a")
-    False
-    """
-    text = json.dumps([plain(question), sha256, __version__], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class StepFolder:
-    """The folder of finished steps of one study: a JSON file per step.
-
-    Each file has the fingerprint of question, data and version; one with another is not used.
-    """
-
-    folder: Path
-    key: str
-
-    @classmethod
-    def inside(cls, out: Path, key: str) -> StepFolder:
-        """Return the folder inside a study's output folder."""
-        folder = out / ".steps"
-        folder.mkdir(exist_ok=True)
-        return cls(folder, key)
-
-    @property
-    def fits(self) -> Path:
-        """Where the fits of a step that is under way are kept until the study is finished."""
-        return self.folder / "fits"
-
-    def load(self, step: Step) -> Finished | None:
-        """Return a finished step of exactly this study, else nothing."""
-        path = self.folder / f"{step.id}.json"
-        try:
-            page = json.loads(path.read_text(encoding="utf-8"))
-            return typed_as(Finished, page["step"], step.id) if page["key"] == self.key else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None  # a missing or damaged page is written again
-
-    def keep(self, step: Finished) -> None:
-        """Write a finished step."""
-        page = {"key": self.key, "step": plain(step)}
-        text = json.dumps(page, ensure_ascii=False, allow_nan=False)
-        write_text(text, self.folder / f"{step.id}.json", force=True)

@@ -1,15 +1,17 @@
-"""The verb ``study``: one step after the other, and a report even where one of them fails."""
+"""The verb ``study``: one step after the other, the cheapest remedy that is enough, a report."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -33,18 +35,36 @@ from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import in_encoding, unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
+from memberbound.numerics.rounding import sum_up
 from memberbound.papers.results import theorems
-from memberbound.quantities import NO_LEAK, Mark, marked
+from memberbound.quantities import (
+    NO_LEAK,
+    Mark,
+    allowed,
+    at_confidence,
+    confident,
+    decimals,
+    marked,
+    percent,
+    points,
+)
 from memberbound.report.model import (
     LABELS,
     RECORDS,
     SCHEMA_ID,
     LedgerEntry,
+    Level,
+    Question,
+    Remedy,
+    RemedyId,
     Report,
     Run,
     SandwichRow,
     State,
-    plain,
+    StepId,
+    StepRecord,
+    Verdict,
+    score_mark,
     typed_as,
 )
 from memberbound.report.prose import OWNER_ONLY
@@ -53,19 +73,15 @@ from memberbound.studies.question import (
     StudyData,
     StudyModel,
     checked_question,
-    default_shadows,
     read_configuration,
 )
-from memberbound.studies.recommendation import remedies, verdict
 from memberbound.studies.steps import (
     GIVEN,
     STEPS,
     Context,
     Finding,
-    Finished,
+    Score,
     Step,
-    StepFolder,
-    fingerprint,
 )
 from memberbound.tables.source import check_file
 from memberbound.verbs.audit_answer import NOT_COMPARABLE
@@ -151,7 +167,7 @@ class Study(Answer, Limited):
             lines.append(label)
             # The promise to everybody is the stronger one and goes first.
             for row in sorted(rows, key=lambda row: row.record, reverse=True):
-                idle = row.floor is not None and row.beaten is None
+                idle = row.accuracy_lower is not None and row.beaten is None
                 marks = (Mark("unproved", NO_LEAK) if idle else row.least, row.seen, row.most)
                 texts = ("–" if mark is None else str(mark) for mark in marks)
                 lines.append(_row(f"  {RECORDS[row.record]}", *texts))
@@ -160,8 +176,10 @@ class Study(Answer, Limited):
             most = str(marked(remedy.accuracy_upper, "certificate"))
             mark = "yes, recommended" if remedy.recommended else "yes" if remedy.enough else "no"
             lines.append(f"{remedy.label:<40}{most:>18}  {mark}")
-            if remedy.price is not None and remedy.id != "nothing":
-                lines.append(f"  {remedy.price.name} {remedy.price}")
+            before, after = remedy.score_before_estimate, remedy.score_after_estimate
+            if before is not None and after is not None and remedy.id != "nothing":
+                scores = f"{score_mark(before)} → {score_mark(after)}"
+                lines.append(f"  {remedy.score_name} {scores}")
         for step in self.report.steps_in("impossible", "failed", "stopped"):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
@@ -179,12 +197,194 @@ def _success(label: str, record: str, row: SandwichRow | None) -> Success:
     what = f"{label}, {record} record"
     if row is None:
         return Success(what)
-    numbers = (row.ceiling, row.estimate, row.floor)
-    return Success(what, row.blind, *(None if n is None else n.value for n in numbers))
+    numbers = (row.accuracy_upper, row.accuracy_estimate, row.accuracy_lower)
+    return Success(what, row.blind, *numbers)
 
 
 def _row(name: str, floor: str, seen: str, most: str) -> str:
     return f"{name:<28}{floor:>15}{seen:>12}{most:>17}"
+
+
+# ── The cheapest remedy that is enough, and the verdict in one sentence ───────────────────────────
+#
+# A remedy is *enough* if it is certified, about every record, that nobody gains more than η over
+# blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N of
+# records).  More rows never are: what is proved of single records holds for values that already
+# occur.  Recommended is nothing, if nothing is needed; else the change that is enough with the
+# smallest loss of score, and of those that score alike the one that promises most.  A change after
+# which the model is no better than one fixed answer is never recommended.
+
+#: The findings of the steps that have one.
+Findings = Mapping[StepId, Finding]
+#: Scores that differ by less than this are alike.
+_ALIKE = 0.01
+
+
+#: The steps that look for a remedy, in the order of the report.
+_LISTED: tuple[StepId, ...] = (
+    *("certify", "rows", "coarser", "synthetic", "protect-every", "protect-other"),
+)
+
+
+def remedies(findings: Findings) -> list[Remedy]:
+    """Return every remedy that was found, with what it costs, and which one is recommended."""
+    before = _score_as_it_is(findings)
+    listed = []
+    for step in _LISTED:
+        finding = findings.get(step)
+        if finding is not None and finding.remedy is not None:
+            score = before if step == "certify" else finding.score
+            listed.append(_priced(finding.remedy, before, score))
+    best = _cheapest(listed)
+    return [replace(remedy, recommended=remedy is best) for remedy in listed]
+
+
+def _score_as_it_is(findings: Findings) -> Score | None:
+    """Return how well the model as it is predicts: the given one, else the learner's."""
+    finding = findings.get("given") or findings.get("audit")
+    return None if finding is None else finding.score
+
+
+def _cheapest(listed: list[Remedy]) -> Remedy | None:
+    enough = [remedy for remedy in listed if remedy.enough]
+    for remedy in enough:
+        # What is proved of the table is proved, however well the model predicts.
+        if remedy.id == "nothing":
+            return remedy
+    useful = [remedy for remedy in enough if remedy.above_chance is not False]
+    losses = [remedy.loss_estimate for remedy in useful if remedy.loss_estimate is not None]
+    least = min(losses, default=math.inf)
+
+    def rank(remedy: Remedy) -> tuple[bool, bool, float]:
+        # A loss that could not be measured counts as the largest.
+        loss = math.inf if remedy.loss_estimate is None else remedy.loss_estimate
+        return loss > least + _ALIKE, remedy.game != "neighbour", loss
+
+    return min(useful, key=rank, default=None)
+
+
+def _priced(remedy: Remedy, before: Score | None, after: Score | None) -> Remedy:
+    """Return a remedy with what it costs, beside the score of the model as it is."""
+    if after is None:
+        return remedy
+    remedy = replace(remedy, above_chance=after.estimate > after.chance)
+    if before is None:  # the audit of the model as it is has failed
+        return remedy
+    return replace(
+        remedy,
+        score_name=before.name,
+        score_before_estimate=before.estimate,
+        score_after_estimate=after.estimate,
+        loss_estimate=before.estimate - after.estimate,
+    )
+
+
+def verdict(
+    findings: Findings, listed: Sequence[Remedy], question: Question, failed: Sequence[str]
+) -> Verdict:
+    """Return the verdict: a level, one sentence, and what to do; ``failed`` has titles of steps."""
+    chosen = next((remedy for remedy in listed if remedy.recommended), None)
+    safe = chosen is not None and chosen.id == "nothing"
+    given = None if "given" not in findings else findings["given"].result
+    # One floor speaks, so that none is picked after looking at several.
+    subject: StepId = "audit" if given is None else "given"
+    attacked = findings[subject].rows if subject in findings else ()
+    proved = _proved_leak(attacked, question)
+    level: Level = "unproved"
+    if chosen is not None and safe:
+        level = "safe"
+        now = f"As it is, {_nobody(chosen)}, whatever is trained on this table."
+    elif proved is not None:
+        level, now = "exposed", proved
+    elif given is not None and not given["comparable"]:
+        now = "No guarantee for the given model: no attack on it could be measured."
+    else:
+        audited = findings.get("audit")
+        blind = 0.5 if audited is None else audited.rows[0].blind
+        now = (
+            "There is no guarantee for the model as it is: no attack was shown to be right about "
+            f"any record more than {allowed(blind, question.eta)} of the time, but a better one "
+            "may exist."
+        )
+    if given is not None and not given["comparable"]:
+        now += f" {given['one_law']['sentence']}"
+    if failed:
+        level = "partial" if level != "exposed" else level
+        now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
+    too_few = not any(remedy.game == "neighbour" for remedy in listed)
+    return Verdict(level, now, _advice(chosen, question, too_few=too_few))
+
+
+def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | None:
+    """Return what attacks have proved against the model as it is, if more than is allowed.
+
+    The floors about the average and about the worst record hold together at the confidence of the
+    study, so taking one after looking is paid for (proofs/audit-subset-game.md claim 6).
+    """
+    sure = f"(confidence {confident(question.confidence)})"
+    for row in attacked:
+        if row.accuracy_lower is None or row.accuracy_lower <= sum_up(row.blind, question.eta):
+            continue
+        least = percent(row.accuracy_lower, "lower")
+        if row.record == "average":
+            model = "the given model" if row.subject == "given" else "the model"
+            return (
+                f"As it is, {model} leaks its training records: an attack is right about the "
+                f"average record at least {least} of the time {sure}."
+            )
+        return (
+            "As it is, the model leaks some of its training records: an attack is right about one "
+            f"of them at least {least} of the time {sure}."
+        )
+    return None
+
+
+def _nobody(chosen: Remedy) -> str:
+    """Return who is right how often at most, with what they know: a bound is one of its game."""
+    whom = "any record's"
+    if chosen.game == "iid":
+        who = "nobody who knows the source of the records but not the table"
+        whom = "any of its records'"
+    else:
+        who = "nobody, not even somebody who knows all other records,"
+    sure = "" if chosen.confidence is None else at_confidence(chosen.confidence)
+    most = percent(chosen.accuracy_upper, "upper")
+    return f"{who} is right about {whom} membership more than {most} of the time{sure}"
+
+
+#: What a remedy puts in the place of the model.
+_WHAT: dict[RemedyId, str] = {
+    "coarser": "the model trained on coarser columns",
+    "synthetic": "the model trained on a table of new rows",
+    "noise-every": "a {learner} model of all rows with noise",
+    "noise-other": "a {learner} model of all rows with noise",
+}
+
+
+def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
+    if chosen is None:
+        ways = "Allow"
+        if too_few:
+            ways = "Give public bounds for the columns (memberbound bounds) or more rows, allow"
+        return (
+            "None of the remedies tried is certified to keep everybody within "
+            f"{points(question.eta)} of blind guessing and leaves a useful model. {ways} a larger "
+            "eta, or protect the average record only (memberbound harden, memberbound "
+            "protect-half)."
+        )
+    if chosen.id == "nothing":
+        return "Nothing needs to be changed."
+    what = _WHAT[chosen.id].format(learner=chosen.learner)
+    cost = ""
+    if chosen.loss_estimate is not None:
+        before, after = chosen.score_before_estimate, chosen.score_after_estimate
+        yours = "yours, about" if question.model is not None else "about"
+        usual = "" if question.model is not None else " as it is"
+        cost = (
+            f", {chosen.score_name} about {decimals(after, 'estimate', 3)} against {yours} "
+            f"{decimals(before, 'estimate', 3)}{usual}"
+        )
+    return f"Replace it: {what}{cost}. Then {_nobody(chosen)}."
 
 
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
@@ -197,6 +397,10 @@ _LEARNER_CHOSEN = (
 _REMEDY_CHOSEN = (
     "The recommended remedy was chosen by bounds and scores computed from the rows. No bound "
     "covers what this choice tells about them."
+)
+_FIRST_ROWS = (
+    "The study looks at each person's first row. A release with the same unit is trained on all "
+    "rows of a person, with the influence of one."
 )
 Progress = Callable[[str, int, int], None]
 
@@ -265,8 +469,8 @@ def study(
         columns: feature columns (default: all but the target, identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
-        unit: column that identifies the person, so that a record is a person; attacks and counts
-            look at each person's first row, releases use all rows.
+        unit: column that identifies the person, so that a record is a person; the study looks at
+            each person's first row.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
@@ -327,7 +531,8 @@ def study(
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _checked_folder(place, resume=resume, force=force)
     data = StudyData.read(source, question, public)
-    with nullcontext() if data.opened is source else data.opened:
+    opened = data.population.source
+    with nullcontext() if opened is source else opened:
         task = data.examples.task
         # The model's own kind, where there is a model and no learner was named.
         own = None if given is None else given.learner(task)
@@ -335,21 +540,17 @@ def study(
             usual = "ridge" if task == "regression" else question.learner
             question = replace(question, learner=own or usual)
         if "shadows" not in options:
-            models = default_shadows(data.examples.rows, quick=question.quick)
-            question = replace(question, shadows=models)
+            # Rows times models stay the same beyond 10 000 rows; fewer models give wider intervals.
+            models = max(16, 64 * 10_000 // max(data.examples.rows, 10_000))
+            question = replace(question, shadows=16 if question.quick else models)
         learner_from_name(question.learner, task)  # refuses an unknown name now
-        kept = None
-        if folder is not None:
-            digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
-            kept = _step_folder(folder, fingerprint(question, digest))
-        fits = None if kept is None else str(kept.fits)
+        fits = None if folder is None else str(_steps_of(folder) / "fits")
+        name = Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE"
         return _Run(
-            Context(question, data, jobs, fits, given),
+            Context(question, data, name, jobs, fits, given),
             folder,
-            kept if resume else None,
-            kept,
+            resume,
             progress,
-            Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE",
             chosen,
             looked_at_target="learner" not in options and own is None,
         ).finished()
@@ -404,76 +605,70 @@ def _checked_folder(place: str | os.PathLike[str], *, resume: bool, force: bool)
     return folder
 
 
-def _step_folder(out: Path, key: str) -> StepFolder:
+def _steps_of(out: Path) -> Path:
+    """Return the folder of the finished steps inside a study's output folder."""
+    folder = out / ".steps"
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        return StepFolder.inside(out, key)
+        folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as problem:
         raise InputError(f"out must be a folder that can be written, got {problem}.") from None
     except OSError as problem:
         raise unwritable(str(out), problem) from problem
+    return folder
 
 
 @dataclass(eq=False)
 class _Run:
-    """One study under way; ``source`` is what its commands call the table."""
+    """One study under way."""
 
     context: Context
     out: Path | None
-    #: Finished steps of an earlier run to take, and where to keep those of this one.
-    earlier: StepFolder | None
-    kept: StepFolder | None
+    resume: bool
     progress: Progress | None
-    source: str
     chosen: tuple[str, ...]
     #: Whether the learner was chosen by looking at the target's values.
     looked_at_target: bool
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    steps: list[Finished] = field(default_factory=list)
-
-    @property
-    def plan(self) -> tuple[Step, ...]:
-        """The steps, in their order."""
-        return STEPS if self.context.model is None else (GIVEN, *STEPS)
+    records: list[StepRecord] = field(default_factory=list)
+    findings: dict[StepId, Finding] = field(default_factory=dict)
 
     def finished(self) -> Study:
         """Run every step and write the report; also when the run is interrupted."""
+        steps = STEPS if self.context.model is None else (GIVEN, *STEPS)
         try:
-            for place, step in enumerate(self.plan):
-                self.steps.append(self._step(step, place))
+            for place in range(len(steps)):
+                self._take(steps, place)
         except KeyboardInterrupt:
-            self.steps += [
-                Finished(step.id, step.title, "stopped", error="stopped by the user")
-                for step in self.plan[len(self.steps) :]
+            self.records += [
+                StepRecord(step.id, step.title, "stopped", 0.0, "stopped by the user", None, None)
+                for step in steps[len(self.records) :]
             ]
             self._write()
             raise
-        if self.kept is not None and all(s.state != "failed" for s in self.steps):
+        if self.context.fits is not None and all(r.state != "failed" for r in self.records):
             # Answers are kept, what they were made from is not.
-            shutil.rmtree(self.kept.fits, ignore_errors=True)
+            shutil.rmtree(self.context.fits, ignore_errors=True)
         return self._write()
 
-    def _step(self, step: Step, place: int) -> Finished:
-        weights = [each.weight for each in self.plan]
-        label = f"{step.title} (step {place + 1} of {len(self.plan)})"
+    def _take(self, steps: Sequence[Step], place: int) -> None:
+        """Take one step, or what an earlier run kept of it."""
+        step, weights = steps[place], [each.weight for each in steps]
 
         def advance(done: int, total: int) -> None:
             if self.progress is not None:
                 share = int(1000 * step.weight * done / total) if total else 0
+                label = f"{step.title} (step {place + 1} of {len(steps)})"
                 before = 1000 * sum(weights[:place])
                 self.progress(label, before + share, 1000 * sum(weights))
 
         advance(0, 1)
-        earlier = None if self.earlier is None else self.earlier.load(step)
-        if earlier is not None:
-            return earlier
-        start = time.perf_counter()
-        finding: Finding | None = None
-        error: str | None = None
+        if self.resume and self._resumed(step):
+            return
+        start, finding, error = time.perf_counter(), None, None
         state: State = "failed"
         try:
             answer = step.run(self.context, advance)
-            json.dumps(plain(answer), allow_nan=False)  # what no report can hold is a failure
+            json.dumps(asdict(answer), allow_nan=False)  # what no report can hold is a failure
             finding, state = answer, "done"
         except InputError as problem:
             # A remedy that cannot work is a finding; anything else is a failure.
@@ -484,32 +679,60 @@ class _Run:
             first = (str(problem).splitlines() or [""])[0]
             error = f"{type(problem).__name__}: {first}"
         seconds = round(time.perf_counter() - start, 3)
-        ended = Finished(step.id, step.title, state, seconds, error, finding)
-        if self.kept is not None and state in ("done", "impossible"):
-            self.kept.keep(ended)
-        return ended
+        sentence, result = (None, None) if finding is None else (finding.sentence, finding.result)
+        record = StepRecord(step.id, step.title, state, seconds, error, sentence, result)
+        self.records.append(record)
+        if finding is not None:
+            self.findings[step.id] = finding
+        if self.out is not None and state in ("done", "impossible"):
+            kept = [self._key, asdict(record), None if finding is None else asdict(finding)]
+            text = json.dumps(kept, ensure_ascii=False, allow_nan=False)
+            write_text(text, self._page_of(step), force=True)
+
+    # Finished steps on disk, so that a stopped study goes on where it stopped: a page per step.
+
+    @property
+    def _key(self) -> str:
+        """What the answers depend on, as one SHA-256; a page with another one is not used."""
+        question, data, model = self.context.question, self.context.data, self.context.model
+        digests = (data.sha256, None if model is None else model.sha256)
+        text = json.dumps([asdict(question), digests, __version__], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _page_of(self, step: Step) -> Path:
+        assert self.out is not None
+        return self.out / ".steps" / f"{step.id}.json"
+
+    def _resumed(self, step: Step) -> bool:
+        """Take what an earlier run of exactly this study found, if there is such a page."""
+        try:
+            key, record, finding = json.loads(self._page_of(step).read_text(encoding="utf-8"))
+            if key != self._key:
+                return False
+            typed = None if finding is None else typed_as(Finding, finding, step.id)
+            self.records.append(typed_as(StepRecord, record, step.id))
+        except (AssertionError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False  # a missing or damaged page is written again
+        if typed is not None:
+            self.findings[step.id] = typed
+        return True
 
     def report(self) -> Report:
         """Return what report.json holds."""
         question, data = self.context.question, self.context.data
-        findings = {s.id: s.finding for s in self.steps if s.finding is not None}
-        failed = [s.title for s in self.steps if s.state in ("failed", "stopped")]
-        refused = [s.id for s in self.steps if s.state == "impossible"]
-        # The embedded table comes with bounds; a command for a file like it has to name them.
-        unnamed = data.bounds and question.bounds is None
-        named = replace(question, bounds="bounds.yaml") if unnamed else question
-        # What was left out of the rehearsal is left out of the release.
-        some = tuple(data.examples.columns) if data.population.selection.left_out else None
-        listed = remedies(findings, named, self.source, refused, some)
-        parts = findings.values()
+        failed = [r.title for r in self.records if r.state in ("failed", "stopped")]
+        listed, findings = remedies(self.findings), self.findings.values()
         choices = []
         if self.looked_at_target:
             choices.append(_LEARNER_CHOSEN.format(learner=question.learner))
         if any(remedy.recommended for remedy in listed):
             choices.append(_REMEDY_CHOSEN)
-        assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
-        used = tuple(dict.fromkeys(theorem for part in parts for theorem in part.theorems))
-        subjects = list(LABELS)
+        if question.unit is not None:
+            choices.append(_FIRST_ROWS)
+        assumed = dict.fromkeys(text for f in findings for text in f.result["assumptions"])
+        used = tuple(dict.fromkeys(id for f in findings for id in f.result["theorems"]))
+        entries = (entry for id in used for entry in theorems(id).results)
+        order = list(LABELS)
         return Report(
             command="study",
             version=__version__,
@@ -519,32 +742,23 @@ class _Run:
             assumptions=(*assumed, *data.population.selection.assumption, *choices),
             schema=SCHEMA_ID,
             status="partial" if failed else "complete",
-            verdict=verdict(findings, listed, question, failed),
+            verdict=verdict(self.findings, listed, question, failed),
             question=question,
             data=data.described(question.target),
             sandwich=tuple(
                 sorted(
-                    (row for part in parts for row in part.rows),
-                    key=lambda row: subjects.index(row.subject),
+                    (row for f in findings for row in f.rows),
+                    key=lambda row: order.index(row.subject),
                 )
             ),
-            roc=tuple(
-                sorted(
-                    (curve for part in parts for curve in part.roc),
-                    key=lambda curve: curve.kind == "certificate",
-                )
-            ),
-            exposure=tuple(p.exposure for p in parts if p.exposure is not None),
+            roc=tuple(f.roc for f in findings if f.roc is not None),
+            exposure=next((f.exposure for f in findings if f.exposure is not None), None),
             remedies=tuple(listed),
-            steps=tuple(step.record for step in self.steps),
-            ledger=tuple(
-                typed_as(LedgerEntry, entry.to_dict(), "ledger")
-                for id in used
-                for entry in theorems(id).results
-            ),
+            steps=tuple(self.records),
+            ledger=tuple(LedgerEntry(e.id, e.title, e.statement, e.status) for e in entries),
             run=Run(
                 started=self.started.isoformat(timespec="seconds"),
-                seconds=round(sum(step.seconds for step in self.steps), 1),
+                seconds=round(sum(record.seconds for record in self.records), 1),
                 python=platform.python_version(),
                 chosen=self.chosen,
             ),

@@ -14,7 +14,7 @@ import memberbound
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Events, respond, sentence_of
 from memberbound.faces.web.child import performed as perform
-from memberbound.report.answer_charts import sweep, swept_epsilons
+from memberbound.report.charts import population_chart
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ JOBS = {
 CHARTS = {
     "certify": ["leaks"],
     "reference": ["leaks"],
-    "harden": ["leaks", "frontier"],
+    "harden": ["frontier"],
     "audit": ["attacks"],
     "audit-learner": ["attacks"],
     "population": ["success"],
@@ -97,9 +97,7 @@ CHARTS = {
 
 @pytest.mark.parametrize("asked", JOBS)
 def test_an_answer_is_the_functions_dictionary(asked, run, path, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "memberbound.report.answer_charts.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
-    )
+    monkeypatch.setattr("memberbound.report.charts._POINTS", 3)
     rng = np.random.default_rng(2)
     member = np.repeat([0, 1], 200)
     scores = pd.DataFrame({"score": rng.normal(member).round(4), "member": member})
@@ -140,28 +138,12 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
     assert 0.5 <= job["result"]["success_upper"] <= 1
 
 
-def test_a_slow_sweep_gives_fewer_points_or_none(monkeypatch):
+def test_a_slow_sweep_gives_no_chart(monkeypatch):
     answer = memberbound.population(pd.DataFrame({"x": range(10)}), epsilon=1.0, clip=10.0)
-    epsilons = swept_epsilons(answer)
-    whole = sweep(answer, epsilons, 30.0)
-    assert list(whole) == epsilons
-    now = [0.0]
-    original = memberbound.verbs.population.PopulationAnswer.sweep
-
-    def slow(self, epsilons):
-        now[0] += pace
-        return original(self, epsilons)
-
-    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", slow)
-    monkeypatch.setattr("memberbound.report.answer_charts.time.monotonic", lambda: now[0])
-    pace = 3.0
-    some = sweep(answer, epsilons, 30.0)
-    assert len(some) == 11
-    assert list(some) == sorted(some)
-    assert (min(some), max(some)) == (epsilons[0], epsilons[-1])
-    assert all(point == whole[epsilon] for epsilon, point in some.items())
-    pace = 15.0
-    assert sweep(answer, epsilons, 30.0) == {}
+    times = iter(range(100))
+    monkeypatch.setattr("memberbound.report.charts.time.monotonic", lambda: next(times))
+    assert population_chart(answer, 30.0) is not None
+    assert population_chart(answer, 3.0) is None
 
 
 def test_several_models_at_once_are_threads(run, path, monkeypatch):

@@ -60,7 +60,7 @@ def _explained(options: Keywords) -> dict[str, Any]:
 
 def _explanation_page(options: Keywords) -> dict[str, Any]:
     """Return an explanation as its page shows it, with the certified ceiling of the ROC."""
-    from memberbound.report.answer_charts import explanation_chart
+    from memberbound.report.charts import explanation_chart
     from memberbound.verbs.explain import explain
 
     explanation = explain(**options["options"])
@@ -119,7 +119,7 @@ def performed(
     """Return ``{"result", "charts", "summary"}`` of a verb, or what it raises."""
     from joblib import parallel_config
 
-    from memberbound.report.answer_charts import charts_of
+    from memberbound.report.charts import charts_of
     from memberbound.tables.engine import observed_queries
 
     verb = verb_named(name)
