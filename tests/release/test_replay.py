@@ -138,15 +138,8 @@ def as_excel(table, folder):
     return path
 
 
-def as_json_lines(table, folder):
-    path = folder / "t.jsonl"
-    lines = [json.dumps(dict(zip(NAMES, row, strict=True))) for row in table]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return path
-
-
 UNTYPED = {"csv": as_csv, "sqlite": as_sqlite, "pandas objects": as_objects, "list": as_list}
-FOREIGN = {"excel": as_excel, "json lines": as_json_lines}
+FOREIGN = {"excel": as_excel}
 
 
 # ── Releases ──────────────────────────────────────────────────────────────────────────────────────
@@ -290,7 +283,7 @@ def test_a_cell_that_types_its_column_is_caught(monkeypatch, tmp_path):
     """As a public file is read: one number in a column of texts has the others quoted."""
 
     def public(table, folder):
-        with open_table(as_json_lines(table, folder)) as opened:
+        with open_table(as_excel(table, folder)) as opened:
             return opened.rows().to_pandas()
 
     plain = rows()[11]
@@ -344,7 +337,7 @@ def test_other_releases(monkeypatch, tmp_path, release):
     compare(monkeypatch, RELEASES[release], as_objects, tmp_path, others)
 
 
-@pytest.mark.parametrize("form", ["csv", "sqlite", "excel", "json lines"])
+@pytest.mark.parametrize("form", ["csv", "sqlite", "excel"])
 def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
     """The same rows give the same sums, whatever they are stored in."""
     table = [*rows()[:11], *rows()[12:]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.counting import count_profile, rarest_cells, write_records
 from tables import naive
 from tables.test_counting import random_table, sqlite_file
@@ -88,13 +88,8 @@ def test_an_existing_file_is_kept_unless_told(tmp_path):
 
 def test_nothing_is_left_behind_when_writing_fails(tmp_path):
     table, out = pa.table({"x": [1, 1, 2]}), tmp_path / "a.parquet"
-    for values, message in (
-        ({2: 0.5}, "a value for the count 1"),
-        ({2: 0.5, 1: float("nan")}, "finite number"),
-        ({2: 0.5, 1.5: 1.0}, "whole number"),
-    ):
-        with pytest.raises(InputError, match=message):
-            write_records(table, None, values, out)
+    with pytest.raises(MemberboundError, match="every row once"):
+        write_records(table, None, {2: 0.5}, out)  # no leak for the other count
     # A value the engine only meets while it is writing.
     (tmp_path / "in.csv").write_text("x,y\n" + "1,2\n" * 50_000 + "1,2,3\n")
     with pytest.raises(InputError, match="could not be read"):
@@ -107,7 +102,6 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path):
     [
         ("a.txt", {}, "must end in"),
         ("missing/a.csv", {}, "existing folder"),
-        ("a.csv", {"name": "X"}, "must not be one of the table's columns"),
         ("self.parquet", {"overwrite": True}, "must differ from the table"),
     ],
 )

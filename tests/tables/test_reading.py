@@ -7,8 +7,6 @@ import gzip
 import io
 import lzma
 import sqlite3
-import sys
-import time
 from functools import cache
 
 import duckdb
@@ -20,7 +18,6 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from memberbound.tables import engine
 from memberbound.tables.counting import count_profile
 from memberbound.tables.table import open_table
 
@@ -201,19 +198,3 @@ def test_the_engine_spills_to_its_own_folder_and_installs_nothing():
         found = [table.engine.sql(f"SELECT current_setting('{n}')").fetchone()[0] for n in names]
         assert found[0] in ("286.1 MiB", "300.0 MB")
         assert found[1:] == [str(table.engine.folder), False]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_on_standard_error_of_a_terminal_only(monkeypatch, capsys, terminal):
-    screen = Terminal() if terminal else io.StringIO()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(engine, "_PATIENCE", 0.0)
-    with open_table(TABLE) as table:
-        assert table.run("counting cells", lambda: time.sleep(0.5)) is None
-    assert ("counting cells" in screen.getvalue()) is terminal
-    assert capsys.readouterr().out == ""

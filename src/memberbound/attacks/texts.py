@@ -354,7 +354,7 @@ def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
         for c in columns
     )
     query = f"SELECT {counts} FROM ({table.query})"
-    (row,) = table.run("reading tokens", lambda: table.engine.sql(query).fetchall())
+    (row,) = table.run(lambda: table.engine.sql(query).fetchall())
     return {column for column, count in zip(columns, row, strict=True) if count}
 
 
@@ -373,7 +373,7 @@ def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
         ]
     )
     query = f"SELECT {selected} FROM ({table.query}) ORDER BY record, position"
-    stream = table.run("sorting tokens", lambda: streamed(table.engine.connection, query, _BLOCK))
+    stream = table.run(lambda: streamed(table.engine.connection, query, _BLOCK))
     rest: dict[str, NDArray[np.generic]] | None = None
     for batch in stream:
         values = {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
+from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, written_whole
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import identifier, literal, streamed, writing
@@ -69,12 +68,11 @@ def count_profile(
     """
     with opened_table(source, database_table) as opened:
         keys = record_columns(opened, columns, unit)
-        table = opened if unit is None else _able(opened, [*keys, unit])
-        counts = _counts_of_counts(table, keys, unit)
+        counts = _counts_of_counts(opened, keys, unit)
         if counts.num_rows == 0:
-            raise InputError(f"{table.name} must hold at least one row, got none.")
+            raise InputError(f"{opened.name} must hold at least one row, got none.")
         if unit is not None:
-            refuse_null_units(table, unit)
+            refuse_null_units(opened, unit)
         return CountProfile(_int64(counts, "n"), _int64(counts, "cells"))
 
 
@@ -92,7 +90,7 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
         query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
         return streamed(table.engine.connection, query).read_all()
 
-    return table.run("counting cells", counted)
+    return table.run(counted)
 
 
 def count_pair_profile(train: object, reference: object, columns: Columns = None) -> PairProfile:
@@ -212,18 +210,6 @@ def bags_of(rows: ir.Table) -> ir.Table:
     return ranked.group_by("unit").agg(bag=ranked["rank"].collect(order_by=ranked["rank"]))
 
 
-def _able(table: Table, columns: list[str]) -> Table:
-    """Return the table on an engine that has ranks and lists; not every one does."""
-    import ibis.expr.operations as ops
-
-    if table.elsewhere is None:
-        return table
-    backend = table.expr.get_backend()
-    if all(backend.has_operation(op) for op in (ops.DenseRank, ops.ArrayCollect)):
-        return table
-    return table.embedded(columns=columns)
-
-
 def refuse_null_units(table: Table, unit: str) -> None:
     """Refuse rows that do not say whose they are."""
     value = table.expr[unit]
@@ -285,18 +271,8 @@ _FORMATS = {
     ".csv.gz": "FORMAT csv, HEADER, COMPRESSION gzip",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-
-
-@dataclass(frozen=True)
-class _Output:
-    """What is to be written: the table on its engine, what a record is, and the new column."""
-
-    table: Table
-    keys: list[str]
-    unit: str | None
-    values: dict[int, float]
-    name: str
-    overwrite: bool
+#: The column that is written beside those of the table.
+LEAK_COLUMN = "record_leak_upper"
 
 
 def rarest_cells(
@@ -332,31 +308,27 @@ def _plain(value: object) -> object:
 def write_records(
     source: object,
     columns: Columns,
-    values_by_count: Mapping[int, float],
+    leak_by_count: Mapping[int, float],
     out: str | os.PathLike[str],
     *,
     unit: str | None = None,
-    name: str = "record_leak_upper",
     overwrite: bool = False,
 ) -> int:
-    """Write the table's rows in their order with one more column, and return how many.
+    """Write the table's rows in their order with their leak beside them; return how many.
 
-    The column ``name`` holds ``values_by_count[c]``, where c is the number of rows in the row's
-    cell (with ``unit``: the number of units whose bag of rows is the same).  ``out`` ends in
-    ``.parquet``, ``.csv`` or ``.csv.gz``.
+    The leak of a row is ``leak_by_count[c]``, where c is the number of rows in its cell (with
+    ``unit``: the number of units whose bag of rows is the same).  ``out`` ends in ``.parquet``,
+    ``.csv`` or ``.csv.gz``.
 
     Guarantee: ``out`` appears complete or not at all: it is written beside its place under another
     name and renamed.
-    Edge cases: an existing file is refused unless ``overwrite``; so are a count without a value, a
-    column that has the new one's name, and the table's own file.
+    Edge cases: an existing file is refused unless ``overwrite``; so are a table that has a column
+    of the new one's name, and the table's own file.
     """
-    values = {
-        whole_number("a count in values_by_count", count): finite_number(f"the value of {count}", v)
-        for count, v in values_by_count.items()
-    }
     with opened_table(source) as opened:
         keys = record_columns(opened, columns, unit)
-        _refuse_taken("name", name, opened.columns)
+        if LEAK_COLUMN in map(str.casefold, opened.columns):
+            raise InputError(f"{opened.name} must not have a column {LEAK_COLUMN!r}.")
         formats = tuple(_FORMATS)
         target = check_output(Path(out), formats=formats, source=opened.path, force=overwrite)
         local = opened.embedded()
@@ -364,79 +336,54 @@ def write_records(
             if unit is not None:
                 refuse_null_units(local, unit)
             return local.run(
-                "writing rows",
-                lambda: _write(_Output(local, keys, unit, values, name, overwrite), target),
+                lambda: _write(local, keys, unit, leak_by_count, target, force=overwrite)
             )
         finally:
             if local is not opened:
                 local.close()
 
 
-def _refuse_taken(argument: str, name: str, taken: Iterable[str]) -> None:
-    if name.casefold() in {column.casefold() for column in taken}:
-        raise InputError(f"{argument} must not be one of the table's columns, got {name!r}.")
-
-
-def _counts_of_rows(table: Table, keys: list[str], unit: str | None) -> ir.Table:
-    """Return one line per cell or per unit (its key), with the record's count n."""
+def _write(
+    table: Table,
+    keys: list[str],
+    unit: str | None,
+    leak_by_count: Mapping[int, float],
+    target: Path,
+    *,
+    force: bool,
+) -> int:
+    rows = numbered(table, keys, unit=unit)
     if unit is None:
-        rows = numbered(table, keys)
-        return rows.group_by(rows.columns).agg(n=rows.count())
-    bags = bags_of(numbered(table, keys, unit=unit))
-    return bags.select("unit", n=bags.count().over(group_by=bags.bag))
-
-
-def _write(output: _Output, target: Path) -> int:
-    table, engine = output.table, output.table.engine
-    copied = 0
-    counts = compiled_rows(_counts_of_rows(table, output.keys, output.unit))
-    with engine.stored(counts) as stored:
-        seen = [n for (n,) in engine.sql(f"SELECT DISTINCT n FROM {stored}").fetchall()]
-        if not seen:
-            raise InputError(f"{table.name} must hold at least one row, got none.")
-        missing = sorted(set(seen) - set(output.values))
-        if missing:
-            raise InputError(f"values_by_count must have a value for the count {missing[0]}.")
-        select = _valued(output, stored)
+        counts = rows.group_by(rows.columns).agg(n=rows.count())
+        joined = {f"k{index}": name for index, name in enumerate(keys)}
+    else:
+        bags = bags_of(rows)
+        counts = bags.select("unit", n=bags.count().over(group_by=bags.bag))
+        joined = {"unit": unit}
+    place = {name: index for index, name in enumerate(table.columns)}
+    shown = ", ".join(f"r.v_k{index} AS {identifier(name)}" for name, index in place.items())
+    # Null equals null here, as it does in a GROUP BY.
+    same = " AND ".join(f"r.k{place[c]} IS NOT DISTINCT FROM s.{key}" for key, c in joined.items())
+    values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
+    written = compiled_rows(numbered(table, table.columns, values=True))
+    with table.engine.stored(compiled_rows(counts)) as stored:
+        select = (
+            f"SELECT {shown}, w.leak AS {LEAK_COLUMN} "
+            f"FROM (SELECT *, row_number() OVER () AS place FROM ({written})) AS r "
+            f"JOIN {stored} AS s ON {same} "
+            f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.n ORDER BY r.place"
+        )
         form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
+        copied = 0
 
         def write(draft: Path) -> None:
             nonlocal copied
-            options = f"{form}, USE_TMP_FILE false"
+            copy = f"COPY ({select}) TO {literal(draft)} ({form}, USE_TMP_FILE false)"
             with writing(str(target)):
-                copying = f"COPY ({select}) TO {literal(draft)} ({options})"
-                ((copied,),) = engine.sql(copying).fetchall()
-            ((rows,),) = engine.sql(f"SELECT count(*) FROM {table.view}").fetchall()
+                ((copied,),) = table.engine.sql(copy).fetchall()
             # The joins lose or repeat no row; a file where they did must not appear.
-            if copied != rows:
+            if copied != table.count_rows():
                 raise MemberboundError(f"{target} would not hold every row once; not written.")
 
-        written_whole(target, write, output.overwrite)
+        written_whole(target, write, force)
     return int(copied)
-
-
-def _valued(output: _Output, stored: str) -> str:
-    """Return the query of the rows in their order with the value of their count."""
-    import pyarrow as pa
-
-    table, values = output.table, output.values
-    wanted = pa.table(
-        {
-            "n": pa.array(list(values), pa.int64()),
-            "value": pa.array(list(values.values()), pa.float64()),
-        }
-    )
-    place = {column: index for index, column in enumerate(table.columns)}
-    shown = ", ".join(f"r.v_k{i} AS {identifier(column)}" for column, i in place.items())
-    joined = {f"k{index}": column for index, column in enumerate(output.keys)}
-    if output.unit is not None:
-        joined = {"unit": output.unit}
-    # Null equals null here, as it does in a GROUP BY.
-    same = " AND ".join(f"r.k{place[c]} IS NOT DISTINCT FROM s.{key}" for key, c in joined.items())
-    rows = compiled_rows(numbered(table, table.columns, values=True))
-    return (
-        f"SELECT {shown}, w.value AS {identifier(output.name)} "
-        f"FROM (SELECT *, row_number() OVER () AS place FROM ({rows})) AS r "
-        f"JOIN {stored} AS s ON {same} "
-        f"JOIN {table.engine.arrow(wanted)} AS w ON w.n = s.n ORDER BY r.place"
-    )

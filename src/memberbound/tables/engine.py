@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from errno import ENOSPC
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import FULL, PrivateFolder, remove_once, unwritable
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from ibis.backends.duckdb import Backend
 
-T = TypeVar("T")
-
 #: Share of the machine's memory an engine may use when the caller does not say.
 _MEMORY_SHARE = 0.5
-#: Seconds before a progress bar appears, and between its updates.
-_PATIENCE, _TICK = 1.0, 0.2
 _NO_SPACE = os.strerror(ENOSPC)
 #: Rows per batch of a stream.
 BATCH_ROWS = 65_536
@@ -168,9 +163,8 @@ class Engine:
             ) from error
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
         settings = {
-            # The bar is drawn by `watched`, never by the engine, which would print on stdout.
-            "enable_progress_bar": "true",
-            "enable_progress_bar_print": "false",
+            # It would be drawn on stdout.
+            "enable_progress_bar": "false",
             # Every file is scanned once or twice; keeping it would only fill the memory.
             "enable_external_file_cache": "false",
             # Columns that are read one after the other have their rows in one order.
@@ -277,11 +271,6 @@ class Engine:
         finally:
             self.sql(f"DROP TABLE {name}")
 
-    def watched(self, label: str, call: Callable[[], T]) -> T:
-        """Run ``call`` under a progress bar on standard error, if that is a terminal."""
-        with _progress(label, self.connection.query_progress):
-            return call()
-
 
 @contextmanager
 def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
@@ -294,56 +283,6 @@ def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
         raise unwritable(name, error) from error
     except duckdb.IOException as error:
         raise MemberboundError(f"{name} could not be written: {one_sentence(error)}.") from error
-
-
-#: Who is told how far queries are, instead of a terminal.
-_OBSERVERS: list[Callable[[str, float], None]] = []
-
-
-@contextmanager
-def observed_queries(observer: Callable[[str, float], None]) -> Iterator[None]:
-    """Call ``observer`` now and then with a query's label and how many per cent of it are done."""
-    _OBSERVERS.append(observer)
-    try:
-        yield
-    finally:
-        _OBSERVERS.remove(observer)
-
-
-@contextmanager
-def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
-    if not _OBSERVERS and not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    done = threading.Event()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-
-    def draw() -> None:
-        if _OBSERVERS:
-            while not done.wait(_TICK):
-                _OBSERVERS[-1](label, max(percent(), 0.0))
-            return
-        if done.wait(_PATIENCE):
-            return
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(label, total=None)
-            while True:
-                share = percent()
-                if share > 0:  # -1 while the engine cannot tell
-                    progress.update(task, total=100.0, completed=share)
-                if done.wait(_TICK):
-                    return
-
-    thread = threading.Thread(target=draw, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def _release(connection: DuckDBPyConnection, private: PrivateFolder) -> None:

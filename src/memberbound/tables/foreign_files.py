@@ -1,4 +1,4 @@
-"""Files of other programs: Excel, Stata, SPSS and SAS, and JSON Lines.
+"""Files of other programs: Excel, Stata, SPSS and SAS.
 
 Each is a list of columns with declared types, or none, and rows that are read one by one:
 
@@ -6,8 +6,6 @@ Each is a list of columns with declared types, or none, and rows that are read o
   by their format, and a labelled code is its label where labels are different words.
 - *Excel* types cells, not columns; the first row of a sheet names the columns.  Cells that hold an
   error are missing.
-- *JSON Lines*: one object per line; the names of the first one are the columns.  Lists and objects
-  within are their JSON text.
 
 Where cells have types of their own and the table is public, a column whose cells share one type
 has that type; any other column is text, in which ``1`` and ``"1"`` differ.  Where the rows are
@@ -39,11 +37,10 @@ Row = tuple[object, ...]
 Rows = Callable[[], Iterator[Row]]
 
 _SHEETS = (".xlsx", ".xlsm")
-_LINES = (".jsonl", ".ndjson")
 #: Ending → the function of pyreadstat that reads it.
 _STATISTICS = {".dta": "dta", ".sav": "sav", ".zsav": "sav", ".por": "por"}
 _STATISTICS |= {".sas7bdat": "sas7bdat", ".xpt": "xport"}
-FOREIGN_ENDINGS = (*_SHEETS, *_LINES, *_STATISTICS)
+FOREIGN_ENDINGS = (*_SHEETS, *_STATISTICS)
 _STATA_SAS, _SPSS = dt.date(1960, 1, 1), dt.date(1582, 10, 14)
 #: Format of dates, by how it begins → its unit in seconds and the day it counts from.
 _STATA_DATES = {"%td": (86_400.0, _STATA_SAS), "%tc": (1e-3, _STATA_SAS)}
@@ -57,8 +54,6 @@ _LIKE_A_VALUE = re.compile(r'\s*([-+.\d"\[{].*|true|false|nan|inf)?\s*', re.DOTA
 _BATCH = 16_384
 #: Whole numbers up to this are exact as doubles.
 _EXACT = 2**53
-#: Python reads whole numbers of at least so many digits, whatever its settings are.
-_LONGEST = 600
 
 
 def foreign_rows(
@@ -68,8 +63,7 @@ def foreign_rows(
     ending = path.suffix.lower()
     if ending in _STATISTICS:
         return _statistics(path, ending)
-    names, rows = _sheet(path, sheet) if ending in _SHEETS else _lines(path, secret=secret)
-    return _batches(names, rows, secret=secret)
+    return _batches(*_sheet(path, sheet), secret=secret)
 
 
 def _package(name: str, path: Path) -> ModuleType:
@@ -134,35 +128,6 @@ def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
         except ValueError:
             raise InputError(f"{path} must hold numbers where its cells say so.") from None
     return None if row is None else tuple(None if c.data_type == "e" else c.value for c in row)
-
-
-def _lines(path: Path, *, secret: bool) -> tuple[list[str], Rows]:
-    def objects() -> Iterator[dict[str, object]]:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    value = json.loads(line, parse_int=_whole if secret else int)
-                except ValueError:
-                    value = None
-                except RecursionError:  # of secret rows none refuses the table
-                    value = {} if secret else None
-                if not isinstance(value, dict):
-                    raise InputError(
-                        f"{path} must hold a JSON object per line, line {number} is none."
-                    )
-                yield value
-
-    names = list(next(objects(), {}))
-    if not names:
-        raise InputError(f"{path} must name its columns in the object of its first line.")
-    return names, lambda: (tuple(value.get(name) for name in names) for value in objects())
-
-
-def _whole(digits: str) -> int | str:
-    """Return a whole number; one that Python may not read is its digits."""
-    return int(digits) if len(digits) <= _LONGEST else digits
 
 
 def _batches(

@@ -223,7 +223,7 @@ class StoredColumns(Mapping[str, Values]):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield some rows at a time, as they are stored."""
         names = [*self.names, *([] if self.person is None else [self.person])]
-        batches = self.table.run("reading rows", lambda: self.table.row_batches(names))
+        batches = self.table.run(lambda: self.table.row_batches(names))
         with reading(self.table.name):
             yield from (batch for batch in batches if batch.num_rows)
 
@@ -258,7 +258,6 @@ class StoredColumns(Mapping[str, Values]):
         column, number = identifier(unit), engine.fresh("row")
         path = engine.folder / f"{engine.fresh('sorted')}.parquet"
         self.table.run(
-            "sorting rows",
             lambda: engine.sql(
                 f"COPY (SELECT * EXCLUDE ({number}) FROM (SELECT *, row_number() OVER () AS "
                 f"{number} FROM {copy}) ORDER BY {column} NULLS LAST, {number}) "
@@ -447,10 +446,10 @@ def _streamed_records(
     table = table if table.elsewhere is None else table.local
     if not table.streams:
         return None
-    rows = table.run("counting rows", table.count_rows)
+    rows = table.run(table.count_rows)
     if rows * len(names) * _BYTES <= memory // 2:
         return None
-    schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
+    schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
     types = {field.name: field.type for field in schema}
     columns = StoredColumns(table, tuple(names), forms)
     return Records(columns, rows, table.name, types=types, memory=0)

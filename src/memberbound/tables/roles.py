@@ -285,9 +285,7 @@ def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Fa
 
     def fetched(select: str) -> tuple[int | None, ...]:
         """Return the one row of a query."""
-        return table.run(
-            "looking at the columns", lambda: tuple(table.engine.sql(select).fetchall()[0])
-        )
+        return table.run(lambda: tuple(table.engine.sql(select).fetchall()[0]))
 
     line: tuple[int | None, ...] = ()
     for start in range(0, len(kinds), _AT_ONCE):

@@ -10,7 +10,7 @@ a folder of Parquet files            as typed in the files, all of which have th
                                      folders ``name=value`` inside it give columns of text
 ``pyarrow.dataset``                  as typed; copied in parts, never held whole
 ``.arrow`` ``.feather``              as typed in the file (file or stream format)
-``.xlsx``, ``.jsonl``                as each cell is typed; a column that mixes types is text
+``.xlsx``                            as each cell is typed; a column that mixes types is text
 ``.dta`` ``.sav`` ``.sas7bdat``      as typed in the file, labelled codes by their labels
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
 ``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
@@ -98,14 +98,14 @@ _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
-    ".jsonl, .xlsx, .dta, .sav, .sas7bdat"
+    ".xlsx, .dta, .sav, .sas7bdat"
 )
 #: What makes a table of another format one that is read.
 CONVERSIONS = {
     ".xls": " Save it as .xlsx in Excel or LibreOffice.",
     ".ods": " Save it as .xlsx in LibreOffice.",
-    ".json": " Write it as JSON Lines: pandas.read_json(file).to_json('table.jsonl', "
-    "orient='records', lines=True).",
+    ".json": " In Python: pandas.read_json(file).to_parquet('table.parquet').",
+    ".jsonl": " In Python: pandas.read_json(file, lines=True).to_parquet('table.parquet').",
     ".rds": " In R: arrow::write_parquet(readRDS(file), 'table.parquet').",
     ".rdata": " In R: arrow::write_parquet(table, 'table.parquet').",
 }

@@ -173,11 +173,9 @@ class Table:
                 raise InputError(f"columns must differ from one another, got {column!r} twice.")
         return names
 
-    def run(self, label: str, call: Callable[[], T]) -> T:
-        """Run ``call`` with progress on standard error and errors as one sentence."""
+    def run(self, call: Callable[[], T]) -> T:
+        """Run ``call`` with errors as one sentence."""
         with reading(self.name):
-            if self.elsewhere is None:
-                return self.engine.watched(label, call)
             try:
                 return call()
             except Exception as error:
@@ -188,9 +186,9 @@ class Table:
                     f"{self.name} could not be asked: {one_sentence(error)}."
                 ) from error
 
-    def fetch(self, expr: ir.Table, label: str = "counting cells") -> pa.Table:
+    def fetch(self, expr: ir.Table) -> pa.Table:
         """Return the rows of a small result."""
-        return self.run(label, expr.to_pyarrow)
+        return self.run(expr.to_pyarrow)
 
     def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Return the rows of an expression over this table as a stream."""
@@ -216,7 +214,7 @@ class Table:
             stream = streamed(connection, f"SELECT {moved} FROM ({self.query}) AS stored_rows")
             return copy.engine.copied(stream.schema, stream)
 
-        copy.view = self.run("copying the table", copied)
+        copy.view = self.run(copied)
         return copy
 
     @cached_property
@@ -275,7 +273,7 @@ class Table:
             return inferred_roles(self, view, names, separator)
         sample = self.elsewhere.limit(_SAMPLE_ROWS)
         texts = sample.select(**{name: sample[name].cast("string") for name in names})
-        with open_table(self.fetch(texts, "reading rows")) as copy:
+        with open_table(self.fetch(texts)) as copy:
             return inferred_roles(copy, copy.view, names, separator)
 
     # ── Rows in memory ────────────────────────────────────────────────────────────────────────────
@@ -295,7 +293,7 @@ class Table:
 
     def rows(self, columns: Columns = None) -> pa.Table:
         """Return rows of the embedded engine, typed by their schema alone."""
-        return self.run("reading rows", lambda: self.row_batches(columns).read_all())
+        return self.run(lambda: self.row_batches(columns).read_all())
 
     @property
     def streams(self) -> bool:

@@ -132,7 +132,7 @@ async def upload(
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
     encoding: Annotated[str, Query(max_length=40, description="Of a CSV file.")] = "utf-8",
 ) -> Answer:
-    """Keep a table (.csv, .parquet, .arrow, .xlsx, .jsonl, .dta, .sav, …) while the server lives.
+    """Keep a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """

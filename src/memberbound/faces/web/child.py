@@ -108,7 +108,7 @@ def inspected(path: Path, encoding: str | None = None) -> dict[str, Any]:
     from memberbound.tables.table import open_table
 
     with open_table(path, encoding=encoding) as table:
-        count = table.run("counting rows", lambda: table.expr.count().to_pyarrow()).as_py()
+        count = table.run(lambda: table.expr.count().to_pyarrow()).as_py()
         columns = [{"name": name, "role": r.role} for name, r in table.readings().items()]
         return {"rows": int(count), "columns": columns}
 
@@ -120,7 +120,6 @@ def performed(
     from joblib import parallel_config
 
     from memberbound.report.charts import charts_of
-    from memberbound.tables.engine import observed_queries
 
     verb = verb_named(name)
     progress(0, None, "reading the table" if table else "computing")
@@ -128,9 +127,6 @@ def performed(
     def advance(*event: str | int) -> None:
         *stage, done, total = event
         progress(int(done), int(total), str(stage[0]) if stage else "computing")
-
-    def advance_query(label: str, percent: float) -> None:
-        progress(min(int(percent), 100), 100, label)
 
     arguments = options | outputs_of(verb, options)
     for parameter in verb.parameters:
@@ -144,7 +140,7 @@ def performed(
             # An audit trains only where there is a model.  One worker where a verb knows processes
             # only: each would have the memory of a whole job.
             arguments["workers"] = _WORKERS if name == "audit-learner" else 1
-    with parallel_config(backend="threading"), observed_queries(advance_query):
+    with parallel_config(backend="threading"):
         answer = verb.function(**arguments)
         assert answer is not None
         charts = {n: c.to_dict() for n, c in charts_of(answer, table, progress).items()}

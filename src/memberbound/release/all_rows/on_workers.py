@@ -219,7 +219,7 @@ class _Share:
         with open_table(self.path, secret=True) as table:
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
             stored = StoredColumns(table, self.names, self.forms)
-            arrow = table.run("", lambda: table.row_batches(self.names, limit).read_all())
+            arrow = table.run(lambda: table.row_batches(self.names, limit).read_all())
             values = {name: stored.parsed(arrow.column(name), name) for name in self.names}
         if arrow.num_rows != self.rows or _file_state(self.path) != self.state:
             raise InputError(
@@ -260,8 +260,8 @@ def spread_records(
         shares = [here.taken(np.arange(a, b)) for a, b in pairwise((0, *ends))]
     elif path is not None and (path.is_dir() or path.suffix.lower() in COLUMN_FILES):
         place, listed, state = path.absolute(), tuple(names), _file_state(path)
-        rows = table.run("counting rows", table.count_rows)
-        schema = table.run("reading rows", lambda: table.row_batches(names, "LIMIT 0").schema)
+        rows = table.run(table.count_rows)
+        schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
         types, read = {column.name: column.type for column in schema}, _Share.read
         ends = _ends(rows, workers)
         shares = [_Share(place, listed, forms, a, b - a, state) for a, b in pairwise((0, *ends))]

@@ -65,7 +65,7 @@ export function open(root, given) {
     form,
     state,
     legend: "Columns that the learner sees",
-    hint: "or drop a CSV, Excel, Parquet, JSON Lines, Stata, SPSS or SAS file here. It stays on this machine.",
+    hint: "or drop a CSV, Excel, Parquet, Stata, SPSS or SAS file here. It stays on this machine.",
     aims: [
       {
         name: "target",

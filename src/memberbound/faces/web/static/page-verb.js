@@ -47,7 +47,7 @@ function open(root, given, name, verb) {
     form,
     state,
     legend: "Columns to use",
-    hint: "or drop a CSV, Excel, Parquet, JSON Lines, Stata, SPSS or SAS file here: one record per row. It stays on this machine.",
+    hint: "or drop a CSV, Excel, Parquet, Stata, SPSS or SAS file here: one record per row. It stays on this machine.",
     aims: columned.map((each) => ({ ...each, label: words(each.name) })),
     changed,
     example: madeUpPeople,
