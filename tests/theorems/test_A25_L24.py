@@ -1,5 +1,6 @@
 """A25-L24: the range of C_K over laws on K atoms whose largest probability is δ."""
 
+import itertools
 import math
 
 import numpy as np
@@ -68,6 +69,16 @@ def test_both_ends_are_reached():
 def width(cells, delta):
     low, high = diversity_given_largest_atom(cells, delta)
     return high - low
+
+
+@pytest.mark.parametrize("cells", [3, 5, 10, 100])
+def test_the_range_thins_out_above_one_half(cells):
+    widths = [width(cells, 0.5 + 0.49 * step / 50) for step in range(51)]
+    assert all(a > b for a, b in itertools.pairwise(widths))
+    for step in range(50):  # and it is the closed form of the erratum
+        delta = 0.5 + 0.49 * step / 50
+        form = math.sqrt(1 - delta) * (math.sqrt(cells - 2 + delta) - math.sqrt(delta))
+        assert width(cells, delta) == pytest.approx(form, abs=1e-12)
 
 
 def test_below_one_half_the_range_goes_up_and_down():

@@ -4,12 +4,16 @@ The remark has the factor max(1, gamma).  Delta is a hockey-stick at max(gamma, 
 hockey-sticks fall from TV at 1, so the factor can go.  Truth: the i.i.d. game, all attacks played.
 """
 
+import math
 from fractions import Fraction
+
+import mpmath as mp
 
 from memberbound.curve import PolygonCurve
 from oracle import finite, iid, mechanisms
 from oracle.claims import assert_bound
 from oracle.readoffs import price
+from oracle.real import digits
 
 F = Fraction
 GAMMAS = [F(1, 9), F(1, 2), F(9, 10), F(1), F(10, 9), F(2), F(9)]
@@ -48,6 +52,35 @@ def test_the_leak_falls_on_both_sides_of_one():
         leaks = [iid.leakage(pair, gamma) for gamma in GAMMAS]
         assert leaks[:4] == sorted(leaks[:4])
         assert leaks[3:] == sorted(leaks[3:], reverse=True)
+
+
+def information(pair):
+    """I(release; record) in nats: the divergence of the joint law from the product, the out-law."""
+    with digits():
+        total = mp.mpf(0)
+        for a, m in pair[0].items():
+            if m:
+                ratio = m / pair[1][a]
+                weight = mp.mpf(m.numerator) / m.denominator
+                total += weight * mp.log(mp.mpf(ratio.numerator) / ratio.denominator)
+        return total
+
+
+def from_information(nats):
+    """Pinsker, and Bretagnolle–Huber, which takes over above about 1.6 nats."""
+    return min(math.sqrt(nats / 2), math.sqrt(-math.expm1(-nats))) * (1 + 1e-14)
+
+
+def test_information_bound_holds_at_every_price():
+    assert_bound(
+        from_information,
+        (
+            ((float(information(pair)),), iid.leakage(pair, gamma))
+            for pair in games()
+            for gamma in GAMMAS
+        ),
+        broken={"a third": lambda nats: from_information(nats) / 3},
+    )
 
 
 def test_leak_of_the_curve_is_at_most_its_advantage():
