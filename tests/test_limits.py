@@ -1,12 +1,9 @@
 """A limit stops a build exactly where a number is above it, and says which number that was."""
 
 import json
-import os
 import re
 import shlex
-import shutil
 import subprocess
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -291,45 +288,6 @@ def test_a_build_is_green_or_red(file: str, command: str, tmp_path: Path) -> Non
             assert suite.get("failures") == ("1" if leaky else "0")
 
 
-def in_shell(command: str, folder: Path, program: Path | None = None) -> int:
-    """Run a command as a build does, in bash; ``program`` is the folder of its interpreter."""
-    known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    path = os.pathsep.join([*([] if program is None else [str(program)]), os.environ["PATH"]])
-    environment = {**known, "PATH": path, "PRE_COMMIT_HOME": str(folder / "cache")}
-    return subprocess.run(
-        ["bash", "-e", "-c", command], cwd=folder, env=environment, check=False
-    ).returncode
-
-
-@pytest.mark.long
-def test_the_workflow_runs_as_printed(tmp_path: Path) -> None:
-    """Each step of the shell in its order, from a clone, in an environment of its own."""
-    prepare(tmp_path, leaky=False)
-    venv.create(tmp_path / "env", with_pip=True)
-    assert in_shell(f"git clone -q {ROOT} memberbound", tmp_path) == 0
-    flow = yaml.safe_load((CI / "membership.yml").read_text(encoding="utf-8"))
-    steps = [step["run"] for step in flow["jobs"]["membership"]["steps"] if "run" in step]
-    assert steps[0].startswith("pip install")
-    for step in steps:
-        assert in_shell(step, tmp_path, tmp_path / "env" / "bin") == 0, step
-    assert len(list(tmp_path.glob("*.xml"))) == len(steps) - 1
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("pre-commit") is None, reason="pre-commit is not installed")
-def test_the_hook_is_installed_from_a_repository_and_runs_as_printed(tmp_path: Path) -> None:
-    text = (CI / "pre-commit-config.yaml").read_text(encoding="utf-8")
-    (block,) = re.findall(r"(?:^#   .*\n)+", text, re.M)
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
-    hook = re.sub("^#", "", block, flags=re.M).replace("ADDRESS", str(ROOT))
-    config = tmp_path / ".pre-commit-config.yaml"
-    config.write_text(f"repos:\n{hook.replace('COMMIT', commit)}", encoding="utf-8")
-    for leaky in (False, True):
-        prepare(tmp_path, leaky=leaky)
-        assert in_shell("git init -q && git add people.csv .pre-commit-config.yaml", tmp_path) == 0
-        assert in_shell("pre-commit run --all-files", tmp_path) == int(leaky)
-
-
 def test_a_test_suite_fails_where_the_build_does(tmp_path: Path) -> None:
     for leaky in (False, True):
         prepare(tmp_path, leaky=leaky)
@@ -347,11 +305,6 @@ def test_a_test_suite_fails_where_the_build_does(tmp_path: Path) -> None:
             assert_private(model, train, shifted, target="income", above=0.99)
         with pytest.raises(InputError, match="fail_above"):
             assert_private(model, train, test, target="income", above=60)
-
-
-def test_the_examples_show_every_kind_of_number() -> None:
-    said = " ".join(command for _, command in commands())
-    assert all(verb in said for verb in ("certify", "audit", "explain"))
 
 
 @pytest.mark.parametrize(

@@ -1,81 +1,56 @@
-"""Commands in which everything that can fail does, one thing at a time.
+"""Commands in which something fails, one thing at a time.
 
-``python -m faults.operations SCENARIO,DEPTH[,FAULT…] …`` runs a command once undisturbed and once
-with stops: before every file operation below its folder (``operations.c``, loaded with LD_PRELOAD,
-so that those of DuckDB and Arrow count too), and at calls of functions of memberbound.  There the
-process forks once per fault: the child suffers it and runs to its end; its parent looks at what is
-left, puts the folder back and goes on.  So a fault costs what comes after it, not a whole run.
+``python -m faults.operations SCENARIO[+BROKEN],FAULT[,FAULT…] …`` imports what a command needs and
+then forks once per run.  An undisturbed run counts the file operations below its folder (audit
+events of Python) and the calls of our functions; in each further run one of them fails, or a signal
+comes there, or files may not grow beyond some bytes (which DuckDB and Arrow meet too).
 
-A call is known by its stack: the lines of our functions, outermost to innermost.  Every stack is
-tried at its first and at its last call, every file operation each time.
-
-What is left must be right at once (:func:`problems`), and a next run from there must tidy up, lose
-nothing that was finished, and give the undisturbed answer (:meth:`Harness.followed`).  Runs from
-the same files are the same run, so each kind of remainder is followed once.
+What is left must be right at once (:func:`problems`), and after a kill a next run must tidy up and
+give the undisturbed answer (:meth:`Harness.followed`).
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import ctypes
 import errno
-import gc
 import hashlib
 import importlib
 import io
 import json
 import os
-import re
 import resource
-import select
 import shutil
 import signal
-import stat
 import sys
 import tempfile
 import traceback
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 
-#: What operations.c does for numbers that are no errno.
-_HALF, _AFTERWARDS, _HALFWAY = -1, 1000, 2000
-#: Fault → how it shows at a file operation: an errno, half a write, or a signal afterwards.
-OPERATIONS = {
-    "full": (errno.ENOSPC,),
-    "short": (_HALF,),
-    "broken": (errno.EIO,),
-    "forbidden": (errno.EACCES,),
-    "killed": (_AFTERWARDS + signal.SIGKILL, _HALFWAY + signal.SIGKILL),
-    "SIGTERM": (_AFTERWARDS + signal.SIGTERM,),
-    "SIGINT": (_AFTERWARDS + signal.SIGINT,),
+#: Fault → what it does where it happens.
+ERRORS = {
+    "broken": lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
+    "forbidden": lambda: PermissionError(errno.EACCES, os.strerror(errno.EACCES)),
+    "memory": MemoryError,
 }
-#: Faults that happen at calls, and at which calls from one stack.  Both signals are raised in the
-#: same way, so that they share them; what SIGKILL leaves changes at file operations only.
-CALLS = {"memory": ("first", "last"), "SIGTERM": ("first",), "SIGINT": ("last",)}
-#: The innermost lines that make a stack; where there are too many stacks (study), a call is known
-#: by the line that calls and the function that is called.  Without a line, no call is stopped at.
-DEEP, EDGES, FUNCTIONS, NONE = 1000, 2, 1, 0
-FAULTS = tuple(dict.fromkeys((*OPERATIONS, *CALLS)))
+SIGNALS = {"killed": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
+FAULTS = ("full", *ERRORS, *SIGNALS)
+#: Faults that happen at calls of our functions; the others but "full" happen at file operations.
+AT_CALLS = ("memory", "SIGTERM", "SIGINT")
 #: Exit codes that are right; a signal may come when everything is done.
 CODES = {"killed": {-signal.SIGKILL}, "SIGTERM": {143}, "SIGINT": {130}}
-#: A disk that is full stays full; deleting works on it (where it does not, nothing is tidied).
-_LASTING = ("full", "short")
-_FREES = (b"unlink", b"rmdir")
-#: Seconds after which a run that suffers a fault is taken to hang; those in which this process is
-#: suspended do not count, for a run is suspended with it.
-_PATIENCE = 120
-
-#: Our functions below the first that is guarded: before it nothing is done, after it all is.
-_GUARD = 2
-#: Arrow's two pools, of one thread each here; they start again in a fork.
-_ARROW = 2
+#: Bytes beyond which no file grows.
+SIZES = (0, 10, 100, 1000, 10_000)
+#: Audit events that change what is on the disk.  Where deleting fails nothing can be tidied, so
+#: that only signals come there.
+_CHANGES = {"os.rename", "os.link", "os.mkdir", "os.chmod", "os.truncate"}
+_DELETES = {"os.remove", "os.rmdir"}
+#: Most places at which a fault is tried, evenly spread over all operations or calls.
+MOST = 12
 
 HALF = (
     "protect-half people.csv --target y --eta 0.3 --pairs 16 --learner naive-bayes "
@@ -137,7 +112,6 @@ SCENARIOS = {
 _CLOCK = {"started", "run", "sha256"}
 _CERTIFICATE = ".certificate.json"
 _RELEASES = (".skops", "model.json", ".safetensors", "new.csv")
-_OWN_NAME = re.compile(r"memberbound-[^/]*")
 
 
 @dataclass
@@ -148,7 +122,6 @@ class Ran:
     err: str
     files: dict[str, bytes] = field(default_factory=dict)
     temporary: list[str] = field(default_factory=list)
-    out: str = ""
 
 
 def people(folder: Path) -> None:
@@ -180,315 +153,216 @@ def people(folder: Path) -> None:
     (folder / "report.json").write_text(json.dumps(sample.sample()))
 
 
-# ── a folder that can be put back ─────────────────────────────────────────────────────────────────
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Folder:
-    """A folder whose state can be kept and restored under a process that has its files open.
+@dataclass
+class Disturbance:
+    """What happens in one run: nothing, or a fault at one operation or call."""
 
-    Files keep their inodes (by hard links elsewhere) and open files their positions, which a forked
-    child shares; open folders are those that have the name.
-    """
-
-    def __init__(self, place: Path, safe: Path) -> None:
-        self.place, self.safe = place, safe
-        safe.mkdir()
-        self._read: dict[tuple[int, int, int], bytes] = {}
-
-    def look(self) -> dict[str, os.stat_result]:
-        """Return what is there, folders before what is in them."""
-        found: dict[str, os.stat_result] = {}
-        waiting = [str(self.place)]
-        while waiting:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    about = entry.stat(follow_symlinks=False)
-                    found[os.path.relpath(entry.path, self.place)] = about
-                    if stat.S_ISDIR(about.st_mode):
-                        waiting.append(entry.path)
-        return found
-
-    def content(self, name: str, about: os.stat_result) -> bytes:
-        """Return what a file holds; read again only when it has changed."""
-        key = (about.st_ino, about.st_size, about.st_mtime_ns)
-        if key not in self._read:
-            self._read[key] = (self.place / name).read_bytes()
-        return self._read[key]
-
-    def keep(self) -> dict[str, os.stat_result]:
-        """Make sure that the present state can be restored, and return it."""
-        state = self.look()
-        for name, about in state.items():
-            if stat.S_ISREG(about.st_mode):
-                self.content(name, about)
-                with contextlib.suppress(FileExistsError):
-                    os.link(self.place / name, self.safe / str(about.st_ino))
-        self._files = {fd: os.lseek(fd, 0, os.SEEK_CUR) for fd, path in self._open(stat.S_ISREG)}
-        self._folders = dict(self._open(stat.S_ISDIR))
-        return state
-
-    def restore(self, state: dict[str, os.stat_result]) -> None:
-        """Put the folder back to a state that was kept."""
-        now = self.look()
-        for name in sorted(now.keys() - state.keys(), reverse=True):
-            path = self.place / name
-            path.rmdir() if stat.S_ISDIR(now[name].st_mode) else path.unlink()
-        for name, about in state.items():
-            path, seen = self.place / name, now.get(name)
-            if stat.S_ISDIR(about.st_mode):
-                path.mkdir(stat.S_IMODE(about.st_mode), exist_ok=True)
-                continue
-            if seen is None or seen.st_ino != about.st_ino:
-                path.unlink(missing_ok=True)
-                os.link(self.safe / str(about.st_ino), path)
-                seen = path.lstat()
-            if (seen.st_size, seen.st_mtime_ns) != (about.st_size, about.st_mtime_ns):
-                with path.open("r+b") as file:
-                    file.truncate()
-                    file.write(self.content(name, about))
-                os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-            if seen.st_mode != about.st_mode:
-                path.chmod(stat.S_IMODE(about.st_mode))
-        for fd, position in self._files.items():
-            os.lseek(fd, position, os.SEEK_SET)
-        for fd, path in self._folders.items():
-            # Made anew: who is deleting in it goes on there.
-            if not os.path.samestat(path.stat(), os.fstat(fd)):
-                fresh = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-                os.dup2(fresh, fd, inheritable=False)
-                os.close(fresh)
-
-    def _open(self, kind: Callable[[int], bool]) -> Iterator[tuple[int, Path]]:
-        for entry in list(Path("/proc/self/fd").iterdir()):
-            with contextlib.suppress(OSError):
-                path = entry.readlink()
-                if path.is_relative_to(self.place) and kind(entry.stat().st_mode):
-                    yield int(entry.name), path
-
-    def outputs(self) -> tuple[dict[str, bytes], list[str]]:
-        """Return the files below ``out``, and what is in the temporary folder."""
-        state = self.look()
-        files = {
-            name: self.content(name, about)
-            for name, about in sorted(state.items())
-            if name.startswith("out/") and stat.S_ISREG(about.st_mode)
-        }
-        return files, sorted(name for name in state if re.fullmatch("tmp/[^/]*", name))
-
-
-# ── stops ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-#: The number of an operation, fault, answer, place, and the outputs that were there.
-Once = tuple[int, str, int, str, list[str]]
-
-
-class _Stops:
-    """Where a run stops; in the first run they are counted, in the second faults happen there."""
-
-    def __init__(
-        self, harness: Harness, faults: tuple[str, ...], depth: int, calls: dict[str, int]
-    ) -> None:
-        import memberbound
-
-        self.harness, self.faults, self.depth = harness, faults, depth
-        self.ours = str(Path(memberbound.__file__).parent)
-        #: How often each stack is called in an undisturbed run; nothing while they are counted.
-        self.last = calls
-        self.seen: Counter[str] = Counter()
-        self.operations = 0
-        self.suffering = ""
-        #: Operations inside the engine, which holds locks that a fork cannot open: each of them
-        #: fails in a run of its own, at that number.
-        self.deferred: list[Once] = []
-        self.once: Once | None = None
-        self.results = {
-            fault: {"tried": 0, "seconds": 0.0, "wrong": list[str]()} for fault in faults
-        }
-        #: Kind of remainder → fault and place that led to it first.
-        self.remainders: dict[str, str] = {}
-        self._called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(self.operation)
+    folder: Path
+    fault: str = ""
+    #: The operation, the call, or the bytes at which it happens.
+    at: int = -1
+    operations: list[str] = field(default_factory=list)
+    calls: int = 0
 
     def start(self) -> None:
-        """Stop from now on."""
-        self.harness.shim.fault_ask(self._called)
-        if self.once is None and self.depth and any(fault in CALLS for fault in self.faults):
-            sys.settrace(self.call)
+        """Begin to count, and let it happen."""
+        if self.fault == "full":
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.at, self.at))
+        sys.addaudithook(self._operation)
+        if not self.fault or self.fault in AT_CALLS:
+            sys.setprofile(self._call)
 
-    def end(self) -> None:
-        """Stop no more."""
-        sys.settrace(None)
-        self.harness.shim.fault_ask(None)
-
-    def stack(self, frame: FrameType | None) -> str:
-        """Return the lines of our functions, innermost first."""
-        lines = []
-        start = len(self.ours) + 1
-        while frame is not None:
-            name = frame.f_code.co_filename
-            if name.startswith(self.ours):
-                lines.append(f"{name[start:]}:{frame.f_lineno}")
-            frame = frame.f_back
-        return " < ".join(lines)
-
-    def call(self, frame: FrameType, event: str, given: object) -> None:
-        """Called by Python when a function is."""
-        del event, given
-        if not frame.f_code.co_filename.startswith(self.ours):
+    def _operation(self, event: str, given: tuple[object, ...]) -> None:
+        if event == "open":
+            writes = isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
+            event = "os.open" if writes else ""
+        if event not in {"os.open", *_CHANGES, *_DELETES}:
             return
-        stack = self.stack(frame)
-        if stack.count(" < ") < _GUARD or stack.startswith("faces/endings.py"):
-            return
-        whole, stack = stack, " < ".join(stack.split(" < ")[: self.depth])
-        self.seen[stack] += 1
-        if not self.last:
-            return
-        now = {1: "first", self.last[stack]: "last"}.get(self.seen[stack], "")
-        if self.last[stack] == 1:
-            now = "first and last"
-        for fault in self.faults:
-            if any(word in now for word in CALLS.get(fault, ())) and self.forked(
-                fault, f"the {now} call of {whole}"
-            ):
-                if fault == "memory":
-                    raise MemoryError
-                os.kill(os.getpid(), getattr(signal, fault))
+        if isinstance(given[0], (str, bytes, os.PathLike)):  # else an open file
+            path = Path.cwd() / os.fsdecode(given[0])
+            if path.is_relative_to(self.folder):
+                self.operations.append(event)
+                if self.fault not in AT_CALLS and len(self.operations) == self.at + 1:
+                    self._happen()
 
-    def operation(self, name: bytes) -> int:
-        """Called before every file operation; returns what is to happen to it."""
-        self.operations += 1
-        if self.once is not None and self.once[0] == self.operations:
-            self.harness.shim.fault_ask(None)
-            return self.suffered(*self.once[1:3])
-        if not self.last:
-            return 0
-        caller = sys._getframe(1).f_code.co_filename
-        inside = caller.endswith("/tables/engine.py") or "/duckdb/" in caller or "/ibis/" in caller
-        finished = sorted(self.harness.folder.outputs()[0]) if inside else []
-        try:
-            place = (
-                f"operation {self.operations} ({name.decode()}) at {self.stack(sys._getframe())}"
-            )
-            for fault in self.faults:
-                for answer in OPERATIONS.get(fault, ()):
-                    if name in _FREES and answer < _AFTERWARDS:
-                        continue
-                    # Only writes have halves; half of anything else is the full disk once more.
-                    if (answer == _HALF or answer >= _HALFWAY) and name != b"write":
-                        continue
-                    if inside:
-                        self.deferred.append((self.operations, fault, answer, place, finished))
-                    elif self.forked(fault, place):
-                        return self.suffered(fault, answer)
-        except BaseException:  # ctypes would swallow it
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(97)
-        return 0
+    def _call(self, frame: FrameType, event: str, given: object) -> None:
+        del given
+        # Before the guard nothing is done, and after it all is.
+        if event == "call" and _OURS in frame.f_code.co_filename and _guarded(frame):
+            self.calls += 1
+            if self.fault and self.calls == self.at + 1:
+                self._happen()
 
-    def suffered(self, fault: str, answer: int) -> int:
-        """Let a fault happen, and go on happening if it lasts."""
-        if fault in _LASTING:
-            self.harness.shim.fault_lasts(errno.ENOSPC)
-        return answer
+    def _happen(self) -> None:
+        if self.fault in SIGNALS:
+            os.kill(os.getpid(), SIGNALS[self.fault])
+        elif self.fault in ERRORS:
+            raise ERRORS[self.fault]()
 
-    def forked(self, fault: str, place: str) -> bool:
-        """Return True in a child that is to suffer; look at what it left, and return False."""
-        from memberbound import files
 
-        folder, shim = self.harness.folder, self.harness.shim
-        if len(list(Path("/proc/self/task").iterdir())) > 1 + _ARROW:
-            raise RuntimeError(f"a process with threads cannot be forked, at {place}.")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        shim.fault_ask(None)
-        before = folder.keep()
-        told = self.harness.told("suffered")
+_OURS = f"{os.sep}memberbound{os.sep}"
+
+
+def _guarded(frame: FrameType) -> bool:
+    """Whether a call is below the function that turns what goes wrong into a sentence."""
+    if frame.f_code.co_filename.endswith("endings.py"):
+        return False
+    above = frame.f_back
+    while above is not None and above.f_code.co_name != "_guarded":
+        above = above.f_back
+    return above is not None
+
+
+class Harness:
+    """A folder with inputs, in which commands are run again and again from the same state."""
+
+    def __init__(self, scenario: str, root: Path) -> None:
+        command, more = SCENARIOS[scenario]
+        self.arguments, self.next = command.split(), more.split()
+        self.root, self.start, self.place = root, root / "start", root / "run"
+        for name in ("start", "start/tmp", "start/out"):
+            (root / name).mkdir()
+        people(self.start)
+        if scenario in ("predict", "protect-half again"):
+            made = self.run(arguments=HALF.replace("seed 1", "seed 2").split())
+            assert made.code == 0, made.err
+            place = self.start if scenario == "predict" else self.start / "out"
+            for name in ("model.skops", "model.skops" + _CERTIFICATE):
+                shutil.copy(self.place / "out" / name, place)
+        if scenario == "predict":
+            (self.start / "out" / "answers.csv").write_text("old\n")
+        self.old = self.left(self.start)[0]
+        self.good = self.run()
+        assert self.good.code == 0, self.good.err
+        # What the command has imported is imported here, before the forks that follow.  Nothing is
+        # run here, so that no thread is.
+        counted = json.loads((root / "counted").read_text())
+        self.operations, self.calls = counted["operations"], counted["calls"]
+        for name in counted["modules"]:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    @staticmethod
+    def left(place: Path) -> tuple[dict[str, bytes], list[str]]:
+        """Return the files below ``out``, and what is in the temporary folder."""
+        files = [path for path in sorted((place / "out").rglob("*")) if path.is_file()]
+        temporary = sorted(path.name for path in (place / "tmp").iterdir())
+        return {str(path.relative_to(place)): path.read_bytes() for path in files}, temporary
+
+    def run(self, fault: str = "", at: int = -1, arguments: list[str] | None = None) -> Ran:
+        """Run a command in a child, from the start, and return what it left."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self.start, self.place)
+        return self.go_on(arguments or self.arguments, Disturbance(self.place, fault, at))
+
+    def go_on(self, arguments: list[str], disturbance: Disturbance) -> Ran:
+        """Run a command in a child from what is there."""
+        reads, writes = os.pipe()
         child = os.fork()
         if child == 0:
-            sys.settrace(None)
-            for number, stream in enumerate(told, 1):
-                os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-            self.suffering = fault
-            # This child stands for the process that made them.
-            files._own_names |= dict.fromkeys(files._own_names, os.getpid())
-            return True
-        status, used = _ended(child)
-        left, temporary = folder.outputs()
-        ran = Ran(
-            os.waitstatus_to_exitcode(status),
-            told[1].read_text(errors="replace"),
-            left,
-            temporary,
-        )
-        finished = {name for name, about in before.items() if stat.S_ISREG(about.st_mode)}
-        seconds = used.ru_utime + used.ru_stime
-        self.looked_at(ran, fault, place, finished, seconds)
-        folder.restore(before)
-        shim.fault_ask(self._called)
-        return False
+            code = 99
+            try:
+                os.close(reads)
+                os.dup2(writes, 2)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+                code = self._child(disturbance, arguments)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(writes)
+        with os.fdopen(reads, errors="replace") as said:
+            err = said.read()
+        status = os.waitpid(child, 0)[1]
+        return Ran(os.waitstatus_to_exitcode(status), err, *self.left(self.place))
 
-    def looked_at(
-        self,
-        ran: Ran,
-        fault: str,
-        place: str,
-        finished: set[str],
-        seconds: float,
-    ) -> None:
-        """Note what is wrong with what a run left, and keep it if there was nothing like it."""
-        folder, good = self.harness.folder, self.harness.good
-        found = self.results[fault]
-        found["tried"] += 1
-        found["seconds"] += seconds
-        # A certificate is finished with what it certifies.
-        early = {
-            name
-            for name in finished
-            if name.endswith(_CERTIFICATE) and name.removesuffix(_CERTIFICATE) not in finished
-        }
-        bad = problems(ran, good, fault, self.harness.old, (finished - early) & good.files.keys())
-        found["wrong"] += [f"{fault} at {place}: {text}" for text in bad]
-        kind = _kind(folder.look())
-        if kind not in self.remainders:
-            number = len(self.remainders)
-            self.remainders[kind] = f"{fault} at {place}"
-            shutil.copytree(folder.place, self.harness.root / "remainders" / str(number))
+    def _child(self, disturbance: Disturbance, arguments: list[str]) -> int:
+        import atexit
+
+        from memberbound.faces import command_line
+
+        os.chdir(self.place)
+        os.environ |= {"TMPDIR": str(self.place / "tmp"), "COLUMNS": ""}
+        tempfile.tempdir = None
+        tempfile.gettempdir()  # which Python finds out by writing a word there
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.argv = ["memberbound", *arguments]
+        disturbance.start()
+        try:
+            command_line.main()
+            code = 98
+        except SystemExit as end:
+            code = int(end.code or 0)
+        sys.setprofile(None)
+        if not disturbance.fault:
+            counted = {"operations": disturbance.operations, "calls": disturbance.calls}
+            text = json.dumps(counted | {"modules": list(sys.modules)})
+            (self.root / "counted").write_text(text)
+        # As at the end of a process: engines that are still open are closed.
+        with suppress(BaseException):
+            atexit._run_exitfuncs()
+        return code
+
+    def places(self, fault: str) -> tuple[int, ...] | list[int]:
+        """Where a fault is tried."""
+        if fault == "full":
+            return SIZES
+        places = list(range(self.calls))
+        if fault not in AT_CALLS:
+            events = enumerate(self.operations)
+            places = [at for at, event in events if fault in SIGNALS or event not in _DELETES]
+        return places[:: -(-len(places) // MOST) or 1]
+
+    def followed(self) -> list[str]:
+        """Return what is wrong after the next run, which starts from what was left."""
+        for path in self.place.rglob("*memberbound-*"):
+            os.utime(path, (0, 0))  # a minute later
+        again = self.go_on([*self.arguments, *self.next], Disturbance(self.place))
+        if again.code:
+            return [f"the next run ends with {again.code}: {again.err[-500:]!r}"]
+        drafts = [name for name in again.files if Path(name).name.startswith(".memberbound-")]
+        found = [
+            f"{name} is still there after the next run" for name in (*again.temporary, *drafts)
+        ]
+        for name, content in self.good.files.items():
+            if name not in again.files or not _same(name, again.files[name], content):
+                found.append(f"{name} is another file after the next run")
+        return found + _uncertified(again.files)
 
 
-def _ended(child: int, *, patient: bool = False) -> tuple[int, resource.struct_rusage]:
-    """Wait for a child and return its status and what it used; one that hangs gets SIGALRM."""
-    ended = os.pidfd_open(child)
-    waited = 0
-    # Seconds that are counted, not read from a clock.
-    while not select.select([ended], [], [], 1)[0]:
-        waited += not patient
-        if waited == _PATIENCE:
-            os.kill(child, signal.SIGALRM)
-    os.close(ended)
-    _, status, used = os.wait4(child, 0)
-    return status, used
-
-
-def _kind(state: dict[str, os.stat_result]) -> str:
-    """Return what tells remainders apart: the names, and whether the private ones are empty."""
-    names = [
-        _OWN_NAME.sub("own", name) + ("" if about.st_size or "own" not in name else " (empty)")
-        for name, about in state.items()
-    ]
-    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
+def examined(scenario: str, faults: tuple[str, ...]) -> dict[str, object]:
+    """Run a scenario with every fault at every place; return how many, and what was wrong."""
+    # Not a TemporaryDirectory: the children would delete it at their end.
+    root = Path(tempfile.mkdtemp(prefix="faults-"))
+    tried: dict[str, int] = {}
+    wrong: dict[str, list[str]] = {}
+    try:
+        harness = Harness(scenario, root)
+        for fault in faults:
+            places = harness.places(fault)
+            tried[fault], wrong[fault] = len(places), []
+            for at in places:
+                ran = harness.run(fault, at)
+                found = problems(ran, harness.good, fault, harness.old)
+                if fault == "killed":
+                    found += harness.followed()
+                wrong[fault] += [f"{fault} at {at}: {text}" for text in found]
+        return {"scenario": scenario, "tried": tried, "wrong": wrong}
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 # ── what may be left ──────────────────────────────────────────────────────────────────────────────
 
 
-def problems(
-    ran: Ran, good: Ran, fault: str, old: dict[str, bytes], finished: set[str]
-) -> list[str]:
-    """Return what is wrong with what a disturbed run left.
-
-    ``old`` is what files held before the run, ``finished`` what outputs the fault has met.
-    """
+def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str]:
+    """Return what is wrong with what a disturbed run left; ``old`` is what files held before."""
     found = []
     right = CODES.get(fault, {0, 1})
     if ran.code not in right | {0}:
@@ -502,7 +376,7 @@ def problems(
         found.append(f"exit code {ran.code} with {len(lines)} sentences: {ran.err[-300:]!r}")
     if ran.temporary and fault != "killed":
         found.append(f"left {ran.temporary} in the temporary folder")
-    found += [f"{name} is lost" for name in sorted(finished - ran.files.keys())]
+    found += [f"{name} is lost" for name in sorted(old.keys() - ran.files.keys())]
     for name, content in ran.files.items():
         if Path(name).name.startswith(".memberbound-"):
             if fault != "killed":
@@ -568,198 +442,6 @@ def _timeless(value: object) -> object:
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
-# ── runs ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Harness:
-    """A folder with inputs, in which commands are run again and again from the same state."""
-
-    def __init__(self, scenario: str, root: Path) -> None:
-        command, more = SCENARIOS[scenario]
-        self.arguments, self.next = command.split(), more.split()
-        self.root = root
-        self.shim = ctypes.CDLL(os.environ["FAULTS"])
-        self.start = root / "start"
-        self.folder = Folder(root / "watched", root / "safe")
-        for name in ("start", "start/tmp", "start/out", "remainders"):
-            (root / name).mkdir()
-        people(self.start)
-        if scenario == "study":
-            # Finished but for two steps: what comes after a fault is its price.
-            self.fresh(self.start)
-            done = self.run()
-            assert done.code == 0, done.err
-            shutil.copytree(self.folder.place / "out", self.start / "out", dirs_exist_ok=True)
-            for name in ("report.html", "report.json", ".steps/certify.json", ".steps/rows.json"):
-                (self.start / "out" / "study" / name).unlink()
-            self.arguments += self.next
-        if scenario in ("predict", "protect-half again"):
-            self.fresh(self.start)
-            made = self.run(arguments=HALF.replace("seed 1", "seed 2").split())
-            assert made.code == 0, made.err
-            place = self.start if scenario == "predict" else self.start / "out"
-            for name in ("model.skops", "model.skops" + _CERTIFICATE):
-                shutil.copy(self.folder.place / "out" / name, place)
-        if scenario == "predict":
-            (self.start / "out" / "answers.csv").write_text("old\n")
-        self.fresh(self.start)
-        self.old = self.folder.outputs()[0]
-        self.good = self.run()
-        assert self.good.code == 0, self.good.err
-        # What the command has imported is imported here, before the forks that follow.  Nothing is
-        # run here, so that no thread is.
-        for name in (self.root / "modules").read_text().split():
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-
-    def fresh(self, state: Path) -> None:
-        """Put the folder into a state."""
-        shutil.rmtree(self.folder.place, ignore_errors=True)
-        shutil.copytree(state, self.folder.place)
-
-    def told(self, name: str) -> tuple[Path, Path]:
-        """Return the files for what a run says."""
-        return self.root / f"{name}-out", self.root / f"{name}-err"
-
-    def run(self, stops: _Stops | None = None, arguments: list[str] | None = None) -> Ran:
-        """Run the command in a child and return what it left."""
-        told = self.told("run")
-        child = os.fork()
-        if child == 0:
-            code = 99
-            try:
-                for number, stream in enumerate(told, 1):
-                    os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                code = self._child(stops, arguments or self.arguments)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        # With stops it waits for other runs, each of which is waited for so long.
-        status, _ = _ended(child, patient=stops is not None and stops.once is None)
-        out, err = (path.read_text(errors="replace") for path in told)
-        files, temporary = self.folder.outputs()
-        return Ran(os.waitstatus_to_exitcode(status), err, files, temporary, out)
-
-    def _child(self, stops: _Stops | None, arguments: list[str]) -> int:
-        from memberbound.faces import command_line
-
-        os.chdir(self.folder.place)
-        os.environ |= {"TMPDIR": str(self.folder.place / "tmp"), "COLUMNS": ""}
-        tempfile.tempdir = None
-        tempfile.gettempdir()  # which Python finds out by writing a word there
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.shim.fault_watch(str(self.folder.place).encode())
-        sys.argv = ["memberbound", *arguments]
-        if stops is not None:
-            stops.start()
-        try:
-            command_line.main()
-            code = 98
-        except SystemExit as end:
-            code = int(end.code or 0)
-        (self.root / "modules").write_text("\n".join(sys.modules))
-        if stops is not None and not stops.suffering and stops.once is None:
-            stops.end()
-            self._report(stops)
-        # As at the end of a process: engines that are still open are closed.
-        with contextlib.suppress(BaseException):
-            atexit._run_exitfuncs()
-        return code
-
-    def _report(self, stops: _Stops) -> None:
-        found = {
-            "calls": stops.seen,
-            "operations": stops.operations,
-            "elsewhere": self.shim.fault_unasked(),
-            "results": stops.results,
-            "remainders": stops.remainders,
-            "deferred": stops.deferred,
-        }
-        (self.root / "report").write_text(json.dumps(found))
-
-    def stopped(
-        self, faults: tuple[str, ...], depth: int, calls: dict[str, int]
-    ) -> dict[str, object]:
-        """Run the command with stops and return what was found."""
-        self.fresh(self.start)
-        stops = _Stops(self, faults, depth, calls)
-        ran = self.run(stops)
-        assert ran.code == 0, (ran.code, ran.err[-3000:])
-        found = json.loads((self.root / "report").read_text())
-        stops.results, stops.remainders = found["results"], found["remainders"]
-        for once in found.pop("deferred"):
-            self.fresh(self.start)
-            stops.once, before = once, _seconds()
-            ran = self.run(stops)
-            _, fault, _, place, finished = once
-            seconds = _seconds() - before
-            stops.looked_at(ran, fault, place, set(finished), seconds)
-        return found | {"remainders": list(stops.remainders.values())}
-
-    def followed(self, remainder: Path) -> list[str]:
-        """Return what is wrong after the next run, which starts from what was left."""
-        self.fresh(remainder)
-        for path in self.folder.place.rglob("*memberbound-*"):
-            os.utime(path, (0, 0))  # a minute later
-        before = self.folder.outputs()[0]
-        again = self.run(arguments=[*self.arguments, *self.next])
-        if again.code:
-            return [f"the next run ends with {again.code}: {again.err[-500:]!r}"]
-        found = [f"{name} is still there after the next run" for name in again.temporary]
-        drafts = [name for name in again.files if Path(name).name.startswith(".memberbound-")]
-        found += [f"{name} is still there after the next run" for name in drafts]
-        for name, content in self.good.files.items():
-            if name not in again.files or not _same(name, again.files[name], content):
-                found.append(f"{name} is another file after the next run")
-        # The time of a fit is in its file, so that one that is fitted again is another file.
-        for name in before.keys() & again.files.keys():
-            if name.endswith(".npz") and before[name] != again.files[name]:
-                found.append(f"{name} was finished and is done again")
-        return found + _uncertified(again.files)
-
-
-def examined(scenario: str, depth: int, faults: tuple[str, ...]) -> dict[str, object]:
-    """Run a scenario with every fault at every place."""
-    # Not a TemporaryDirectory: the children would delete it at their end.
-    name = tempfile.mkdtemp(prefix="faults-")
-    began = _seconds()
-    try:
-        harness = Harness(scenario, Path(name))
-        counted = harness.stopped(faults, depth, {})
-        found = harness.stopped(faults, depth, counted["calls"] or {"": 0})
-        # Places that the second run did not come to would go unnoticed.
-        assert found["calls"].keys() == counted["calls"].keys()
-        assert found["operations"] == counted["operations"]
-        remainders = found.pop("remainders")
-        wrong = [
-            f"after {cause}: {text}"
-            for number, cause in enumerate(remainders)
-            for text in harness.followed(harness.root / "remainders" / str(number))
-        ]
-        found["stacks"] = len(found["calls"])
-        found["calls"] = sum(found["calls"].values())
-        return found | {
-            "scenario": scenario,
-            "remainders": len(remainders),
-            "after": wrong,
-            "seconds": round(_seconds() - began, 1),
-        }
-    finally:
-        shutil.rmtree(name, ignore_errors=True)
-
-
-def _seconds() -> float:
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(used.ru_utime + used.ru_stime for used in both)
-
-
 # ── negative controls: SCENARIO+NAME breaks memberbound first, and the faults must show it ────────
 
 
@@ -798,29 +480,10 @@ def unguarded() -> None:
     command_line._guarded = lambda run: run() and 0
 
 
-def _alone() -> None:
-    """Keep engines from starting threads, which a fork does not have."""
-    import duckdb
-    import pyarrow as pa
-
-    # One processor, one thread.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    pa.set_io_thread_count(1)
-    connect = duckdb.connect
-
-    def connected(
-        *given: object, config: dict[str, object] | None = None, **named: object
-    ) -> object:
-        return connect(*given, config={**(config or {}), "async_threads": 0}, **named)
-
-    duckdb.connect = connected
-
-
 def main() -> None:
     """Print what each scenario with some kinds of fault leads to."""
-    _alone()
     for asked in sys.argv[1:]:
-        named, depth, *faults = asked.split(",")
+        named, *faults = asked.split(",")
         scenario, _, broken = named.partition("+")
         # Each in a process that has imported what it needs and no more: large ones fork slowly.
         child = os.fork()
@@ -829,9 +492,7 @@ def main() -> None:
             try:
                 if broken:
                     globals()[broken]()
-                print(
-                    json.dumps(examined(scenario, int(depth), tuple(faults) or FAULTS)), flush=True
-                )
+                print(json.dumps(examined(scenario, tuple(faults) or FAULTS)), flush=True)
                 code = 0
             except BaseException:
                 traceback.print_exc()
