@@ -19,6 +19,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
@@ -34,7 +35,7 @@ from memberbound.games import SubsetGame
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
-from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
+from memberbound.release.half.refitting import calibrate
 from memberbound.release.noise import GaussianNoise
 from oracle.bayes_attack import (
     Attacked,
@@ -137,12 +138,12 @@ def exact(etas: list[float], draws: int) -> Iterator[dict[str, Any]]:
 def calibrations(
     statistic: Any, fresh: FreshSubsets, eta: float, *, exact: bool
 ) -> Iterator[Calibration]:
-    given: dict[str, Any] = {"exact": True, "workers": 1} if exact else {"workers": 1}
-    everyone = ("average", "every") if exact else ("average",)
-    for record in everyone:
-        yield calibrate_neighbour(statistic, fresh, eta=eta, record=record, **given)
-    yield calibrate_moment(statistic, fresh, eta=eta, **given)
-    yield calibrate_izzo(statistic, fresh, eta=eta, **given)
+    given: Any = {"eta": eta, "workers": 1}
+    for record in ("average", "every") if exact else ("average",):
+        stream = replace(fresh, game=replace(fresh.game, record=record))
+        yield calibrate(statistic, stream, method="neighbour", **given)
+    yield calibrate(statistic, fresh, method="moment", **given)
+    yield calibrate(statistic, fresh, method="izzo", **given)
 
 
 # ---- section "shadows": a real learner ----------------------------------------------------------

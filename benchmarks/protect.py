@@ -25,9 +25,8 @@ from protect_data import counts, mean_rows
 from memberbound.games import SubsetGame
 from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.parameters import clipped_rows
-from memberbound.release.half.refitting import calibrate_izzo
+from memberbound.release.half.refitting import calibrate
 from memberbound.release.half.statistics import SumStatistic, calibrate_sum, mean
-from memberbound.release.noise import NormExponentialNoise, ScaledNorm
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)
@@ -59,35 +58,28 @@ def sum_laws(
 ) -> Iterator[tuple[str, tuple[str, ...], rivals.Law | None]]:
     """Yield method, records it protects, law; ``moved`` and ``added``: ℓ₂- and ℓ₁-sensitivity."""
     size, dimension = statistic.vectors.shape
-    game = SubsetGame(size, size // 2)
     for who in RECORDS:
-        yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
-        yield (
-            "ours-crowd",
-            (who,),
-            calibrate_sum(statistic, game, eta=eta, record=who, crowd=True).noise,
-        )
-        yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
-    fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
-    tried = [
-        calibrate_izzo(plain, fresh, eta=eta, moment=m, subsets=subsets, workers=1).noise
-        for m in (2.0, 8.0)
-    ]
-    yield "izzo", RECORDS, min(tried, key=lambda law: law.rms)
+        game = SubsetGame(size, size // 2, who)
+        yield "ours", (who,), calibrate_sum(statistic, game, eta=eta).noise
+        yield "ours-crowd", (who,), calibrate_sum(statistic, game, eta=eta, crowd=True).noise
+        yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta)
+    fresh, plain = FreshSubsets(SubsetGame(size, size // 2), 5), Summed(statistic.vectors)
+    asked: Any = {"eta": eta, "pairs": subsets, "workers": 1}
+    yield "izzo", RECORDS, calibrate(plain, fresh, method="izzo", **asked).noise
     spread = sampling_covariance(statistic.vectors)
     yield "pac", RECORDS, rivals.pac_noise(spread, rivals.information_of(eta))
     yield "pac-shared", ("average",), rivals.pac_noise(spread, rivals.shared_budget(eta, size))
     for kind in ("tv", "gaussian", "pure"):
         law = rivals.dp_noise(kind, eta, moved, dimension)
         if kind == "pure" and added is not None:
-            # exp(-Σ|x_i|/b): independent Laplace noise.
-            scales = np.full(dimension, added / rivals.epsilon_of(eta))
-            other = NormExponentialNoise(ScaledNorm(scales, 1.0), 1.0 / dimension)
+            # Independent Laplace noise of scale b, whose variance is 2b²; only its rms is asked.
+            variance = 2 * (added / rivals.epsilon_of(eta)) ** 2
+            other = rivals.AxisNoise(np.eye(dimension), np.full(dimension, variance))
             law = min(law, other, key=lambda one: one.rms)
         yield f"dp-{kind}", RECORDS, law
 
 
-def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who: Any) -> rivals.Law:
+def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float) -> rivals.Law:
     """Noise A·z for the sum, from a certificate for A⁻¹·sum: multiplying by A is post-processing.
 
     A = C^¼ for the covariance C of the vectors, which is the cheapest shape to first order.
@@ -95,7 +87,7 @@ def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who:
     spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(statistic.vectors, rowvar=False)))
     widths = np.maximum(spread, 1e-6 * spread.max()) ** 0.25
     turned = SumStatistic(statistic.vectors @ axes / widths, size=statistic.size)
-    found = calibrate_sum(turned, game, eta=eta, record=who).noise
+    found = calibrate_sum(turned, game, eta=eta).noise
     variances = np.square(found.coordinate_rms * widths)
     return rivals.AxisNoise(axes, variances)
 

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from memberbound.release.noise import GaussianNoise, NormExponentialNoise, ScaledNorm
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.subset.gaussian import noise_from_dp
 
 #: δ of the Gaussian mechanism.
@@ -115,7 +115,8 @@ def dp_noise(kind: str, eta: float, sensitivity: float, dimension: int) -> Law:
     δ = 1e-5; ``tv``: Gaussian noise with (0, 2η)-DP, the most that η allows a sensitivity bound.
     """
     if kind == "pure":
-        return NormExponentialNoise(ScaledNorm.plain(dimension), sensitivity / epsilon_of(eta))
+        euclidean = np.full(dimension, dimension**-0.5)
+        return NormExponentialNoise(euclidean, sensitivity / epsilon_of(eta))
     if kind == "gaussian":
         sigma = noise_from_dp(epsilon_of(eta, DELTA), DELTA, sensitivity)
     elif kind == "tv":

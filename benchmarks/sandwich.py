@@ -27,7 +27,7 @@ from memberbound.games import SubsetGame
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.least_noise import FreshSubsets, Statistic
 from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
-from memberbound.release.half.refitting import calibrate_neighbour
+from memberbound.release.half.refitting import calibrate
 from memberbound.release.half.statistics import (
     SumStatistic,
     calibrate_sum,
@@ -68,17 +68,16 @@ def calibrated(
     statistic: Statistic, game: SubsetGame, refit: int
 ) -> tuple[Calibration, Calibration]:
     """The sharpest calibration, and that of the coupling with one neighbour alone."""
-    record = game.record
     if isinstance(statistic, SumStatistic):
         return (
-            calibrate_sum(statistic, game, eta=ETA, record=record, crowd=True),
-            calibrate_sum(statistic, game, eta=ETA, record=record),
+            calibrate_sum(statistic, game, eta=ETA, crowd=True),
+            calibrate_sum(statistic, game, eta=ETA),
         )
     fresh = FreshSubsets(game, 1)
-    given: Any = {"eta": ETA, "record": record, "pairs": refit}
+    given: Any = {"eta": ETA, "method": "neighbour", "pairs": refit}
     return (
-        calibrate_neighbour(statistic, fresh, partners=15, **given),
-        calibrate_neighbour(statistic, fresh, partners=1, **given),
+        calibrate(statistic, fresh, partners=15, **given),
+        calibrate(statistic, fresh, partners=1, **given),
     )
 
 

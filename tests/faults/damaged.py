@@ -144,7 +144,7 @@ def _released() -> tuple[bytes, dict[str, object]]:
     from memberbound.release.saving import certificate_path, save
 
     people = pd.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
-    model = protect_half(people, target="old", eta=0.3, pairs=20, tune=False, insecure_seed=1)
+    model = protect_half(people, target="old", eta=0.3, pairs=20, insecure_seed=1)
     model = model.released
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.skops"

@@ -145,10 +145,7 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
     asked = {"target": "y", "learner": "tree", "shadows": 8, "seed": 3}
     alone = timeless(audit_learner(people, **asked, workers=1))
     assert timeless(audit_learner(people, **asked, scheduler=worker.address)) == alone
-    calibration = {
-        "target": "y", "eta": 0.3, "pairs": 30, "insecure_seed": 1, "tune": False,
-        "calibration_seed": 1,
-    }  # fmt: skip
+    calibration = {"target": "y", "eta": 0.3, "pairs": 30, "insecure_seed": 1}
     here = protect_half(people, **calibration, workers=1).to_dict()
     with distributed.Client(worker.address) as client:
         assert protect_half(people, **calibration, client=client).to_dict() == here
@@ -188,7 +185,7 @@ def calibrated(people, **cluster):
     del people
     with connected(**cluster) if cluster else contextlib.nullcontext():
         groups = [[np.arange(n, n + 4), np.arange(n + 1, n + 5)] for n in range(60)]
-        fits = fitted(SlowMean(), groups, seed=0, workers=2 if cluster else 1)
+        fits = fitted(SlowMean(), groups, workers=2 if cluster else 1)
     assert not fits.own_coins
     return fits.rows.tolist()
 

@@ -13,11 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memberbound.numerics.means import betting_lower, betting_upper
-from memberbound.release.noise import (
-    GaussianNoise,
-    NoNoise,
-    NormExponentialNoise,
-)
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource
 
 BLOCK = 2_000_000
@@ -53,14 +49,12 @@ def interval(values: np.ndarray, low: float, high: float, error: float) -> Inter
 
 def log_density(law, offsets: np.ndarray) -> np.ndarray:
     """Logarithm of the noise's density up to a constant, along the last axis."""
+    if law.scale == 0:
+        return np.where((offsets == 0).all(axis=-1), 0.0, -np.inf)
     if isinstance(law, GaussianNoise):
         return -(offsets**2).sum(axis=-1) / (2 * law.scale**2)
     if isinstance(law, NormExponentialNoise):
-        power = law.norm.exponent
-        scaled = (np.abs(offsets / law.norm.scales) ** power).mean(axis=-1)
-        return -(scaled ** (1 / power)) / law.scale
-    if isinstance(law, NoNoise):
-        return np.where((offsets == 0).all(axis=-1), 0.0, -np.inf)
+        return -np.sqrt(((offsets / law.sigmas) ** 2).mean(axis=-1)) / law.scale
     raise TypeError(law)
 
 

@@ -14,12 +14,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier, is_regressor
-from sklearn.cluster import KMeans
-from sklearn.datasets import make_blobs, make_classification, make_regression
+from sklearn.datasets import make_classification, make_regression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -27,21 +25,16 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import memberbound.release.half.half_estimator as estimator_module
 from memberbound.errors import InputError
-from memberbound.release.half import methods, refitting
 from memberbound.release.half.half_estimator import HalfPrivate
+
+pytestmark = pytest.mark.usefixtures("few_fits")
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
-QUICK = {
-    "record": "average",
-    "eta": 0.2,
-    "pairs": 20,
-    "tune": False,
-    "insecure_seed": 3,
-    "n_jobs": 1,
-}
+QUICK = {"record": "average", "eta": 0.2, "pairs": 20, "insecure_seed": 3, "n_jobs": 1}
 #: For tests that do not ask how good the release is: hardly more than can certify anything.
 FEWEST = QUICK | {"pairs": 12}
+FIRST_HALF = np.arange(160) < 80
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +46,10 @@ def _quiet():
 
 @pytest.mark.parametrize(
     "base",
-    [LogisticRegression(), RidgeClassifier(), LinearSVC(), GaussianNB()],
+    [LogisticRegression(), RidgeClassifier(), LinearSVC()],
     ids=lambda b: type(b).__name__,
 )
-def test_classifiers(base, monkeypatch):
-    if not isinstance(base, LogisticRegression):  # one with the partners that are chosen
-        monkeypatch.setattr(refitting, "_PARTNERS", (1,))
+def test_classifiers(base):
     model = HalfPrivate(base, **QUICK).fit(X, Y)
     assert 0 < model.certificate_.value <= 0.2
     assert model.certificate_.game.record == "average"
@@ -73,59 +64,32 @@ def test_classifiers(base, monkeypatch):
 
 
 @pytest.mark.parametrize("base", [Ridge(), LinearRegression()], ids=lambda b: type(b).__name__)
-def test_regressions(base, monkeypatch):
-    monkeypatch.setattr(refitting, "_PARTNERS", (1,))
+def test_regressions(base):
     model = HalfPrivate(base, **QUICK).fit(XR, YR)
     assert is_regressor(model)
     assert model.score(XR, YR) > 0.7
     assert model.predict(XR).shape == YR.shape
 
 
-@pytest.mark.usefixtures("few_fits")
-def test_k_means():
-    points, _ = make_blobs(120, centers=3, cluster_std=1.0, random_state=2)
-    model = HalfPrivate(KMeans(3, n_init=1, random_state=0), **QUICK).fit(points)
-    assert model.predict(points).shape == (120,)
-    assert np.isfinite(model.score(points))
-
-
-@pytest.mark.parametrize("base", [LogisticRegression(C=0.01), GaussianNB(), Ridge(alpha=50)])
-def test_every_record(base):
-    data = (XR[:60], YR[:60]) if isinstance(base, Ridge) else (X[:60], Y[:60])
-    settings = QUICK | {"record": "every", "pairs": 60}
-    model = HalfPrivate(base, **settings).fit(*data)
-    assert model.calibration_.method == "moment"
+@pytest.mark.parametrize("method", ["auto", "izzo"])
+def test_every_record(method):
+    settings = QUICK | {"record": "every", "pairs": 60, "method": method}
+    model = HalfPrivate(LogisticRegression(C=0.01), **settings).fit(X[:60], Y[:60])
+    assert model.calibration_.method == ("moment" if method == "auto" else "izzo")
     assert model.certificate_.game.protects == "every record"
     assert model.certificate_.value <= 0.2
-    assert np.isfinite(model.predict(data[0]).astype(float)).all()
 
 
-@pytest.mark.usefixtures("few_fits")
-def test_izzo_is_there_to_compare_with():
-    few = slice(0, 10)
-    model = HalfPrivate(Ridge(), method="izzo", **QUICK | {"pairs": 30}).fit(XR[few], YR[few])
-    assert model.calibration_.method == "izzo"
-
-
-@pytest.mark.usefixtures("few_fits")
 def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
-    rows = np.random.default_rng(4).permutation(len(X))[:80]
+    rows = np.random.default_rng(4).permutation(160) < 80
     base = LogisticRegression()
     model = HalfPrivate(base, **QUICK).fit(X, Y, train=rows)
-    clean = clone(base).fit(X[np.sort(rows)], Y[np.sort(rows)])
+    clean = clone(base).fit(X[rows], Y[rows])
     moved = np.append(model.released_.coef_ - clean.coef_, model.released_.intercept_)
     moved[-1] -= clean.intercept_[0]
     # Five normal draws: 1e-6 of their lengths are outside these multiples of the rms.
     assert 0.02 < np.linalg.norm(moved) / model.calibration_.noise_scale < 3.5
     assert any("train=" in bounds for bounds in model.certificate_.assumptions)
-
-
-@pytest.mark.usefixtures("few_fits")
-def test_a_mask_is_as_good_as_row_numbers():
-    mask = np.arange(len(X)) % 2 == 0
-    one = HalfPrivate(Ridge(), **FEWEST).fit(X, Y, train=mask)
-    two = HalfPrivate(Ridge(), **FEWEST).fit(X, Y, train=np.flatnonzero(mask)[::-1])
-    assert (one.predict(X) == two.predict(X)).all()
 
 
 def best_attack(outputs, subsets, records, scale):
@@ -146,8 +110,7 @@ def test_no_attacker_gains_more_than_certified_and_less_noise_breaks_it(record, 
     target = np.array([1.0, -1.0, 0.3, 2.0, -1.5, 1.0, 0.2, -2.0])
     base = Ridge(alpha=2.0, fit_intercept=False)
     settings = QUICK | {"eta": 0.1, "pairs": 600, "record": record, "method": method}
-    model = HalfPrivate(base, **settings).fit(rows, target)
-    assert model.certificate_.confidence == 1.0  # all 70 subsets were fitted
+    model = HalfPrivate(base, confidence=0.999, **settings).fit(rows, target)
     subsets = [np.array(s) for s in itertools.combinations(range(8), 4)]
     outputs = np.array([clone(base).fit(rows[s], target[s]).coef_[0] for s in subsets])
     pick = np.mean if record == "average" else np.max
@@ -157,73 +120,57 @@ def test_no_attacker_gains_more_than_certified_and_less_noise_breaks_it(record, 
 
 
 class Spy(RegressorMixin, BaseEstimator):
-    """Ridge on the rows it is given; writes down which they were."""
+    """Says the mean; writes down, and prints, which rows it was given."""
 
     log: list = []  # noqa: RUF012 - shared on purpose: clones must write into one list
 
     def fit(self, X, y):
-        # The first column is the row number in the population, but for made-up rows.
-        Spy.log.append(np.asarray(X)[:, 0])
-        self.coef_ = np.asarray(X)[:, 1:].mean(axis=0)
+        # The first column is the row number in the population.
+        Spy.log.append(X[:, 0])
+        print(y.sum(), file=sys.stderr)
+        print(y.sum())
+        self.mean_ = y.mean()
         return self
 
     def predict(self, X):
-        return np.asarray(X)[:, 1:] @ self.coef_
+        return np.full(len(X), self.mean_)
 
 
-def spy_parameters(model):
-    return model.coef_
-
-
-def set_spy_parameters(model, vector):
-    model.coef_ = vector
+NUMBERED = np.column_stack([np.arange(160.0), XR])
 
 
 def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     events = []
-    kept = estimator_module.secret_subset
-    calibrate, tune = estimator_module.calibrate, estimator_module.tuned
 
-    def drawn(game, source):
-        events.append("secret")
-        return kept(game, source)
+    def noted(name):
+        function = getattr(estimator_module, name)
 
-    def certify(*args, **kwargs):
-        events.append("calibrate")
-        return calibrate(*args, **kwargs)
+        def called(*args, **kwargs):
+            events.append(name)
+            return function(*args, **kwargs)
 
-    def choose(*args, **kwargs):
-        events.append("tune")
-        return tune(*args, **kwargs)
+        monkeypatch.setattr(estimator_module, name, called)
 
-    monkeypatch.setattr(estimator_module, "tuned", choose)
-    monkeypatch.setattr(estimator_module, "secret_subset", drawn)
-    monkeypatch.setattr(estimator_module, "calibrate", certify)
-    numbered = np.column_stack([np.arange(160.0), XR])
+    noted("secret_subset")
+    noted("calibrate")
     Spy.log.clear()
-    # Whole row numbers must survive, so rows are not clipped; Spy has no other setting to tune.
-    settings = QUICK | {"tune": True, "clip": 1e9}
-    pair = (spy_parameters, set_spy_parameters)
-    model = HalfPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
-    assert events == ["tune", "calibrate", "secret"]
-    halves = [rows for rows in Spy.log if len(rows) == 80]
-    # 2·20 fits of pairs, 2·8 to look for coins, 8 for scores, the secret last but for the shell.
-    assert len(halves) == 2 * 20 + 2 * 8 + 8 + 1
-    secret = set(halves[-1])
-    assert all(set(rows) != secret for rows in halves[:-1])
+    model = HalfPrivate(Spy(), query=NUMBERED[:1], **QUICK).fit(NUMBERED, YR)
+    assert events == ["calibrate", "secret_subset"]
+    # 2·20 fits of pairs, 2·8 to look for coins, the secret last.
+    assert len(Spy.log) == 2 * 20 + 2 * 8 + 1
+    secret = set(Spy.log[-1])
+    assert all(set(rows) != secret for rows in Spy.log[:-1])
     assert model.certificate_.value <= 0.2
 
 
-@pytest.mark.usefixtures("few_fits")
-def test_neither_tuning_nor_calibration_depends_on_the_secret():
-    """The same calibration seed and different secrets: everything but the release is the same."""
-    settings = FEWEST | {"calibration_seed": 9, "tune": True}
-    result = []
-    for half in (np.arange(80), np.arange(80, 160)):
-        model = HalfPrivate(Ridge(), **settings).fit(XR, YR, train=half)
-        result.append((model.calibration_.to_dict(), model.scores_, model.configuration_))
-    assert json.dumps(result[0][0]) == json.dumps(result[1][0])
-    assert result[0][1:] == result[1][1:]
+def test_the_calibration_does_not_depend_on_the_secret():
+    """The same seed and different secrets: everything but the release is the same."""
+    one, two = (
+        HalfPrivate(Ridge(), **FEWEST).fit(XR, YR, train=half) for half in (FIRST_HALF, ~FIRST_HALF)
+    )
+    assert json.dumps(one.calibration_.to_dict()) == json.dumps(two.calibration_.to_dict())
+    assert one.scores_ == two.scores_
+    assert (one.predict(XR) != two.predict(XR)).any()
 
 
 def reachable(thing, seen):
@@ -242,9 +189,8 @@ def reachable(thing, seen):
         reachable(part, seen)
 
 
-@pytest.mark.usefixtures("few_fits")
 def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
-    rows = np.sort(np.random.default_rng(6).permutation(len(X))[:80])
+    rows = np.random.default_rng(6).permutation(160) < 80
     base = LogisticRegression()
     model = HalfPrivate(base, **FEWEST).fit(X, Y, train=rows)
     clean = clone(base).fit(X[rows], Y[rows])
@@ -264,71 +210,20 @@ def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
     assert np.float64(model.released_.coef_[0, 0]).tobytes() in text
 
 
-class Talkative(RegressorMixin, BaseEstimator):
-    """Prints what it was fitted on."""
-
-    def fit(self, rows, target):
-        print(target.sum(), file=sys.stderr)
-        print(target.sum())
-        self.coef_ = np.zeros(rows.shape[1])
-        return self
-
-    def predict(self, rows):
-        return np.zeros(len(rows))
-
-
-@pytest.mark.usefixtures("few_fits")
 def test_nothing_is_printed_about_the_secret(capfd):
     HalfPrivate(LinearSVC(verbose=1), **FEWEST).fit(X, Y)
     assert capfd.readouterr() == ("", "")
-    rows = np.arange(80)
-    pair = (lambda model: model.coef_, lambda model, vector: setattr(model, "coef_", vector))
-    HalfPrivate(Talkative(), **FEWEST, adapter=pair).fit(XR, YR, train=rows)
-    bounds = capfd.readouterr()
+    HalfPrivate(Spy(), query=NUMBERED[:1], **FEWEST).fit(NUMBERED, YR, train=FIRST_HALF)
+    printed = capfd.readouterr()
     # Fresh subsets may be talked about, the secret not.
-    assert bounds.out
-    assert str(YR[rows].sum()) not in bounds.out + bounds.err
+    assert printed.out
+    assert str(YR[FIRST_HALF].sum()) not in printed.out + printed.err
 
 
-def test_the_calibration_seed_is_a_whole_number():
-    with pytest.raises(InputError, match="calibration_seed must be a whole number"):
-        HalfPrivate(Ridge(), **QUICK, calibration_seed=-1).fit(XR, YR)
-
-
-def test_tuning_picks_the_configuration_with_the_best_released_score(monkeypatch):
-    monkeypatch.setattr(refitting, "_PARTNERS", (1,))
-    settings = QUICK | {"tune": True, "eta": 0.1, "pairs": 60}
-    model = HalfPrivate(Ridge(alpha=0.01), **settings).fit(XR, YR)
-    assert len(model.trials_) == 12
-    best = max(t.score_estimate for t in model.trials_ if t.score_estimate is not None)
-    chosen = next(t for t in model.trials_ if t.configuration == model.configuration_)
-    assert chosen.score_estimate == best
-    assert model.certificate_.value <= 0.1
-    # What the user gave is not overwritten.
-    assert model.estimator.alpha == 0.01
-
-
-@pytest.mark.usefixtures("few_fits")
-def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
-    noise = methods._pilot_noise
-
-    def fragile(statistic, *args, **kwargs):
-        if statistic.estimator.alpha == 1.0:
-            raise InputError("fails on some subset.")
-        return noise(statistic, *args, **kwargs)
-
-    monkeypatch.setattr(methods, "_pilot_noise", fragile)
-    model = HalfPrivate(Ridge(), **FEWEST | {"tune": True}).fit(XR, YR)
-    assert model.configuration_.value != 1.0
-    assert [t.score_estimate for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
-
-
-@pytest.mark.usefixtures("few_fits")
 def test_same_seed_same_release_and_no_seed_another():
-    settings = FEWEST | {"calibration_seed": 1}
-    one, two = (HalfPrivate(Ridge(), **settings).fit(XR, YR) for _ in range(2))
+    one, two = (HalfPrivate(Ridge(), **FEWEST).fit(XR, YR) for _ in range(2))
     assert (one.predict(XR) == two.predict(XR)).all()
-    open_settings = settings | {"insecure_seed": None}
+    open_settings = FEWEST | {"insecure_seed": None}
     three, four = (HalfPrivate(Ridge(), **open_settings).fit(XR, YR) for _ in range(2))
     assert (three.predict(XR) != four.predict(XR)).any()
     assert three.secure_
@@ -336,10 +231,8 @@ def test_same_seed_same_release_and_no_seed_another():
     assert any("seed" in bounds for bounds in one.certificate_.assumptions)
 
 
-@pytest.mark.usefixtures("few_fits")
 def test_clone_pipeline_and_grid_search():
     model = HalfPrivate(Ridge(), **QUICK)
-    assert clone(model).get_params()["estimator__alpha"] == 1.0
     assert clone(model).set_params(estimator__alpha=0.5).estimator.alpha == 0.5
     chain = make_pipeline(StandardScaler(), model).fit(XR, YR)
     assert chain.score(XR, YR) > 0.6
@@ -349,44 +242,23 @@ def test_clone_pipeline_and_grid_search():
     assert search.best_params_["eta"] in (0.2, 0.3)
 
 
-@pytest.mark.usefixtures("few_fits")
 def test_clipped_rows_are_clipped_in_prediction_too():
     model = HalfPrivate(Ridge(), clip=1.0, **FEWEST).fit(XR, YR)
     assert model.predict(XR[:1] * 1000) == pytest.approx(model.predict(XR[:1] * 2000))
-
-
-class Fragile(BaseEstimator, RegressorMixin):
-    """Refuses subsets that hold the first record."""
-
-    def fit(self, X, y):
-        if (np.asarray(X)[:, 0] == XR[0, 0]).any():
-            raise RuntimeError("no")
-        self.coef_ = np.zeros(2)
-        return self
-
-    def predict(self, X):
-        return np.zeros(len(X))
 
 
 @pytest.mark.parametrize(
     ("model", "data", "said"),
     [
         (HalfPrivate(Ridge(), eta=0.5), (XR, YR), "eta"),
-        (HalfPrivate(Ridge(), eta=-0.1), (XR, YR), "eta"),
         (HalfPrivate(Ridge(), record="some"), (XR, YR), "record"),
-        (HalfPrivate(Ridge(), method="magic"), (XR, YR), "method"),
+        (HalfPrivate(Ridge(), method="magic"), (XR, YR), "method must be one of"),
+        (HalfPrivate(Ridge(), method="crowd"), (XR, YR), "no sum over records"),
         (HalfPrivate(Ridge(), clip=0.0), (XR, YR), "clip"),
         (HalfPrivate(Ridge(), confidence=1.0), (XR, YR), "confidence"),
         (HalfPrivate(Ridge()), (XR[:3], YR[:3]), "4 records"),
         (HalfPrivate(LogisticRegression()), (X, np.zeros(160)), "one class"),
-        (HalfPrivate(KNeighborsClassifier()), (X, Y), "adapter"),
-        (HalfPrivate(GaussianNB(), method="convex"), (X, Y), "method must be one of"),
-        (HalfPrivate(GaussianNB(), method="crowd"), (X, Y), "method must be one of"),
-        (
-            HalfPrivate(Fragile(), adapter=(spy_parameters, set_spy_parameters), **QUICK),
-            (XR, YR),
-            "every subset",
-        ),
+        (HalfPrivate(GaussianNB()), (X, Y), "query rows"),
     ],
 )
 def test_bad_input(model, data, said):
@@ -394,7 +266,7 @@ def test_bad_input(model, data, said):
         model.fit(*data)
 
 
-@pytest.mark.parametrize("train", [[0, 0, 1], np.ones(160, bool), [500], np.ones(3, bool), [0.5]])
+@pytest.mark.parametrize("train", [np.ones(160, bool), np.ones(3, bool), np.arange(80), [0.5]])
 def test_bad_train(train):
     with pytest.raises(InputError, match="train"):
         HalfPrivate(Ridge(), **QUICK).fit(XR, YR, train=train)
@@ -408,6 +280,5 @@ def test_scikit_learns_own_checks(base):
     At a small eta the checks that expect a good score (check_classifiers_train,
     check_classifiers_classes, check_regressors_train) fail: that is the price of noise on 30 rows.
     """
-    settings = {"record": "average", "eta": 0.45, "pairs": 20, "tune": False, "n_jobs": 1}
-    model = HalfPrivate(base, insecure_seed=1, calibration_seed=1, **settings)
-    check_estimator(model)
+    settings = {"record": "average", "eta": 0.45, "pairs": 20, "n_jobs": 1}
+    check_estimator(HalfPrivate(base, insecure_seed=1, **settings))

@@ -5,7 +5,6 @@ Statistical tests: fixed seeds, false-alarm level 1e-6 each, with a negative con
 
 import json
 import math
-from functools import partial
 
 import mpmath
 import numpy as np
@@ -16,9 +15,7 @@ from memberbound.errors import InputError
 from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
-    NoNoise,
     NormExponentialNoise,
-    ScaledNorm,
     floating_point_slack,
     grid_steps,
     release,
@@ -32,26 +29,25 @@ ALARM = 1e-6
 def laws():
     return [
         GaussianNoise(0.7, 3),
-        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 1.0), 0.3),
-        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 2.0), 0.3),
-        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 4.0), 0.3),
-        NormExponentialNoise(ScaledNorm.plain(1), 2.0),
+        NormExponentialNoise([0.5, 1.0, 4.0], 0.3),
+        NormExponentialNoise([1.0], 2.0),
     ]
 
 
-def plane(law_norm, scale, a, points=1601):
+def euclidean(d, scale):
+    """The law whose norm is Euclidean."""
+    return NormExponentialNoise(np.full(d, d**-0.5), scale)
+
+
+def plane(law, a, points=801):
     """TV(X, X + a) in the plane by the midpoint rule, normalised numerically."""
-    reach = 26 * scale * law_norm.scales.max() * math.sqrt(2) + np.abs(a).max()
+    reach = 26 * law.scale * law.sigmas.max() * math.sqrt(2) + np.abs(a).max()
     axis = (np.arange(points) + 0.5) / points * 2 * reach - reach
     x, y = np.meshgrid(axis, axis, indexing="ij")
 
     def density(dx, dy):
-        power = law_norm.exponent
-        total = (
-            np.abs((x - dx) / law_norm.scales[0]) ** power
-            + np.abs((y - dy) / law_norm.scales[1]) ** power
-        )
-        return np.exp(-((total / 2) ** (1 / power)) / scale)
+        total = ((x - dx) / law.sigmas[0]) ** 2 + ((y - dy) / law.sigmas[1]) ** 2
+        return np.exp(-np.sqrt(total / 2) / law.scale)
 
     here, there = density(-a[0] / 2, -a[1] / 2), density(a[0] / 2, a[1] / 2)
     return 0.5 * np.abs(here - there).sum() / here.sum()
@@ -73,12 +69,10 @@ def test_gaussian_distance_is_exact_and_above(delta):
     assert math.erf(delta / 0.7 / 4) < got or delta > 30  # half the displacement is caught
 
 
-@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
 @pytest.mark.parametrize("a", [(0.4, 0.0), (0.5, 0.9), (3.0, 2.0)])
-def test_norm_exponential_distance_in_the_plane(exponent, a):
-    norm = ScaledNorm([0.5, 1.0], exponent)
-    law = NormExponentialNoise(norm, 1.0)
-    truth = plane(norm, 1.0, np.array(a), points=801)
+def test_norm_exponential_distance_in_the_plane(a):
+    law = NormExponentialNoise([0.5, 1.0], 1.0)
+    truth = plane(law, np.array(a))
     got = float(law.distance(law.length(a)))
     assert truth <= got + 1e-3  # quadrature error
     assert got <= math.tanh(float(law.length(a)) / 2) + 1e-12
@@ -87,7 +81,7 @@ def test_norm_exponential_distance_in_the_plane(exponent, a):
 
 
 def test_one_dimension_is_exact():
-    law = NormExponentialNoise(ScaledNorm.plain(1), 2.0)  # Laplace
+    law = NormExponentialNoise([1.0], 2.0)  # Laplace
     for a in (1e-9, 0.1, 3.0, 50.0):
         truth = -math.expm1(-a / 4)
         assert truth <= float(law.distance(law.length([a]))) <= truth * (1 + 1e-13)
@@ -98,14 +92,14 @@ def test_euclidean_slope_against_the_density_at_zero(d):
     mpmath.mp.dps = 50
     half = mpmath.mpf(d) / 2
     truth = mpmath.gamma(half) / (2 * mpmath.sqrt(mpmath.pi) * mpmath.gamma(half + 0.5))
-    got = ScaledNorm.plain(d).slope_upper
+    got = euclidean(d, 1.0).slope_upper
     assert truth <= got <= truth * (1 + mpmath.mpf(1e-7))
 
 
 @pytest.mark.parametrize("d", [2, 5, 40])
 def test_euclidean_distance_against_the_marginal(d):
     """Claim 3: TV = P(|X_1| ≤ δ/2), integrated over the radius."""
-    law = NormExponentialNoise(ScaledNorm.plain(d), 1.0)
+    law = euclidean(d, 1.0)
     radii = stats.gamma(d).ppf((np.arange(20000) + 0.5) / 20000)
     for delta in (0.2, 1.0, 6.0):
         share = np.minimum(delta / 2 / radii, 1.0) ** 2
@@ -146,20 +140,11 @@ def test_rms_and_draws(law):
     assert (np.abs(squares.mean(axis=0) - (1.05 * law.coordinate_rms) ** 2) > error).any()
 
 
-@pytest.mark.parametrize("exponent", [1.0, 1.3, 2.0, 3.0, 7.5])
-def test_generalised_normal_law(exponent):
-    drawn = InsecureSource(3).generalised_normal(exponent, 20_000)
-    assert stats.kstest(drawn, stats.gennorm(exponent).cdf).pvalue > ALARM
-    assert stats.kstest(drawn, stats.gennorm(exponent / 2).cdf).pvalue < ALARM
-
-
 def test_secure_and_insecure_sources():
     for source in (SecureSource(), InsecureSource(1)):
         for draw, law in (
-            (source.uniform, stats.uniform()),
             (source.normal, stats.norm()),
             (source.exponential, stats.expon()),
-            (partial(source.generalised_normal, 1.0), stats.laplace()),
         ):
             assert stats.kstest(draw(20_000), law.cdf).pvalue > 1e-9
     assert (InsecureSource(4).normal(5) == InsecureSource(4).normal(5)).all()
@@ -185,14 +170,13 @@ class Words(InsecureSource):
 @pytest.mark.parametrize("word", [0, 1, 2, 3, 2**64 - 1, 2**63])
 def test_extreme_words_give_finite_draws(word):
     source = Words(word)
-    for drawn in (source.normal(2), source.exponential(2), source.generalised_normal(4, 2)):
+    for drawn in (source.normal(2), source.exponential(2)):
         assert np.isfinite(drawn).all()
     assert np.abs(source.normal(1)).max() < 14
-    assert 0 < source.uniform(1)[0] <= 1
 
 
 def test_functions_keep_the_assumed_accuracy():
-    """SAMPLER_ASSUMPTION against 50 digits: 2^-47, the inverse incomplete gamma 2^-45."""
+    """SAMPLER_ASSUMPTION against 50 digits: 2^-47."""
     mpmath.mp.dps = 50
     rng = np.random.default_rng(8)
     points = np.concatenate([rng.random(25) / 2, 2.0 ** -rng.uniform(1, 128, 25)])
@@ -211,18 +195,6 @@ def test_functions_keep_the_assumed_accuracy():
         assert relative(special.erfinv(u), mpmath.erfinv(exact)) < 2.0**-47
         assert relative(np.log(u), mpmath.log(exact)) < 2.0**-47
         assert relative(np.log1p(-u), mpmath.log1p(-exact)) < 2.0**-47
-    for shape in (1.1, 1.25, 1.5):
-        for u in points[::5]:
-            for inverse, bounds, sign in (
-                (special.gammaincinv, lambda x: (0, x), 1),
-                (special.gammainccinv, lambda x: (x, mpmath.inf), -1),
-            ):
-                x = mpmath.mpf(float(inverse(shape, u)))
-                for _ in range(3):
-                    density = mpmath.exp(-x) * x ** (shape - 1) / mpmath.gamma(shape)
-                    value = mpmath.gammainc(shape, *bounds(x), regularized=True)
-                    x -= sign * (value - mpmath.mpf(float(u))) / density
-                assert relative(inverse(shape, u), x) < 2.0**-45
 
 
 # ---- the grid ----------------------------------------------------------------------------
@@ -273,7 +245,7 @@ def test_snapping_is_exact_for_large_values():
 def test_crossing_probability_is_below_the_slack():
     """Draws moved by the assumed error e cross a border with frequency at most 600·e."""
     e, count = 1e-4, 200_000
-    for law in (GaussianNoise(1.0, 1), NormExponentialNoise(ScaledNorm.plain(1), 1.0)):
+    for law in (GaussianNoise(1.0, 1), NormExponentialNoise([1.0], 1.0)):
         drawn = law.draw(InsecureSource(9), count)[:, 0]
         rms, step = law.coordinate_rms[0], grid_steps(law)[0]
         for offset in (0.0, 0.37 * step):
@@ -285,27 +257,27 @@ def test_crossing_probability_is_below_the_slack():
 
 
 def test_slack_sizes():
-    assert floating_point_slack(NoNoise(3)) == 0.0
+    assert floating_point_slack(GaussianNoise(0.0, 3)) == 0.0
     assert floating_point_slack(GaussianNoise(1.0, 10**6)) < 1e-5
-    assert floating_point_slack(NormExponentialNoise(ScaledNorm.plain(10**6, 4), 1.0)) < 1e-4
+    assert floating_point_slack(euclidean(10**6, 1.0)) < 1e-4
 
 
-def test_no_noise_tells_everything_apart():
-    law = NoNoise(2)
+@pytest.mark.parametrize("law", [GaussianNoise(0.0, 2), NormExponentialNoise([1.0, 2.0], 0.0)])
+def test_no_noise_tells_everything_apart(law):
+    assert law.describe()["law"] == "none"
     assert (law.distance(law.length([[0.0, 0.0], [0.0, 1e-300]])) == [0.0, 1.0]).all()
     assert (release([1.5, -0.0], law) == [1.5, 0.0]).all()
 
 
 def test_bad_input():
     for build in (
-        lambda: GaussianNoise(0.0, 2),
+        lambda: GaussianNoise(-1.0, 2),
         lambda: GaussianNoise(math.nan, 2),
         lambda: GaussianNoise(1.0, 0),
-        lambda: ScaledNorm([1.0, 0.0]),
-        lambda: ScaledNorm([]),
-        lambda: ScaledNorm([1.0], 0.5),
-        lambda: ScaledNorm([math.inf]),
-        lambda: NormExponentialNoise(ScaledNorm([1.0]), -1.0),
+        lambda: NormExponentialNoise([1.0, 0.0], 1.0),
+        lambda: NormExponentialNoise([], 1.0),
+        lambda: NormExponentialNoise([math.inf], 1.0),
+        lambda: NormExponentialNoise([1.0], -1.0),
         lambda: GaussianNoise(1.0, 2).length([1.0]),
         lambda: GaussianNoise(1.0, 2).length([1.0, math.nan]),
         lambda: GaussianNoise(1.0, 2).distance(-1.0),

@@ -14,7 +14,7 @@ from memberbound.errors import InputError
 from memberbound.release.saving import load, verified
 from memberbound.verbs.protect_half import protect_half
 
-pytestmark = pytest.mark.usefixtures("few_fits_everywhere")
+pytestmark = pytest.mark.usefixtures("few_fits")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def people() -> pd.DataFrame:
 
 
 def quick(**more):
-    subset = {"record": "average", "tune": False, "pairs": 20, "workers": 1}
+    subset = {"record": "average", "pairs": 20, "workers": 1}
     return subset | {"insecure_seed": 3, "eta": 0.2} | more
 
 
@@ -43,17 +43,6 @@ def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path
     assert answer["noise_scale"] > 0
     assert any("seed" in w for w in answer["warnings"])
     assert verified(tmp_path / "model.skops")["certificate"]["upper"] <= 0.2
-
-
-def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
-    # The same calibration with another secret and other noise gives the same scores.
-    options = quick(calibration_seed=5)
-    one = protect_half(people, target="ill", **options)
-    two = protect_half(people, target="ill", **(options | {"insecure_seed": 4}))
-    assert (one.score_clean, one.score_released) == (two.score_clean, two.score_released)
-    assert one.noise_scale == two.noise_scale
-    models = [result.released.model.released_.coef_ for result in (one, two)]
-    assert not np.array_equal(*models)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +91,7 @@ def test_quantiles_and_functions_by_refitting(people: pd.DataFrame) -> None:
 def test_clip_and_size_apply_to_models_and_to_numbers(people: pd.DataFrame) -> None:
     model = protect_half(people, target="ill", size=50, clip=1.0, **quick()).released.model
     assert model.certificate_.game.size == 50
-    assert model.configuration_.clip == 1.0
+    assert model.clip == 1.0
     options = {"columns": ["age"], "size": 50, "insecure_seed": 1, "pairs": 60, "eta": 0.3}
     for statistic in ("sum", "quantiles"):
         result = protect_half(people, statistic=statistic, clip=1e-9, **options)
@@ -145,16 +134,13 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
         ({}, "needs either a target"),
         ({"target": "ill", "statistic": "mean"}, "needs either a target"),
         ({"target": "ill", "eta": 0.5}, "in \\(0, 0.5\\)"),
-        ({"target": "ill", "eta": 0.0}, "in \\(0, 0.5\\)"),
         ({"target": "none"}, "no column 'none'"),
         ({"target": "ill", "learner": "magic"}, "learner must be one of"),
         ({"target": "ill", "record": "some"}, "one of"),
         ({"target": "ill", "method": "some"}, "one of"),
-        ({"target": "ill", "learner": "random-forest", "tune": False}, "quer|adapter|parameters"),
+        ({"target": "ill", "learner": "random-forest"}, "query rows"),
         ({"statistic": "median"}, "one of"),
-        ({"statistic": "mean", "method": "convex"}, "method must be one of"),
-        ({"target": "ill", "method": "output"}, "method must be one of"),
-        ({"target": "ill", "method": "crowd"}, "method must be one of"),
+        ({"target": "ill", "method": "crowd"}, "no sum over records"),
         ({"statistic": "quantiles", "columns": ["age"], "method": "crowd"}, "no sum over records"),
         ({"statistic": "histogram"}, "one column"),
         ({"statistic": "mean", "learner": "ridge"}, "apply to a model"),

@@ -6,34 +6,32 @@ import zipfile
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
 from memberbound.release.half import half_estimator
-from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.methods import released_statistic
+from memberbound.release.half.half_estimator import TableModel
+from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import mean
 from memberbound.release.saving import certificate_path, load, save, verified
+from memberbound.verbs.protect_half import protect_half
 
-X, Y = make_classification(80, n_features=3, n_redundant=0, random_state=0)
+X = np.random.default_rng(0).normal(size=(80, 3))
+TABLE = np.column_stack([X, X[:, 0] > 0.2])
 QUICK = {
     "record": "average",
     "eta": 0.2,
     "pairs": 30,
-    "tune": False,
     "insecure_seed": 3,
-    "n_jobs": 1,
+    "workers": 1,
 }
 
 
 @pytest.fixture(scope="module")
-def model(few_fits_everywhere):
-    return HalfPrivate(LogisticRegression(), **QUICK).fit(X, Y)
+def model(few_fits):
+    return protect_half(TABLE, target="x3", **QUICK).released
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +45,11 @@ def test_estimators_come_back(model, tmp_path):
     path = tmp_path / "model.skops"
     assert save(model, path) == certificate_path(path)
     again = load(path)
-    assert isinstance(again, HalfPrivate)
+    assert isinstance(again, TableModel)
     assert (again.predict_proba(X) == model.predict_proba(X)).all()
     assert again.certificate_ == model.certificate_
     assert again.calibration_.to_dict() == model.calibration_.to_dict()
-    assert again.scores_ == model.scores_
+    assert again.model.scores_ == model.model.scores_
     said = verified(path)
     assert said["eta"] == 0.2
     assert said["certificate"]["upper"] == model.certificate_.value
@@ -61,10 +59,10 @@ def test_estimators_come_back(model, tmp_path):
 
 def test_prediction_tables_come_back(tmp_path):
     pytest.importorskip("skops")
-    settings = QUICK | {"query": X[:4]}
-    model = HalfPrivate(KNeighborsClassifier(), **settings).fit(X, Y)
-    save(model, tmp_path / "answers.skops")
-    assert (load(tmp_path / "answers.skops").predict(X[:4]) == model.predict(X[:4])).all()
+    path = tmp_path / "answers.skops"
+    model = protect_half(TABLE, target="x3", learner="knn", query=X[:4], out=path, **QUICK).released
+    assert (load(path).predict(X[:4]) == model.predict(X[:4])).all()
+    assert type(load(path).model.estimator).__name__ == "PredictionTable"
 
 
 def test_no_pickle_and_no_seed_inside(model, tmp_path):
@@ -76,8 +74,7 @@ def test_no_pickle_and_no_seed_inside(model, tmp_path):
         schema = archive.read("schema.json").decode()
         assert "pickle" not in schema.lower()
     again = load(path)
-    assert again.insecure_seed is None
-    assert again.calibration_seed is None
+    assert again.model.insecure_seed is None
 
 
 def test_vectors_come_back(vector, tmp_path):
@@ -125,7 +122,6 @@ def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
     monkeypatch.setattr(half_estimator, "TRUSTED", without)
     with pytest.raises(InputError, match=r"quantities\.Certificate"):
         load(path)
-    assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2
 
 
 def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
@@ -210,4 +206,4 @@ def test_bad_input(model, vector, tmp_path):
     with pytest.raises(InputError, match="end in"):
         save(vector, tmp_path / "model.skops")
     with pytest.raises(InputError, match="released must be"):
-        save(np.ones(3), tmp_path / "x.safetensors")
+        save(model.model, tmp_path / "x.skops")

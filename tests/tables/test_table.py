@@ -29,7 +29,7 @@ PEOPLE = pd.DataFrame(
 )
 BOUNDS = {"age": [0, 100], "sex": ["f", "m"], "ill": ["no", "yes"]}
 FEATURES = ["age", "sex"]
-HALF = {"eta": 0.2, "record": "average", "insecure_seed": 1, "pairs": 8, "tune": False}
+HALF = {"eta": 0.2, "record": "average", "insecure_seed": 1, "pairs": 8}
 AUDIT = {"learner": "naive-bayes", "shadows": 8, "workers": 1, "cache": False}
 VERBS = {
     "certify": memberbound.certify,

@@ -13,7 +13,6 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.release.noise import (
     NormExponentialNoise,
-    ScaledNorm,
     izzo_constant,
     norm_exponential_constant,
 )
@@ -53,28 +52,24 @@ def test_never_more_than_the_pure_dp_route_and_far_less_than_the_paper():
     assert round(izzo_constant(0.1, 2) / norm_exponential_constant(0.1)) == 847
 
 
-@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
 @pytest.mark.parametrize("d", [1, 2, 30])
-def test_constant_satisfies_its_inequality_when_evaluated(exponent, d):
-    norm = ScaledNorm(np.full(d, 0.3), exponent)
+def test_constant_satisfies_its_inequality_when_evaluated(d):
     for eta in (1e-9, *ETAS, 0.499999):
-        for constant in (norm_exponential_constant(eta), norm_exponential_constant(eta, norm)):
-            law = NormExponentialNoise(norm, constant * 1.7)
-            distance = float(law.distance(2 * 1.7))
-            assert distance <= 2 * eta
-        assert distance >= 2 * eta * (1 - 1e-9) or eta > 0.2
+        law = NormExponentialNoise(np.full(d, 0.3), norm_exponential_constant(eta) * 1.7)
+        distance = float(law.distance(2 * 1.7))
+        assert distance <= 2 * eta
+        assert distance >= 2 * eta * (1 - 1e-9) or d > 1
 
 
 def test_log_density_ratio_is_bounded_by_the_length():
     rng = np.random.default_rng(6)
-    for exponent in (1.0, 2.0, 4.0):
-        norm = ScaledNorm([0.5, 1.0, 3.0], exponent)
-        x, a = rng.normal(size=(500, 3)) * 5, rng.normal(size=(500, 3))
-        ratio = np.abs(norm.length(x) - norm.length(x - a))
-        assert (ratio <= norm.length(a) * (1 + 1e-9)).all()
-        # The midpoint step of claim 1.
-        far = np.maximum(norm.length(x + a / 2), norm.length(x - a / 2))
-        assert (far <= norm.length(x) + norm.length(a) / 2 + 1e-9).all()
+    law = NormExponentialNoise([0.5, 1.0, 3.0], 1.0)
+    x, a = rng.normal(size=(500, 3)) * 5, rng.normal(size=(500, 3))
+    ratio = np.abs(law.length(x) - law.length(x - a))
+    assert (ratio <= law.length(a) * (1 + 1e-9)).all()
+    # The midpoint step of claim 1.
+    far = np.maximum(law.length(x + a / 2), law.length(x - a / 2))
+    assert (far <= law.length(x) + law.length(a) / 2 + 1e-9).all()
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.5, -0.1, math.nan, "x"])

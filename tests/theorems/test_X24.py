@@ -16,7 +16,7 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_lower
 from memberbound.release.half.statistics import calibrate_sum, mean, quantiles
-from memberbound.release.noise import GaussianNoise, NoNoise
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from oracle import subset
 from oracle.released_statistic import Column, gains, outputs_of, statistics
 
@@ -126,9 +126,9 @@ def test_a_learner_that_ignores_its_data_has_no_floor():
 def test_sandwich_of_a_mean(record):
     """The floor is below the certificate of X1, and not far: a sum is nearly normal."""
     rows = np.random.default_rng(0).normal(size=(60, 2))
-    game = SubsetGame(60, 30)
+    game = SubsetGame(60, 30, record)
     statistic = mean(rows)
-    calibration = calibrate_sum(statistic, game, eta=0.1, record=record)
+    calibration = calibrate_sum(statistic, game, eta=0.1)
     result = audit_release(statistic, calibration.noise, game, targets=1500, workers=1)
     ceiling = 2 * calibration.certificate.value
     floor = result.average if record == "average" else result.worst
@@ -149,7 +149,7 @@ def test_refitted_statistics():
 def test_bad_input():
     game = SubsetGame(20, 10)
     with pytest.raises(InputError, match="noise must be normal"):
-        audit_release(Ignores(), NoNoise(2), game)
+        audit_release(Ignores(), NormExponentialNoise([1.0, 1.0], 1.0), game)
     with pytest.raises(InputError, match="targets"):
         audit_release(Ignores(), GaussianNoise(1.0, 2), game, targets=2)
     with pytest.raises(InputError, match="at most"):

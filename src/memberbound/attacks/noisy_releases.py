@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from memberbound.attacks.learner_audit import mean_interval
@@ -18,7 +19,6 @@ from memberbound.numerics.rounding import UNIT, FloatArray
 from memberbound.quantities import INTERVAL, NO_LEAK, AuditBound, Sides, significant
 from memberbound.release.half.fitting import fitted
 from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, Statistic
-from memberbound.release.half.refitting import groups_of_every_record
 from memberbound.release.half.statistics import SumStatistic
 from memberbound.release.noise import GaussianNoise, NoiseLaw
 
@@ -156,7 +156,6 @@ def audit_release(
     outputs = fitted(
         statistic,
         [[rows] for rows in drawn],
-        seed=fresh.spawned(_TARGETS).seed,
         workers=workers,
         progress=progress,
     )
@@ -171,7 +170,7 @@ def audit_release(
     values = inside - np.where(member, 0.0, guess).sum(axis=1) / away
     average = Draws(values, slack, replace(game, record="average"))
     swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
-    pairs = fitted(statistic, swaps, seed=fresh.spawned(_SWAPS).seed, workers=workers)
+    pairs = fitted(statistic, swaps, workers=workers)
     ends = pairs.rows.reshape(2 * len(swaps), -1)
     verdicts, slack = _verdicts(ends, trained.middle, direction[:, [record]], noise.scale)
     with_record, without = verdicts.reshape(-1, 2).T
@@ -222,7 +221,6 @@ class _Trained:
         fits = fitted(
             statistic,
             [[rows] for rows in stream.subsets(training)],
-            seed=stream.seed,
             workers=workers,
         )
         outputs = fits.rows[:, 0]
@@ -230,6 +228,32 @@ class _Trained:
         middle = outputs.mean(axis=0)
         spread = np.atleast_2d(np.cov(outputs, rowvar=False))
         return cls(middle, spread, shifts, fits.count + more)
+
+
+def groups_of_every_record(
+    stream: FreshSubsets, count: int
+) -> tuple[list[list[Rows]], NDArray[np.int64], int]:
+    """Return two groups per draw that speak for every record, the records' places, and the border.
+
+    D₀ ⊂ D₁ are uniform of k-1 and k+1 records.  The first N-k+1 sets are D₀ ∪ x for the records
+    outside D₀, the others D₁ ∖ x for those of D₁: there x is *out* and its partners have it.
+    ``places[b, x]`` is the place of the set that speaks for x.
+    """
+    game = stream.game
+    border = game.population - game.size + 1
+    groups, places = [], []
+    for order in stream.orders(count):
+        base, outside = order[: game.size - 1], order[game.size - 1 :]
+        above = np.concatenate([outside[:2], base])
+        place = np.empty(game.population, dtype=np.int64)
+        place[above] = border + np.arange(above.size)
+        place[outside] = np.arange(outside.size)
+        groups.append(
+            [np.sort(np.append(base, x)) for x in outside]
+            + [np.sort(above[above != x]) for x in above]
+        )
+        places.append(place)
+    return groups, np.array(places), border
 
 
 def _shifts(
@@ -249,7 +273,7 @@ def _shifts(
     rounds = max(1, math.ceil(_SHIFT_FITS / (game.population + 2)))
     groups, places, border = groups_of_every_record(stream, rounds)
     singles: list[list[Rows]] = [[rows] for group in groups for rows in group]
-    fits = fitted(statistic, singles, seed=stream.seed, workers=workers)
+    fits = fitted(statistic, singles, workers=workers)
     sets = fits.rows.reshape(rounds, len(groups[0]), statistic.dimension)
     total = np.zeros((game.population, statistic.dimension))
     for outputs, place in zip(sets, places, strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from memberbound.release.all_rows.bounds import MISSING, NUMBER_CELLS, cells_of,
 from memberbound.release.all_rows.encoding import ColumnCode
 from memberbound.release.all_rows.gradient import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.models import PrivateModel
-from memberbound.tables.columns import Values, label_of
+from memberbound.tables.columns import Values
 
 #: Understood by every onnxruntime of the last years.
 _OPSET, _ML_OPSET, _IR = 17, 3, 8
@@ -33,8 +33,6 @@ _OPSET, _ML_OPSET, _IR = 17, 3, 8
 _ABOUT = "memberbound"
 #: Rows on which both are compared, and how far scores may differ.
 _COMPARED, _CLOSE = 512, 1e-9
-
-Categories = Mapping[str, Iterable[object]]
 
 
 def _package(name: str) -> ModuleType:
@@ -56,10 +54,14 @@ def check_onnx(without_bounds: Mapping[str, object]) -> None:
         _package(name)
     texts = [name for name, kind in without_bounds.items() if not _is_number(kind)]
     if texts:
-        raise InputError(
-            f"bounds must say what every column holds for an ONNX file, got none for {texts[0]!r}: "
-            "names of categories are not stored without. Give bounds, or write .json."
-        )
+        raise _unlisted(texts[0])
+
+
+def _unlisted(column: str) -> InputError:
+    return InputError(
+        f"bounds must say what every column holds for an ONNX file, got none for {column!r}: "
+        "names of categories are not stored without. Give bounds, or write .json."
+    )
 
 
 def _is_number(kind: object) -> bool:
@@ -68,17 +70,15 @@ def _is_number(kind: object) -> bool:
     return str(kind).lower().startswith(numeric)
 
 
-def onnx_bytes(model: PrivateModel, categories: Categories | None = None) -> bytes:
+def onnx_bytes(model: PrivateModel) -> bytes:
     """Return the model as an ONNX file, after comparing both on rows of every kind.
 
-    ``categories`` lists the values of columns without bounds whose texts the file shall know.
-
-    Guarantee: a function of the released model and of what the caller says is public.
-    Edge cases: a column of texts without bounds that is not in ``categories`` is refused.
+    Guarantee: a function of the released model.
+    Edge cases: a column of texts without bounds, of whose names only hashes are stored, is refused.
     """
     onnx = _package("onnx")
     graph = _Graph(onnx.helper)
-    columns = _columns(model, categories or {})
+    columns = _columns(model)
     taken = {column.name for column in columns}
     scores = graph.constant(_intercepts(model))
     for column in columns:
@@ -264,22 +264,24 @@ class _Texts:
 _Column = _Numbers | _Texts
 
 
-def _columns(model: PrivateModel, categories: Categories) -> list[_Column]:
+def _columns(model: PrivateModel) -> list[_Column]:
     """Return what each column adds to the scores."""
     used = [code for code in model.encoder.columns if code.width]
     if isinstance(model.model, BoostedModel):
         parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
-        return [_boosted(bins, table, categories) for bins, table in parts]
+        return [_boosted(bins, table) for bins, table in parts]
     weights, length = model.model.coefficients, model.encoder.length
     columns, start = [], 0
     for code in used:
-        columns.append(_linear(code, weights[start : start + code.width], length, categories))
+        columns.append(_linear(code, weights[start : start + code.width], length))
         start += code.width
     return columns
 
 
 def _linear(
-    code: ColumnCode, weights: FloatArray, length: float, categories: Categories
+    code: ColumnCode,
+    weights: FloatArray,
+    length: float,
 ) -> _Column:
     scaled = code.scaling is not None
     # Below the rows of the indicators, one for values that switch on none.
@@ -290,21 +292,21 @@ def _linear(
         return np.asarray(rows[code.places(values)])
 
     if not _takes_numbers(code):
-        return _texts(code, added, categories)
+        return _texts(code, added)
     table = np.zeros((NUMBER_CELLS + 1, weights.shape[1]))
     if code.indicators:
         table = added(_one_of_each_cell())
     return _Numbers(code, weights[0] if scaled else None, table, None, length)
 
 
-def _boosted(bins: Any, table: FloatArray, categories: Categories) -> _Column:
+def _boosted(bins: Any, table: FloatArray) -> _Column:
     code: ColumnCode = bins.code
 
     def added(values: Values) -> FloatArray:
         return np.asarray(table[bins.of(values)])
 
     if not _takes_numbers(code):
-        return _texts(code, added, categories)
+        return _texts(code, added)
     if code.scaling is None:
         return _Numbers(code, None, added(_one_of_each_cell()), None)
     missing = added(Values.of(np.array([np.nan])))
@@ -326,16 +328,12 @@ def _takes_numbers(code: ColumnCode) -> bool:
 
 
 def _texts(
-    code: ColumnCode, added: Callable[[Values], FloatArray], categories: Categories
+    code: ColumnCode,
+    added: Callable[[Values], FloatArray],
 ) -> _Texts:
-    if not code.labels and code.name not in categories:
-        raise InputError(
-            f"categories must list the values of {code.name!r}, which has no bounds: the model "
-            "stores no names of categories without. Pass categories={column: [values]}, or write "
-            ".json."
-        )
-    listed = code.labels or tuple(label_of(value) for value in categories[code.name])
-    labels = tuple(dict.fromkeys((*listed, "")))
+    if not code.labels:
+        raise _unlisted(code.name)
+    labels = tuple(dict.fromkeys((*code.labels, "")))
     unknown = "\0"  # a label that no table has
     return _Texts(code.name, labels, added(Values.of([*labels, unknown], code.form)))
 

@@ -36,26 +36,22 @@ class RandomSource(ABC):
     def words(self, count: int) -> Words:
         """Return ``count`` independent uniform 64-bit words."""
 
-    def _dense(self, leading: Words, bits: int) -> FloatArray:
-        """Return (leading + U)·2^-bits with U uniform in (0, 1), rounded to a double."""
+    def _dense(self, leading: Words) -> FloatArray:
+        """Return (leading + U)·2^-63 with U uniform in (0, 1), rounded to a double."""
         value = leading.astype(np.float64) + 0.5
         short = leading < _DENSE
         missing = int(short.sum())
         if missing:
             tail = (self.words(missing).astype(np.float64) + 0.5) * 2.0**-64
             value[short] = leading[short].astype(np.float64) + tail
-        return value * 2.0**-bits
-
-    def uniform(self, count: int) -> FloatArray:
-        """Return draws from (0, 1], dense towards 0."""
-        return self._dense(self.words(count) >> np.uint64(1), 63)
+        return value * 2.0**-63
 
     def _tails(self, count: int) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return u in (0, ½], whether it counts from above, and a sign: independent."""
         words = self.words(count)
         sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
         above = (words & np.uint64(2)) != 0
-        return self._dense(words >> np.uint64(2), 63), above, sign
+        return self._dense(words >> np.uint64(2)), above, sign
 
     def normal(self, count: int) -> FloatArray:
         """Return standard normal draws."""
@@ -75,21 +71,6 @@ class RandomSource(ABC):
         """Return Gamma(``shape``, 1) draws: sums of ``shape`` exponentials, added exactly."""
         parts = self.exponential(shape * count).reshape(count, shape)
         return np.array([math.fsum(row) for row in parts])
-
-    def generalised_normal(self, exponent: float, count: int) -> FloatArray:
-        """Return draws with density proportional to exp(-|y|^``exponent``), exponent ≥ 1.
-
-        |Y|^M is Gamma(1/M), which is Gamma(1 + 1/M)·U^M: so |Y| = G^{1/M}·U, a form that does not
-        underflow for large M.
-        """
-        if exponent == 2.0:
-            return self.normal(count) * math.sqrt(0.5)
-        u, above, sign = self._tails(count)
-        shape = 1.0 + 1.0 / exponent
-        weight = np.empty(count)
-        weight[~above] = special.gammaincinv(shape, u[~above])
-        weight[above] = special.gammainccinv(shape, u[above])
-        return np.asarray(sign * weight ** (1.0 / exponent) * self.uniform(count))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import importlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from memberbound.release.onnx_file import onnx_bytes, stored_text
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from memberbound.release.half.half_estimator import HalfPrivate, TableModel
+    from memberbound.release.half.half_estimator import TableModel
 
 # ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
 #
@@ -88,34 +88,17 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> dict[str, object]:
-    game = calibration.certificate.game
-    sizes = (
-        {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
-    )
-    return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
-
-
-def _drawn(released: PrivateModel | Release) -> dict[str, object]:
-    """Return where the noise came from, and whose rows count as one record."""
-    unit = None if released.budget is None else released.budget.unit
-    return {"secure_source": released.secure, "unit": unit}
-
-
 def save(
-    released: TableModel | HalfPrivate | PrivateModel | Release | object,
+    released: TableModel | PrivateModel | Release | SyntheticRows | object,
     path: str | Path,
     *,
     force: bool = False,
-    categories: Mapping[str, Iterable[object]] | None = None,
 ) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
-    A model that was released, or a fitted estimator of one, goes to ``*.skops``
-    (extra ``skops``), one of all rows also to ``*.json`` or, for other runtimes, to ``*.onnx``
-    (extra ``onnx``); a :class:`Release` or a network to ``*.safetensors``.  Each file is written
-    whole or not at all.  An ONNX file is compared with the model before it is written; it knows the
-    categories of the bounds, and of other columns those that ``categories`` lists by column.
+    A model goes to ``*.skops`` (extra ``skops``), one of all rows also to ``*.json`` or, for other
+    runtimes, to ``*.onnx`` (extra ``onnx``); a :class:`Release` or a network to ``*.safetensors``.
+    Each file is written whole or not at all.
     The certificate gets its name first: wherever this is stopped, no release is without its own,
     neither the new one nor one that it replaces.
     """
@@ -125,37 +108,7 @@ def save(
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
-    if _is_estimator(released):
-        about, fill = _estimator(released)
-    elif isinstance(released, PrivateNetwork):
-        about = _described(_NETWORK, released.calibration_, _drawn(released))
-        described = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
-        fill = _tensors(released.tensors(), {_ABOUT: described})
-    elif isinstance(released, PrivateModel):
-        kind = _ALL_ROWS[released.learner == "boosting"]
-        about = _described(kind, released.calibration_, _drawn(released))
-        fill = _numbers(released, target.suffix, categories)
-    elif isinstance(released, Release):
-        tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
-        more = {"names": list(released.names)} | _drawn(released)
-        about = _described("vector", released.calibration, more)
-        fill = _tensors(tensors)
-    elif isinstance(released, SyntheticRows):
-        model = released.model
-        more = {
-            "secure_source": model.secure,
-            "rows": len(released.frame),
-            "unit": model.budget.unit,
-        }
-        about = _described(
-            "synthetic table", model.calibration_, more | {"left_out": model.left_out}
-        )
-        fill = table_writer(released.frame, target)
-    else:
-        raise InputError(
-            "released must be a model from protect, a fitted MembershipPrivate or HalfPrivate, or "
-            f"a Release, got {type(released).__name__}."
-        )
+    about, fill = _content(released, target)
     existed = beside.exists()
     old = None
     with contextlib.suppress(InputError):
@@ -188,7 +141,57 @@ def _endings(released: object) -> tuple[str, ...]:
         return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
     if isinstance(released, SyntheticRows):
         return FORMATS
-    return (".skops",) if _is_estimator(released) else (".safetensors",)
+    return (".safetensors",) if isinstance(released, Release) else (".skops",)
+
+
+def _content(released: object, target: Path) -> tuple[dict[str, object], Fill]:
+    """Return what the certificate of a release says, and what writes its file."""
+    more: dict[str, object]
+    if isinstance(released, PrivateModel):
+        more = _drawn(released)
+        if isinstance(released, PrivateNetwork):
+            packed = _tensors(released.tensors(), {_ABOUT: _text(released)})
+            return _described(_NETWORK, released.calibration_, more), packed
+        kind = _ALL_ROWS[released.learner == "boosting"]
+        return _described(kind, released.calibration_, more), _numbers(released, target.suffix)
+    if isinstance(released, Release):
+        more = {"names": list(released.names)} | _drawn(released)
+        values = np.ascontiguousarray(released.values, dtype=np.float64)
+        return _described("vector", released.calibration, more), _tensors({_VECTOR: values})
+    if isinstance(released, SyntheticRows):
+        model = released.model
+        more = {
+            "secure_source": model.secure,
+            "rows": len(released.frame),
+            "unit": model.budget.unit,
+            "left_out": model.left_out,
+        }
+        about = _described("synthetic table", model.calibration_, more)
+        return about, table_writer(released.frame, target)
+    if _is_table_model(released):
+        return _estimator(released)
+    raise InputError(
+        "released must be what protect, protect-half, summarize or synthesize released, or a "
+        f"fitted MembershipPrivate, got {type(released).__name__}."
+    )
+
+
+def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> dict[str, object]:
+    game = calibration.certificate.game
+    sizes = (
+        {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
+    )
+    return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
+
+
+def _drawn(released: PrivateModel | Release) -> dict[str, object]:
+    """Return where the noise came from, and whose rows count as one record."""
+    unit = None if released.budget is None else released.budget.unit
+    return {"secure_source": released.secure, "unit": unit}
+
+
+def _text(model: PrivateModel) -> str:
+    return json.dumps(model.to_dict(), ensure_ascii=False, allow_nan=False)
 
 
 def _imported(name: str, remedy: str) -> ModuleType:
@@ -207,36 +210,30 @@ def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
-def _is_estimator(released: object) -> TypeIs[TableModel | HalfPrivate]:
-    """Tell whether skops keeps it as an estimator; scikit-learn is imported only to find out."""
+def _is_table_model(released: object) -> TypeIs[TableModel]:
+    """Tell whether it is a model of a half; scikit-learn is imported only to find out."""
     if isinstance(released, (PrivateModel, Release, SyntheticRows)):
         return False
-    from memberbound.release.half.half_estimator import ESTIMATORS
-
-    return isinstance(released, ESTIMATORS)
-
-
-def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], Fill]:
-    """Return what the certificate says about an estimator, and what writes it."""
-    from sklearn.base import clone
-    from sklearn.utils.validation import check_is_fitted
-
     from memberbound.release.half.half_estimator import TableModel
 
-    model = released.model if isinstance(released, TableModel) else released
-    check_is_fitted(model, "released_")
+    return isinstance(released, TableModel)
+
+
+def _estimator(released: TableModel) -> tuple[dict[str, object], Fill]:
+    """Return what the certificate says about a model of a half, and what writes it."""
+    from sklearn.base import clone
+
+    model = released.model
     writer = _skops()
-    # Without the user's functions and seeds: the file holds what is released, no code.
-    slim = clone(model).set_params(adapter=None, insecure_seed=None, calibration_seed=None)
-    slim.set_params(query=None)
+    # Without the seed, and with a table of answers in the place of its learner: no code of others.
+    slim = clone(model).set_params(insecure_seed=None, query=None)
     slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
-    whole: Any = slim
-    if isinstance(released, TableModel):
-        whole = TableModel(**(released.get_params(deep=False) | {"model": slim}))
+    if model.release == "predictions":
+        slim.estimator = model.released_
+    whole = type(released)(**(released.get_params(deep=False) | {"model": slim}))
     more = {
         "estimator": type(model.estimator).__name__,
         "release": model.release,
-        "configuration": model.configuration_.to_dict(),
         "secure_source": model.secure_,
         "scores": {score.name: score for score in model.scores_},
     }
@@ -244,17 +241,15 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
     return about, lambda draft: writer.dump(whole, draft)
 
 
-def _numbers(
-    released: PrivateModel, ending: str, categories: Mapping[str, Iterable[object]] | None
-) -> Fill:
+def _numbers(released: PrivateModel, ending: str) -> Fill:
     """Return what writes a model of all rows as JSON, in a skops file as one text, or as ONNX.
 
     Always the same bytes.
     """
     if ending.lower() == ".onnx":
-        exported = onnx_bytes(released, categories)
+        exported = onnx_bytes(released)
         return lambda draft: draft.write_bytes(exported)
-    text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
+    text = _text(released)
     if ending.lower() == ".json":
         return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
     packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
@@ -335,33 +330,28 @@ def answering(model: object) -> PrivateModel | TableModel | None:
     """Return a released model as one that takes raw rows; None where it is a statistic."""
     inner = getattr(model, "released_", None)
     model = inner if isinstance(inner, PrivateModel) else model
-    if isinstance(model, PrivateModel):
-        return model
-    if not _is_estimator(model):
-        return None
-    from memberbound.release.half.half_estimator import TableModel
-
-    return TableModel.of(model)
+    return model if isinstance(model, PrivateModel) or _is_table_model(model) else None
 
 
 def load(
-    path: str | Path,
-    *,
-    trusted: Sequence[str] = (),
-    factory: Callable[..., object] | None = None,
-) -> TableModel | HalfPrivate | PrivateModel | SavedRelease:
+    path: str | Path, *, factory: Callable[..., object] | None = None
+) -> TableModel | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector.
 
-    A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
-
-    ``trusted`` names further types that a saved estimator may hold (of a third-party base
-    estimator); skops makes no object of any other type.  ``factory`` makes the module of a network,
-    as it did for ``protect``.
+    A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` makes the module of
+    a network, as it did for ``protect``.
     """
     certificate = verified(path)
     target = Path(path)
+    kind = certificate.get("kind")
     try:
-        return _loaded(target, certificate, trusted, factory)
+        if kind == _NETWORK:
+            return _loaded_network(target, factory)
+        if kind in _ALL_ROWS:
+            return _loaded_numbers(target)
+        if kind == "estimator":
+            return _loaded_estimator(target)
+        return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], certificate)
     except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything
@@ -371,30 +361,15 @@ def load(
         ) from error
 
 
-def _loaded(
-    target: Path,
-    certificate: dict[str, object],
-    trusted: Sequence[str],
-    factory: Callable[..., object] | None,
-) -> TableModel | HalfPrivate | PrivateModel | SavedRelease:
-    if certificate.get("kind") == _NETWORK:
-        return _loaded_network(target, factory)
-    if certificate.get("kind") in _ALL_ROWS:
-        return _loaded_numbers(target)
-    if certificate.get("kind") == "estimator":
-        reader = _skops()
-        packed = target.read_bytes()
-        from memberbound.release.half.half_estimator import TRUSTED
+def _loaded_estimator(target: Path) -> TableModel:
+    from memberbound.release.half.half_estimator import TRUSTED
 
-        allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
-        foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
-        if foreign:
-            raise InputError(
-                f"path must hold known types only, got {', '.join(foreign)}. "
-                "Look at them, then pass them as trusted=."
-            )
-        model = reader.loads(packed, trusted=sorted(allowed))
-        if not _is_estimator(model):
-            raise InputError(f"path must hold a released model, got {type(model).__name__}.")
-        return model
-    return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], certificate)
+    reader, packed = _skops(), target.read_bytes()
+    allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
+    foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
+    if foreign:
+        raise InputError(f"path must hold known types only, got {', '.join(foreign)}.")
+    model = reader.loads(packed, trusted=sorted(allowed))
+    if not _is_table_model(model):
+        raise InputError(f"path must hold a released model, got {type(model).__name__}.")
+    return model

@@ -21,9 +21,7 @@ from memberbound.attacks.learner_audit import (
     sandwiched,
 )
 from memberbound.attacks.noisy_releases import (
-    MOST_RECORDS,
     ReleaseFloor,
-    audit_release,
 )
 from memberbound.attacks.records import Exposure, record_exposure
 from memberbound.attacks.shadows import ShadowRun, train_shadows
@@ -55,9 +53,6 @@ from memberbound.quantities import (
     marked,
     significant,
 )
-from memberbound.release.half.half_estimator import ReleasedLearner
-from memberbound.release.half.methods import quick_to_fit
-from memberbound.release.noise import GaussianNoise
 from memberbound.verbs.audit_answer import (
     RATES,
     AttackFields,
@@ -171,8 +166,7 @@ def audit_learner(
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
-    Theorem: proofs/audit-subset-game.md; X24 where the learner is a release of ``protect`` with
-    normal noise (``released_learner``).
+    Theorem: proofs/audit-subset-game.md.
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
@@ -244,16 +238,7 @@ def audit_learner(
         cache=cache_folder(cache),
         progress=progress,
     )
-    release = release_floor(
-        estimator,
-        run,
-        confidence=confidence,
-        seed=start,
-        workers=None if workers < 1 else workers,
-    )
-    answer = audit_run(
-        run, attacks=attacks, confidence=confidence, fpr=rates, ceiling=ceiling, release=release
-    )
+    answer = audit_run(run, attacks=attacks, confidence=confidence, fpr=rates, ceiling=ceiling)
     answer = replace(answer, warnings=(*answer.warnings, *examples.notes), roles=examples.roles)
     if out is None:
         return answer
@@ -325,32 +310,4 @@ def audit_run(
         records=exposure,
         sandwich=sandwich,
         release=release,
-    )
-
-
-#: Targets and training models of the attack on what is released, per shadow model.
-_TARGETS, _TRAINING = 8, 2
-
-
-def release_floor(
-    learner: object, run: ShadowRun, *, confidence: float, seed: int, workers: int | None
-) -> ReleaseFloor | None:
-    """Return the floors of X24 for a learner with known normal noise that is quick to fit."""
-    if not isinstance(learner, ReleasedLearner):
-        return None
-    plan, models = learner.rehearsal, run.signals.models
-    law = plan.calibration.noise
-    if not isinstance(law, GaussianNoise) or not quick_to_fit(plan.statistic):
-        return None
-    if run.game.population > MOST_RECORDS:
-        return None
-    return audit_release(
-        plan.statistic,
-        law,
-        run.game,
-        targets=_TARGETS * models,
-        training=_TRAINING * models,
-        confidence=confidence,
-        seed=seed,
-        workers=workers,
     )

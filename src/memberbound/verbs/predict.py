@@ -151,7 +151,7 @@ def predict(
         >>> import pandas
         >>> from memberbound import protect_half
         >>> people = pandas.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
-        >>> options = {"tune": False, "pairs": 40, "insecure_seed": 1}
+        >>> options = {"pairs": 40, "insecure_seed": 1}
         >>> model = protect_half(people, target="old", eta=0.2, **options).released
         >>> predict(model, pandas.DataFrame({"age": [5, 95]})).values.tolist()
         [False, True]

@@ -34,7 +34,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import Calibration, Record, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.least_noise import Progress
-from memberbound.release.half.methods import METHODS, released_statistic
+from memberbound.release.half.refitting import METHODS, released_statistic
 from memberbound.release.half.statistics import (
     SumStatistic,
     computed,
@@ -82,9 +82,7 @@ def protect_half(
     workers: Workers | None = None,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
-    tune: Hidden = True,
     insecure_seed: int | None = None,
-    calibration_seed: Hidden = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
     | None = None,
 ) -> HalfProtection:
@@ -130,10 +128,8 @@ def protect_half(
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting.
         client: for Python: a ``distributed.Client`` instead.
-        tune: for Python: whether clip radius and regularisation are chosen together with the noise.
         insecure_seed: for tests only: draw training set and noise from a seed, which protects
             nobody.
-        calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
 
     Command line:
@@ -149,15 +145,9 @@ def protect_half(
     """
     del scheduler, client  # read by on_cluster
     checked_eta(eta)
-    pairs, workers, insecure_seed, calibration_seed = (
-        None if value is None else whole_number(name, value, at_least=least)
-        for name, value, least in (
-            ("pairs", pairs, 2),
-            ("workers", workers, 1),
-            ("insecure_seed", insecure_seed, 0),
-            ("calibration_seed", calibration_seed, 0),
-        )
-    )
+    for name, value, least in (("pairs", pairs, 2), ("insecure_seed", insecure_seed, 0)):
+        if value is not None:
+            whole_number(name, value, at_least=least)
     one_of("record", record, ("average", "every"))
     one_of("method", method, METHODS)
     fraction("confidence", confidence, open_left=True, open_right=True)
@@ -179,7 +169,6 @@ def protect_half(
         "confidence": confidence,
         "pairs": pairs,
         "insecure_seed": insecure_seed,
-        "calibration_seed": calibration_seed,
     }
     if statistic is None:
         examples = read_examples(source, str(target), **read)
@@ -189,7 +178,6 @@ def protect_half(
         model = HalfPrivate(
             learner_from_name(chosen, examples.task) if named else chosen,
             record=record,
-            tune=bool(tune) and rows is None,
             clip=clip,
             size=size,
             query=rows,
@@ -327,7 +315,6 @@ def _released_model(
         model_scores=model.scores_,
         warnings=notes,
         roles=examples.roles,
-        configuration=model.configuration_.to_dict(),
         release=model.release,
     )
 

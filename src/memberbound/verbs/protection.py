@@ -358,9 +358,6 @@ class HalfProtection(_Released):
     VERB: ClassVar = "protect-half"
 
     #: Of a model.
-    configuration: OmitEmpty[Annotated[Mapping[str, Any], Sided("given")]] = field(
-        default_factory=dict
-    )
     release: OmitEmpty[str] = ""
     #: Of a statistic; a vector has no names where its statistic has none.
     values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()

@@ -23,9 +23,9 @@ from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
-from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
+from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import percent, significant
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import SAMPLER_ASSUMPTION, checked_eta
 
 Rows = NDArray[np.int64]
 Progress = Callable[[int, int], None] | None
@@ -69,41 +69,19 @@ class FreshSubsets:
         """Return independent uniform subsets of the game's size, sorted."""
         return [np.sort(order[: self.game.size]) for order in self.orders(count)]
 
-    def neighbours(self, count: int) -> list[tuple[Rows, Rows, int, int]]:
-        """Return independent (D, D', x, x'): x uniform in D, x' uniform outside takes its place."""
-        pairs = []
-        for order in self.orders(count):
-            inside, x, other = order[: self.game.size], order[0], order[self.game.size]
-            swapped = np.append(inside[1:], other)
-            pairs.append((np.sort(inside), np.sort(swapped), int(x), int(other)))
-        return pairs
-
 
 @dataclass(frozen=True)
 class CertifiedScale:
     """A scale and what is certified there about the largest mean distance.
 
-    ``bound`` holds at the confidence asked for: the target itself where sampled rows chose the
-    scale, the confidence bound at the floor where that passed.  ``plug_in`` is the sample's own
-    largest mean, an estimate.  ``scale`` 0 means that no noise is needed.
+    ``bound`` holds at the confidence asked for: the target itself where the rows chose the scale,
+    the confidence bound at the floor where that passed.  ``plug_in`` is the sample's own largest
+    mean, an estimate.  ``scale`` 0 means that no noise is needed.
     """
 
     scale: float
     bound: float
     plug_in: float
-    tested: int
-
-
-def mean_bounds(table: FloatArray, confidence: float | None) -> FloatArray:
-    """Bound the columns' means from above, all at once.
-
-    With a confidence the rows are independent draws; with ``None`` they are *all* cases, equally
-    likely, and the bound is the mean itself, rounded up.
-    """
-    rows = table if table.ndim == 2 else table[:, None]
-    if confidence is not None:
-        return mean_upper(rows, confidence=confidence)
-    return np.asarray(np.minimum(rows.mean(axis=0) * (1 + 2 * sum_slack(len(rows))), 1.0))
 
 
 def eta_from_distance(game: SubsetGame, distance: float, slack: float = 0.0) -> float:
@@ -167,18 +145,17 @@ def certified_scale(
     *,
     start: float,
     target: float,
-    confidence: float | None,
+    confidence: float,
     floor: float = 0.0,
-    unit: str = "draws",
 ) -> CertifiedScale:
     """Return the least scale at which every column's mean is certified to be within ``target``.
 
-    ``values(s)`` is the table of distances at scale s ≥ 0: one row per independent draw (for
-    ``confidence=None``: per case), a column per record.  ``start`` is any scale above 0, best near
-    the answer (mean length/(2.5·target) for normal noise); ``floor`` the least scale to return.
+    ``values(s)`` is the table of distances at scale s ≥ 0: one row per independent draw, a column
+    per record.  ``start`` is any scale above 0, best near the answer (mean length/(2.5·target) for
+    normal noise); ``floor`` the least scale to return.
 
     Guarantee: with probability at least ``confidence`` over the rows, the true means at the
-    returned scale, and at every larger one, are at most ``bound``; with ``None``, always.
+    returned scale, and at every larger one, are at most ``bound``.
     Theorem: proofs/retraining.md, claim 3.
     Assumes: the values are rounded up from numbers in [0, 1] that do not rise with s; they, and the
     floor, may depend on anything that is independent of the rows (a pilot's centre or shape).
@@ -186,35 +163,33 @@ def certified_scale(
     Edge cases: the floor (0: no noise) when its values pass; SearchError when no scale can pass.
 
     Examples:
-        >>> from memberbound.release.noise import GaussianNoise, scaled
-        >>> unit, lengths = GaussianNoise(1.0, 1), np.ones(500)
+        >>> from memberbound.release.noise import GaussianNoise
+        >>> lengths = np.ones(500)
         >>> least = certified_scale(
-        ...     lambda s: scaled(unit, s).distance(lengths), start=1.0, target=0.1, confidence=0.95
+        ...     lambda s: GaussianNoise(s, 1).distance(lengths),
+        ...     start=1.0,
+        ...     target=0.1,
+        ...     confidence=0.95,
         ... )
         >>> round(least.scale, 1), least.bound
         (4.4, 0.1)
     """
-    tested = 0
 
-    def largest(scale: float) -> float:
-        nonlocal tested
-        tested += 1
-        return float(mean_bounds(values(scale), confidence).max())
+    def largest(table: FloatArray) -> float:
+        return float(_mean_bounds(table, confidence).max())
 
     at_floor = values(floor)
-    bound = largest(floor)
+    bound = largest(at_floor)
     if bound <= target:
         # Claim 3: also when the floor passes by mistake the bound there fails with the same event.
-        return CertifiedScale(floor, bound, _plug_in(at_floor), tested)
-    idle = float(mean_bounds(np.zeros_like(at_floor), confidence).max())
-    if idle > target and confidence is not None:
-        raise _too_few(at_floor, target, confidence, unit)
+        return CertifiedScale(floor, bound, _plug_in(at_floor))
+    if largest(np.zeros_like(at_floor)) > target:
+        raise _too_few(at_floor, target, confidence)
     try:
-        scale = least_scale(lambda s: largest(s) - target, start, floor=floor)
+        scale = least_scale(lambda s: largest(values(s)) - target, start, floor=floor)
     except SearchError:
-        raise _too_few(at_floor, target, None, unit) from None
-    exact = largest(scale) if confidence is None else target
-    return CertifiedScale(scale, exact, _plug_in(values(scale)), tested)
+        raise _too_few(at_floor, target, confidence) from None
+    return CertifiedScale(scale, target, _plug_in(values(scale)))
 
 
 def certified_in_order(
@@ -223,7 +198,6 @@ def certified_in_order(
     *,
     target: float,
     confidence: float,
-    unit: str = "draws",
 ) -> CertifiedScale:
     """Return the last of ``scales`` before the first that is not certified within ``target``.
 
@@ -235,39 +209,56 @@ def certified_in_order(
     Theorem: proofs/retraining.md, claim 4.
     Assumes: ``scales`` are independent of the rows (a pilot may choose them).
     Edge cases: SearchError when the first scale does not pass.
-
-    Examples:
-        >>> from memberbound.release.noise import GaussianNoise, scaled
-        >>> unit, lengths = GaussianNoise(1.0, 1), np.ones(500)
-        >>> last = certified_in_order(
-        ...     lambda s: scaled(unit, s).distance(lengths), (9, 6, 4), target=0.1, confidence=0.95
-        ... )
-        >>> last.scale, last.bound, last.tested
-        (6, 0.1, 3)
     """
-    tested = 0
 
     def passes(scale: float) -> bool:
-        nonlocal tested
-        tested += 1
-        return bool(mean_bounds(values(scale), confidence).max() <= target)
+        return bool(_mean_bounds(values(scale), confidence).max() <= target)
 
     last = fixed_order(passes, scales)
     if last is None:
-        raise _too_few(values(scales[0]), target, confidence, unit)
-    return CertifiedScale(last, target, _plug_in(values(last)), tested)
+        raise _too_few(values(scales[0]), target, confidence)
+    return CertifiedScale(last, target, _plug_in(values(last)))
+
+
+def _mean_bounds(table: FloatArray, confidence: float) -> FloatArray:
+    """Bound the means of the columns (of a vector: of it) from above, all at once."""
+    return mean_upper(table if table.ndim == 2 else table[:, None], confidence=confidence)
 
 
 def _plug_in(table: FloatArray) -> float:
     return float(np.asarray(table.mean(axis=0)).max())
 
 
-def _too_few(table: FloatArray, target: float, confidence: float | None, unit: str) -> SearchError:
-    """Return the refusal of a sample; without a confidence it asks for twice as many draws."""
+def _too_few(table: FloatArray, target: float, confidence: float) -> SearchError:
     draws = len(table)
-    columns = 1 if table.ndim == 1 else table.shape[1]
-    needed = 2 * draws if confidence is None else least_draws(target, confidence, columns)
+    needed = least_draws(target, confidence, 1 if table.ndim == 1 else table.shape[1])
     return SearchError(
-        f"{draws} {unit} are too few to certify this eta with any noise: use at least {needed} "
-        "(a few times that for little noise), a larger eta or a lower confidence."
+        f"{draws} pairs or subsets are too few to certify this eta with any noise: use at least "
+        f"{needed if needed > draws else 2 * draws} (a few times that for little noise), a larger "
+        "eta or a lower confidence."
     )
+
+
+def subset_assumptions(
+    game: SubsetGame, *, noisy: bool, sampled: bool, coins: str
+) -> tuple[str, ...]:
+    """Return what every certificate of a released statistic rests on.
+
+    ``coins`` says what is assumed about the learner's own.
+    """
+    assumptions = [
+        f"The training set is a uniformly random {game.size} of the {game.population} records, "
+        "drawn apart from the subsets used for calibration.",
+        "The noise is drawn afresh for one release of the statistic.",
+        coins,
+        "Nothing but the release is seen: not how long the fit took, nor what native code printed.",
+    ]
+    if 2 * game.size != game.population:
+        assumptions.append("eta is the attacker's gain over always giving the likelier answer.")
+    if sampled:
+        assumptions.append(
+            "The calibration's subsets are independent and uniform (seeded generator)."
+        )
+    if noisy:
+        assumptions.append(SAMPLER_ASSUMPTION)
+    return tuple(assumptions)

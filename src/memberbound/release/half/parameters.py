@@ -1,26 +1,23 @@
-"""What a fit gives away as numbers: its parameters, or its predictions on a fixed query set."""
+"""What a fit gives away as numbers: a linear model's parameters, or predictions on a query set."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.half.fitting import with_public_coins
-from memberbound.release.half.least_noise import Rows, Statistic
+from memberbound.release.half.least_noise import Rows
 
-# ── A fitted estimator as a vector of numbers, and back ───────────────────────────────────────────
+# ── A fitted linear model as a vector of numbers, and back ────────────────────────────────────────
 #
 # The vector has one length whatever the subset: classes are the population's, and a class that a
 # subset lacks gets fixed values.  The way back fills a *shell*: an estimator fitted on a few made-
@@ -29,19 +26,16 @@ from memberbound.release.half.least_noise import Rows, Statistic
 #: Classes of any kind, or numbers.
 Labels = NDArray[Any]
 
-#: Variances of naive Bayes are kept above this share of the population's: a class of one member
-#: would otherwise have a logarithm of about -20, and the whole price would be paid for it.
-_LEAST_VARIANCE = 1e-3
-#: Released logarithms are cut here before exponentiation; e^±300 is far from over- and underflow.
-_LARGEST_LOGARITHM = 300.0
+#: Estimators of scikit-learn whose coefficients and intercepts are released.
+_LINEAR = ("LinearRegression", "LinearSVC", "LogisticRegression", "Ridge", "RidgeClassifier")
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """All records: features, target if any, and the classes of a classification."""
+    """All records: features, target, and the classes of a classification."""
 
     features: FloatArray
-    target: Labels | None = None
+    target: Labels
     classes: Labels | None = None
 
     @property
@@ -52,318 +46,20 @@ class Population:
     @property
     def outputs(self) -> int:
         """Numbers that a linear model predicts per row: classes beyond two, else one."""
-        if self.classes is not None:
-            return 1 if len(self.classes) == 2 else len(self.classes)
-        if self.target is None or self.target.ndim == 1:
-            return 1
-        return int(self.target.shape[1])
-
-
-class Adapter(ABC):
-    """How an estimator becomes a vector and a vector an estimator."""
-
-    def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        """Return the unfitted estimator that is fitted on every subset."""
-        del population
-        return with_public_coins(clone(estimator))
-
-    @abstractmethod
-    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
-        """Return the length of the vector."""
-
-    @abstractmethod
-    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
-        """Return the vector of a model fitted on some subset."""
-
-    @abstractmethod
-    def set_parameters(
-        self, model: BaseEstimator, vector: FloatArray, population: Population
-    ) -> None:
-        """Write a vector into a shell."""
-
-    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        """Return an estimator in the fitted state that knows of no subset."""
-        return _made_up_fit(estimator, population)
-
-    def of_one_class(self, place: int, rows: int, population: Population) -> FloatArray | None:
-        """Return the vector of a subset with one class only, or None if the learner copes."""
-        del place, rows, population
-        return None
-
-
-def _made_up_fit(estimator: BaseEstimator, population: Population) -> BaseEstimator:
-    """Fit on a few rows that are the same for every population of this shape."""
-    model = with_public_coins(clone(estimator))
-    groups = 2 if population.classes is None else len(population.classes)
-    width = population.features.shape[1]
-    rows = np.sin(np.arange(1.0, 4 * groups * width + 1)).reshape(-1, width)
-    target: Labels
-    if population.classes is not None:
-        target = np.repeat(population.classes, 4)
-    elif population.target is not None and population.target.ndim == 2:
-        target = np.cos(np.arange(1.0, len(rows) * population.outputs + 1)).reshape(len(rows), -1)
-    else:
-        target = np.cos(np.arange(1.0, len(rows) + 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(rows, target)
-    return model
-
-
-class _Linear(Adapter):
-    """Coefficients, then intercepts if the model has them.
-
-    ``softmax``: rows are scores up to a common shift, so they are centred, and an absent class has
-    zeros: the mean score, which the largest present score is never below.  Otherwise one score per
-    class against the rest, and an absent class has the constant score -1, its own perfect fit.
-    """
-
-    def __init__(self, *, softmax: bool = False) -> None:
-        self.softmax = softmax
-
-    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
-        width = population.features.shape[1] + bool(estimator.fit_intercept)
-        return population.outputs * int(width)
-
-    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
-        table = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
-        if model.fit_intercept:
-            heights = np.broadcast_to(np.ravel(model.intercept_), (len(table),))
-            table = np.column_stack([table, heights])
-        if population.classes is not None and population.outputs > 1:
-            table = self._every_class(table, model, population.classes)
-        return np.asarray(table.ravel())
-
-    def _every_class(self, table: FloatArray, model: BaseEstimator, classes: Labels) -> FloatArray:
-        if len(table) == 1:
-            # A binary fit has one row of scores: the second class's, minus that of the first.
-            table = np.vstack([-table, table]) / (2.0 if self.softmax else 1.0)
-        full = np.zeros((len(classes), table.shape[1]))
-        if not self.softmax and model.fit_intercept:
-            full[:, -1] = -1.0
-        full[np.searchsorted(classes, model.classes_)] = (
-            table - table.mean(axis=0) if self.softmax else table
-        )
-        return full
-
-    def of_one_class(self, place: int, rows: int, population: Population) -> FloatArray | None:
-        # The logarithm of the odds with one made-up member of the other side, or the perfect ±1.
-        height = float(np.log(rows + 1.0)) if self.softmax else 1.0
-        width = population.features.shape[1] + 1
-        table = np.zeros((population.outputs, width))
-        if population.outputs == 1:
-            table[0, -1] = height if place else -height
-        else:
-            table[:, -1] = 0.0 if self.softmax else -1.0
-            table[place, -1] = height
-            table[:, -1] -= table[:, -1].mean() if self.softmax else 0.0
-        return table.ravel()
-
-    def set_parameters(
-        self, model: BaseEstimator, vector: FloatArray, population: Population
-    ) -> None:
-        table = vector.reshape(population.outputs, -1)
-        flat = np.ndim(model.coef_) == 1
-        if model.fit_intercept:
-            heights = table[:, -1].copy()
-            model.intercept_ = float(heights[0]) if np.ndim(model.intercept_) == 0 else heights
-            table = table[:, :-1]
-        model.coef_ = table[0].copy() if flat else table.copy()
-
-
-class _GaussianBayes(Adapter):
-    """Class means, logarithms of variances, and logarithms of smoothed class shares.
-
-    An absent class has the population's mean and variance.  Shares are (members + ½)/(rows + K/2);
-    given ``priors`` are not released.
-    """
-
-    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
-        width = 2 * population.features.shape[1] + (estimator.priors is None)
-        return len(_classes(population)) * int(width)
-
-    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
-        classes = _classes(population)
-        there = np.searchsorted(classes, model.classes_)
-        means, floor = population.features.mean(axis=0), self._floor(population)
-        theta = np.tile(means, (len(classes), 1))
-        spread = np.tile(np.maximum(population.features.var(axis=0), floor), (len(classes), 1))
-        counts = np.zeros(len(classes))
-        theta[there], counts[there] = model.theta_, model.class_count_
-        spread[there] = np.maximum(model.var_, floor)
-        parts = [theta.ravel(), np.log(spread).ravel()]
-        if model.priors is None:
-            parts.append(np.log((counts + 0.5) / (counts.sum() + 0.5 * len(classes))))
-        return np.concatenate(parts)
-
-    @staticmethod
-    def _floor(population: Population) -> FloatArray:
-        spread = population.features.var(axis=0)
-        # A constant feature gets the share of the widest one, or of 1.
-        return np.asarray(
-            _LEAST_VARIANCE * np.where(spread > 0, spread, float(spread.max()) or 1.0)
-        )
-
-    def set_parameters(
-        self, model: BaseEstimator, vector: FloatArray, population: Population
-    ) -> None:
-        groups, width = len(_classes(population)), population.features.shape[1]
-        theta, spread, shares = np.split(vector, [groups * width, 2 * groups * width])
-        model.theta_ = theta.reshape(groups, width).copy()
-        model.var_ = np.exp(_cut(spread)).reshape(groups, width)
-        if model.priors is None:
-            weights = np.exp(_cut(shares - shares.max()))
-            model.class_prior_ = weights / weights.sum()
-        model.epsilon_ = 0.0
-
-
-class _Centres(Adapter):
-    """Centres of k-means, every fit started from public centres and put into their order.
-
-    The public centres are those of the whole population; without them a relabelling of the clusters
-    would look like a large movement.
-    """
-
-    def __init__(self) -> None:
-        self._reference: FloatArray | None = None
-
-    def reference(self, estimator: BaseEstimator, population: Population) -> FloatArray:
-        """Return the population's centres."""
-        if self._reference is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model = with_public_coins(clone(estimator)).fit(population.features)
-            self._reference = np.array(model.cluster_centers_, dtype=np.float64)
-        return self._reference
-
-    def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        start = self.reference(estimator, population)
-        model = with_public_coins(clone(estimator))
-        return model.set_params(init=start, n_init=1)
-
-    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
-        return int(estimator.n_clusters) * int(population.features.shape[1])
-
-    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
-        del population
-        centres = np.asarray(model.cluster_centers_, dtype=np.float64)
-        start = np.asarray(model.init, dtype=np.float64)
-        cost = np.square(start[:, None, :] - centres[None, :, :]).sum(axis=2)
-        return np.asarray(centres[linear_sum_assignment(cost)[1]].ravel())
-
-    def set_parameters(
-        self, model: BaseEstimator, vector: FloatArray, population: Population
-    ) -> None:
-        model.cluster_centers_ = vector.reshape(-1, population.features.shape[1]).copy()
-        # Attributes that prediction does not need are cleared.
-        model.labels_ = np.zeros(0, dtype=np.int32)
-        model.inertia_ = float("nan")
-
-    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        groups, width = int(estimator.n_clusters), population.features.shape[1]
-        rows = np.arange(1.0, groups * width + 1).reshape(groups, width)
-        return with_public_coins(clone(estimator)).set_params(init=rows, n_init=1).fit(rows)
-
-
-@dataclass(frozen=True, eq=False)
-class PairAdapter(Adapter):
-    """A user's own pair: ``parameters(model) -> vector`` and ``set_parameters(model, vector)``.
-
-    The model that ``set_parameters`` fills was fitted on made-up rows, so it must overwrite all
-    that matters for predictions.  The vector must have the same length on every subset.
-    """
-
-    read: Callable[[BaseEstimator], ArrayLike]
-    write: Callable[[BaseEstimator, FloatArray], object]
-
-    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
-        """Return the length on the shell."""
-        return int(self.parameters(self.shell(estimator, population), population).size)
-
-    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
-        """Call the user's function."""
-        del population
-        return np.ravel(np.asarray(self.read(model), dtype=np.float64))
-
-    def set_parameters(
-        self, model: BaseEstimator, vector: FloatArray, population: Population
-    ) -> None:
-        """Call the user's function."""
-        del population
-        self.write(model, vector)
-
-
-#: What a user may give: an Adapter, or anything with the two functions.
-EstimatorAdapter = Adapter | object
-
-
-def adapter_for(estimator: BaseEstimator, own: EstimatorAdapter | None = None) -> Adapter:
-    """Return the adapter of an estimator, or wrap a user's.
-
-    Out of the box: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
-    GaussianNB, KMeans.  ``given`` is an :class:`Adapter`, an object with ``parameters`` and
-    ``set_parameters``, or a pair of such functions.
-
-    Examples:
-        >>> from sklearn.linear_model import Ridge
-        >>> people = Population(np.eye(5)[:, :2], np.arange(5.0))
-        >>> adapter = adapter_for(Ridge())
-        >>> adapter.dimension(Ridge(), people)
-        3
-    """
-    if isinstance(own, Adapter):
-        return own
-    if isinstance(own, tuple) and len(own) == 2 and all(callable(f) for f in own):
-        return PairAdapter(*own)
-    if own is not None:
-        pair = [getattr(own, name, None) for name in ("parameters", "set_parameters")]
-        if not all(callable(f) for f in pair):
-            raise InputError(
-                "adapter must have functions parameters(model) and set_parameters(model, vector), "
-                f"got {own!r}."
-            )
-        return PairAdapter(*pair)  # type: ignore[arg-type]
-    name = type(estimator).__name__
-    home = type(estimator).__module__.partition(".")[0]
-    if home == "sklearn" and name in _MAKERS:
-        return _MAKERS[name]()
-    raise InputError(
-        f"estimator must be one of {', '.join(sorted(_MAKERS))}, or come with an adapter (or with "
-        f"query rows), got {name}. Put scalers before HalfPrivate, not inside."
-    )
-
-
-_MAKERS: dict[str, Callable[[], Adapter]] = {
-    "GaussianNB": _GaussianBayes,
-    "KMeans": _Centres,
-    "LinearRegression": _Linear,
-    "LinearSVC": _Linear,
-    "LogisticRegression": lambda: _Linear(softmax=True),
-    "Ridge": _Linear,
-    "RidgeClassifier": _Linear,
-}
-
-
-def _classes(population: Population) -> Labels:
-    if population.classes is None:
-        raise InputError("target must have classes for naive Bayes, got none.")
-    return population.classes
-
-
-def _cut(logarithms: FloatArray) -> FloatArray:
-    return np.asarray(np.clip(logarithms, -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM))
-
-
-# ── Statistics of fitted estimators: what fitting on a subset of the population yields ────────────
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedParameters:
-    """The parameter vector of an estimator fitted on a subset: a Statistic.
+    """Coefficients and intercepts of a linear model fitted on a subset: a Statistic.
+
+    Scores of logistic regression count up to a common shift, so those of several classes are
+    centred, and an absent class has zeros: the mean score, which the largest present score is never
+    below.  Others have one score per class against the rest, and an absent class has the constant
+    score -1, its own perfect fit.
 
     Examples:
         >>> from sklearn.linear_model import Ridge
-        >>> from memberbound.release.half.parameters import adapter_for
         >>> people = Population(np.arange(6.0)[:, None], np.arange(6.0))
         >>> slope, height = FittedParameters.of(Ridge(alpha=1e-9), people)(np.arange(4))
         >>> round(float(slope), 6), abs(round(float(height), 6))
@@ -371,51 +67,96 @@ class FittedParameters:
     """
 
     estimator: BaseEstimator
-    adapter: Adapter
     population: Population
-    dimension: int
 
     @classmethod
-    def of(
-        cls, estimator: BaseEstimator, population: Population, adapter: Adapter | None = None
-    ) -> FittedParameters:
+    def of(cls, estimator: BaseEstimator, population: Population) -> FittedParameters:
         """Prepare an unfitted estimator."""
-        how = adapter_for(estimator, adapter)
-        size = how.dimension(estimator, population)
-        return cls(how.prepared(estimator, population), how, population, size)
+        name = type(estimator).__name__
+        if type(estimator).__module__.partition(".")[0] != "sklearn" or name not in _LINEAR:
+            raise InputError(
+                f"estimator must be one of {', '.join(_LINEAR)}, or come with query rows, got "
+                f"{name}. Put scalers before HalfPrivate, not inside."
+            )
+        return cls(with_public_coins(clone(estimator)), population)
 
-    def fitted(self, rows: Rows) -> BaseEstimator:
-        """Return a fresh fit on these records."""
-        people = self.population
-        model = clone(self.estimator)
-        if people.target is None:
-            return model.fit(people.features[rows])
-        return model.fit(people.features[rows], people.target[rows])
+    @property
+    def dimension(self) -> int:
+        """Outputs times features, and an intercept each."""
+        width = self.population.features.shape[1] + bool(self.estimator.fit_intercept)
+        return self.population.outputs * int(width)
+
+    @property
+    def _softmax(self) -> bool:
+        return type(self.estimator).__name__ == "LogisticRegression"
 
     def __call__(self, rows: Rows) -> FloatArray:
         """Fit on these records and return the vector."""
         people = self.population
-        if people.classes is not None and people.target is not None:
-            present = np.unique(people.target[rows])
+        features, target = people.features[rows], people.target[rows]
+        if people.classes is not None:
+            present = np.unique(target)
             if len(present) == 1:
-                place = int(np.searchsorted(people.classes, present[0]))
-                fixed = self.adapter.of_one_class(place, len(rows), people)
-                if fixed is not None:
-                    # The last column is the intercept's; without an intercept the vector is zero.
-                    return fixed if fixed.size == self.dimension else np.zeros(self.dimension)
-        return self.adapter.parameters(self.fitted(rows), people)
+                return self._of_one_class(int(np.searchsorted(people.classes, present[0])), rows)
+        model = clone(self.estimator).fit(features, target)
+        table = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+        if model.fit_intercept:
+            heights = np.broadcast_to(np.ravel(model.intercept_), (len(table),))
+            table = np.column_stack([table, heights])
+        if people.classes is not None and people.outputs > 1:
+            table = self._of_all_classes(table, model.classes_, people.classes)
+        return np.asarray(table.ravel())
+
+    def _of_all_classes(self, table: FloatArray, present: Labels, classes: Labels) -> FloatArray:
+        if len(table) == 1:
+            # A binary fit has one row of scores: the second class's, minus that of the first.
+            table = np.vstack([-table, table]) / (2.0 if self._softmax else 1.0)
+        full = np.zeros((len(classes), table.shape[1]))
+        if not self._softmax and self.estimator.fit_intercept:
+            full[:, -1] = -1.0
+        places = np.searchsorted(classes, present)
+        full[places] = table - table.mean(axis=0) if self._softmax else table
+        return full
+
+    def _of_one_class(self, place: int, rows: Rows) -> FloatArray:
+        """Return the vector of a subset with one class only, which a learner may refuse."""
+        outputs = self.population.outputs
+        table = np.zeros((outputs, self.dimension // outputs))
+        if self.estimator.fit_intercept:
+            # The logarithm of the odds with one made-up member of the other side, or a perfect ±1.
+            height = float(np.log(len(rows) + 1.0)) if self._softmax else 1.0
+            if outputs == 1:
+                table[0, -1] = height if place else -height
+            else:
+                table[:, -1] = 0.0 if self._softmax else -1.0
+                table[place, -1] = height
+                table[:, -1] -= table[:, -1].mean() if self._softmax else 0.0
+        return table.ravel()
 
     @cached_property
     def _shell(self) -> BaseEstimator:
-        return self.adapter.shell(self.estimator, self.population)
+        """A fit on a few rows that are the same for every population of this shape."""
+        classes, width = self.population.classes, self.population.features.shape[1]
+        count = 8 if classes is None else 4 * len(classes)
+        rows = np.sin(np.arange(1.0, count * width + 1)).reshape(count, width)
+        target = np.cos(np.arange(1.0, count + 1)) if classes is None else np.repeat(classes, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return clone(self.estimator).fit(rows, target)
 
     def model(self, vector: FloatArray) -> BaseEstimator:
         """Return an estimator with this vector, which knows nothing else of any subset."""
         if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
             raise InputError("a released parameter vector must be finite and of the right length.")
-        shell = copy.deepcopy(self._shell)
-        self.adapter.set_parameters(shell, vector, self.population)
-        return shell
+        model = copy.deepcopy(self._shell)
+        table = vector.reshape(self.population.outputs, -1)
+        flat = np.ndim(model.coef_) == 1
+        if model.fit_intercept:
+            heights = table[:, -1].copy()
+            model.intercept_ = float(heights[0]) if np.ndim(model.intercept_) == 0 else heights
+            table = table[:, :-1]
+        model.coef_ = table[0].copy() if flat else table.copy()
+        return model
 
 
 def clipped_rows(rows: FloatArray, radius: float | None) -> FloatArray:
@@ -477,7 +218,7 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
         """Return classes or numbers."""
         answers = self._answers(rows)
         if self.classes is None:
-            return answers[:, 0] if answers.shape[1] == 1 else answers
+            return answers[:, 0]
         return np.asarray(self.classes[_probabilities(answers).argmax(axis=1)])
 
     def predict_proba(self, rows: ArrayLike) -> FloatArray:
@@ -520,7 +261,7 @@ class FittedPredictions:
         estimator: BaseEstimator,
         population: Population,
         query: FloatArray,
-        asked: FloatArray | None = None,
+        clip: float | None = None,
     ) -> FittedPredictions:
         """Prepare an unfitted estimator."""
         if query.ndim != 2 or len(query) == 0 or query.shape[1] != population.features.shape[1]:
@@ -528,8 +269,8 @@ class FittedPredictions:
                 f"query must be rows of {population.features.shape[1]} features, "
                 f"got shape {query.shape!r}."
             )
-        published = query if asked is None else asked
-        return cls(with_public_coins(clone(estimator)), population, query, published)
+        learner = with_public_coins(clone(estimator))
+        return cls(learner, population, clipped_rows(query, clip), query)
 
     @property
     def dimension(self) -> int:
@@ -539,8 +280,6 @@ class FittedPredictions:
     def __call__(self, rows: Rows) -> FloatArray:
         """Fit on these records and answer the query."""
         people = self.population
-        if people.target is None:
-            raise InputError("y must be given for private predictions, got None.")
         target, classes = people.target[rows], people.classes
         if classes is not None and len(np.unique(target)) == 1:
             # Many learners refuse a single class; its probability is 1.
@@ -570,12 +309,5 @@ class FittedPredictions:
         return PredictionTable(self.asked.copy(), table, self.population.classes)
 
 
-# ── Which statistic an estimator releases: its parameters or its predictions ──────────────────────
-
-
-class Learnable(Statistic, Protocol):
-    """A Statistic from whose vector a model can be made."""
-
-    def model(self, vector: FloatArray) -> BaseEstimator:
-        """Return a model with this vector that knows nothing else of any subset."""
-        ...
+#: Statistics from whose vector a model can be made.
+Learnable = FittedParameters | FittedPredictions

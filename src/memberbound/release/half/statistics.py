@@ -17,10 +17,9 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
-from memberbound.release.calibration import Calibration, Record
-from memberbound.release.half.least_noise import Rows, promised_eta
-from memberbound.release.half.refitting import subset_assumptions
-from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
+from memberbound.release.calibration import Calibration
+from memberbound.release.half.least_noise import Rows, promised_eta, subset_assumptions
+from memberbound.release.noise import GaussianNoise, floating_point_slack
 from memberbound.subset.gaussian import NoisySum
 from memberbound.subset.profile import checked_table, noise_on_query
 from memberbound.subset.record_bounds import eta_from_success
@@ -75,12 +74,7 @@ class SumStatistic:
 
 
 def calibrate_sum(
-    vectors: ArrayLike | SumStatistic,
-    game: SubsetGame,
-    *,
-    eta: float,
-    record: Record = "average",
-    crowd: bool = False,
+    statistic: SumStatistic, game: SubsetGame, *, eta: float, crowd: bool = False
 ) -> Calibration:
     """Return the least Gaussian noise on Σ_{x∈D} v_x that is certified without drawing anything.
 
@@ -89,7 +83,7 @@ def calibrate_sum(
     bounds is taken.
 
     Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
-    on every record: always, not with some confidence.
+    on every record, as the game says: always, not with some confidence.
     Theorem: X1, L24-P12; X9 for a sum that is one number; X21 for the crowd (proofs/crowd.md).
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
     Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
@@ -101,20 +95,10 @@ def calibrate_sum(
     refused; the crowd never needs more noise, and as much where it is too small for its columns.
 
     Examples:
-        >>> noise = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
+        >>> noise = calibrate_sum(total([0.0, 1.0, 2.0, 3.0]), SubsetGame(4, 2, "average"), eta=0.1)
         >>> round(noise.noise_scale, 2), noise.certificate.confidence, noise.fits
         (2.38, 1.0, 0)
-        >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
-        'none'
-        >>> rows, game = np.random.default_rng(0).normal(size=(600, 2)), SubsetGame(600, 300)
-        >>> alone, hidden = (
-        ...     calibrate_sum(rows, game, eta=0.05, record="every", crowd=crowd).noise_scale
-        ...     for crowd in (False, True)
-        ... )
-        >>> hidden < 0.8 * alone
-        True
     """
-    statistic = vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
     goal = promised_eta(eta, game)
     if len(statistic.vectors) != game.population:
         raise InputError(
@@ -123,12 +107,11 @@ def calibrate_sum(
         )
     if game.population < 4:
         raise InputError(f"population must have at least 4 records, got {game.population!r}.")
-    game = replace(game, record=record)
     # Nothing is below the exact mixtures of one number, which are for the worst record.
-    pays = crowd and (statistic.dimension > 1 or record == "average")
+    pays = crowd and (statistic.dimension > 1 or game.record == "average")
     noisy = NoisySum.of(statistic.vectors, game, crowd=pays)
     theorems = ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9")
-    law: NoiseLaw = NoNoise(statistic.dimension)
+    law = GaussianNoise(0.0, statistic.dimension)
     note = ""
     if noisy.profile.diameter == 0.0:
         value = 0.0
@@ -155,7 +138,7 @@ def calibrate_sum(
             coins="The statistic is a function of the training set alone.",
         ),
     )
-    details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
+    details: dict[str, object] = {"scale": law.scale}
     details |= {"note": note} if note else {}
     return Calibration(law, certificate, goal, "crowd" if crowd else "sum", 0, details)
 
@@ -168,7 +151,7 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
     return up(float(share) * game.largest_gain * (1 + sum_slack(len(vectors))), 16)
 
 
-def _least(statistic: SumStatistic, noisy: NoisySum, goal: float) -> tuple[NoiseLaw, float, bool]:
+def _least(statistic: SumStatistic, noisy: NoisySum, goal: float) -> tuple[GaussianNoise, float, bool]:
     """Return the noise that ``population`` would name, plus what floating point takes of it.
 
     With it the gain, and whether the crowd made it smaller.
