@@ -151,7 +151,9 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
     return up(float(share) * game.largest_gain * (1 + sum_slack(len(vectors))), 16)
 
 
-def _least(statistic: SumStatistic, noisy: NoisySum, goal: float) -> tuple[GaussianNoise, float, bool]:
+def _least(
+    statistic: SumStatistic, noisy: NoisySum, goal: float
+) -> tuple[GaussianNoise, float, bool]:
     """Return the noise that ``population`` would name, plus what floating point takes of it.
 
     With it the gain, and whether the crowd made it smaller.
