@@ -1,14 +1,11 @@
 """Searches return arguments that satisfy their inequality."""
 
 import math
-import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import memberbound
 from memberbound.errors import SearchError
 from memberbound.numerics.roots import (
     confirmed,
@@ -132,17 +129,3 @@ def test_the_least_whole_number_is_the_first_that_holds(below, step):
     assert least_whole(lambda n: n >= first, below=below, most=first) == first
     if step > 1:
         assert least_whole(lambda n: n >= first, below=below, most=first - 1) is None
-
-
-def test_nobody_else_bisects():
-    """Two searches for one question gave 0.051584 and 0.051537; vectorised ones are not meant."""
-    by_hand = re.compile(
-        r"brentq|root_scalar|\(low \+ high\) /|while (hi|high|good) [-/] (lo|low|bad)"
-    )
-    root = Path(memberbound.__file__).parent
-    result = [
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if path.name != "roots.py" and by_hand.search(path.read_text(encoding="utf-8"))
-    ]
-    assert result == []

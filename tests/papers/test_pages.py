@@ -6,7 +6,6 @@ the pages is the strict build's part (``make docs``).
 
 from __future__ import annotations
 
-import dataclasses
 import doctest
 import re
 from collections import Counter
@@ -19,7 +18,7 @@ import pytest
 import yaml
 
 from documentation import formulas, pages, theorems
-from memberbound.papers.results import Entry, entries, errata
+from memberbound.papers.results import entries, errata
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"br", "wbr", "input", "meta", "img", "hr"}
@@ -169,12 +168,6 @@ def navigation(items: list[dict[str, object]]) -> Iterator[str]:
                 yield str(target)
 
 
-def empty_headings(text: str) -> list[str]:
-    """Tables of which a column has no name: a screen reader would read out nothing."""
-    tables = re.findall(r"^(\|.*\|)\n\|[-:| ]+\|$", text, flags=re.MULTILINE)
-    return [row for row in tables if any(not cell.strip() for cell in row.split("|")[1:-1])]
-
-
 def test_the_folder_is_plain_markdown_and_whole(folder):
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert "hooks" not in settings
@@ -184,13 +177,6 @@ def test_the_folder_is_plain_markdown_and_whole(folder):
     assert "## certify\n" in (folder / "cli.md").read_text(encoding="utf-8")
     assert "## Who attacks\n" in (folder / "glossary.md").read_text(encoding="utf-8")
     assert "<sup>" in (folder / "proofs" / "coupling.md").read_text(encoding="utf-8")
-
-
-def test_no_page_has_a_column_without_a_name(folder):
-    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
-    assert {name: rows for name, text in texts.items() if (rows := empty_headings(text))} == {}
-    assert empty_headings("| | b |\n|---|--:|\n| 1 | 2 |")
-    assert not empty_headings("| a | b |\n|---|--:|\n| | 2 |")
 
 
 @pytest.mark.parametrize(
@@ -216,30 +202,7 @@ def test_the_examples_of_formulas_hold():
     assert doctest.testmod(formulas) == (0, 2)
 
 
-def test_docstrings_keep_their_arguments_and_doctests():
-    pytest.importorskip("griffe", reason="comes with mkdocstrings")
-    from documentation.docstrings import with_formulas
-
-    example = "Example:\n    >>> x_1 = e^x\n    2^3\n\n"
-    assert with_formulas(f"Args:\n    p_k: the p_k of\n        x_1.\n\n{example}x^2") == (
-        f"Args:\n    p_k: the p<sub>k</sub> of\n        x<sub>1</sub>.\n\n{example}x<sup>2</sup>"
-    )
-
-
 # Broken variants
-
-
-def drawn(entry: Entry) -> str:
-    return theorems.theorems_page({"A25": [entry]}, theorems.Links(IDS, {"coupling"}))
-
-
-ENTRY = next(entry for entry in entries() if entry.id == "A25-T14")
-
-
-def test_an_id_that_is_not_known_is_no_link():
-    text = drawn(dataclasses.replace(ENTRY, statement="As A25-T99 and A25-T6, proofs/none.md."))
-    assert "#A25-T99" not in text
-    assert '<a href="#A25-T6">A25-T6</a>, proofs/none.md.' in text
 
 
 def test_missing_anchors_and_dead_links_are_caught():
