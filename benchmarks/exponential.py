@@ -27,7 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.exponential import ExponentialMechanism, exact_bounds
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    clip_sensitivity,
+    exact_bounds,
+    l2_losses,
+)
 
 SIZES = (26, 28)
 RATIO = 80.0
@@ -38,8 +43,9 @@ def mechanism(records: int, candidates: int, epsilon: float = EPSILON) -> Expone
     """L24's first figure: normal records on a line, candidates across the ball."""
     drawn = np.random.default_rng(records).normal(size=(records, 1))
     grid = np.linspace(-RADIUS, RADIUS, candidates)[:, None]
-    return ExponentialMechanism.geometric_median(
-        drawn, grid, size=records // 2, epsilon=epsilon, clip=RADIUS
+    size = records // 2
+    return ExponentialMechanism(
+        l2_losses(drawn, grid), size, epsilon, clip_sensitivity(grid, RADIUS, size)
     )
 
 

@@ -91,16 +91,6 @@ def test_no_record_in_the_ball_moves_the_mean_further(dimension):
     assert moved > radius / size
 
 
-def test_geometric_median_clips_and_derives_its_sensitivity():
-    records = np.array([[0.0], [1.0], [50.0], [-2.0]])
-    candidates = [[0.0], [5.0]]
-    mechanism = ExponentialMechanism.geometric_median(
-        records, candidates, size=2, epsilon=1.0, clip=10.0
-    )
-    assert mechanism.sensitivity == clip_sensitivity(candidates, 10.0, 2)
-    np.testing.assert_allclose(mechanism.losses[2], [10.0, 5.0], rtol=1e-12)
-
-
 @pytest.mark.parametrize("target", [0.0, 0.3, 5.0, 400.0])
 def test_calibration_to_the_population_does_not_exceed_its_target(target):
     losses = np.random.default_rng(3).uniform(0, 1, (8, 3))
@@ -150,8 +140,6 @@ def test_a_sensitivity_that_is_no_double_is_not_refused():
 def test_records_and_candidates_must_fit():
     with pytest.raises(InputError, match="dimension 2"):
         l2_losses(np.zeros((4, 2)), np.zeros((3, 1)))
-    with pytest.raises(InputError, match="Give clip or sensitivity"):
-        ExponentialMechanism.geometric_median(np.zeros((4, 1)), [[0.0]], size=2, epsilon=1.0)
     with pytest.raises(InputError, match="all rows are equal"):
         ExponentialMechanism.calibrated_to_population(
             ZEROS, size=2, epsilon_population=1.0, sensitivity=1.0

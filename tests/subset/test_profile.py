@@ -17,7 +17,7 @@ from memberbound.subset.profile import (
     BinnedDistances,
     Distances,
     ExactDistances,
-    GroupedDistances,
+    MeanSquares,
     NeighbourProfile,
 )
 from oracle.real import bracket, digits, gaussian_hockey_stick
@@ -333,7 +333,7 @@ def test_bad_questions_are_refused():
 
 def test_progress_reaches_the_end():
     seen = []
-    for kind in (ExactDistances, BinnedDistances, GroupedDistances):
+    for kind in (ExactDistances, BinnedDistances, MeanSquares):
         kind.of(tables()["plain"], lambda *at: seen.append(at))
         assert seen.pop() == (24, 24)
 

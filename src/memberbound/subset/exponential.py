@@ -23,7 +23,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import SubsetGame
 from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up
-from memberbound.subset.profile import Progress, checked_table, clipped
+from memberbound.subset.profile import Progress, checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
 #: Fewest records of a population: with fewer, some record's set holds it alone or all others.
@@ -148,35 +148,6 @@ class ExponentialMechanism:
                 )
 
     # ---- construction ---------------------------------------------------------------------
-
-    @classmethod
-    def geometric_median(
-        cls,
-        records: ArrayLike,
-        candidates: ArrayLike,
-        *,
-        size: int,
-        epsilon: float,
-        clip: float | None = None,
-        sensitivity: float | None = None,
-    ) -> ExponentialMechanism:
-        """Return the mechanism that looks for the candidate nearest to the records on average.
-
-        With ``clip`` the records are first scaled into the ball of that radius, and Δ follows from
-        it (:func:`clip_sensitivity`) unless ``sensitivity`` is given.
-        """
-        rows = checked_table("records", records)
-        if clip is not None:
-            rows = clipped(rows, positive("clip", clip)).vectors
-        losses = l2_losses(rows, candidates)
-        if sensitivity is None:
-            if clip is None:
-                raise InputError(
-                    "sensitivity must be given when there is no clip radius: the distance to a "
-                    "record of any norm is unbounded. Give clip or sensitivity."
-                )
-            sensitivity = clip_sensitivity(candidates, clip, size)
-        return cls(losses, size, epsilon, sensitivity)
 
     @classmethod
     def calibrated_to_population(

@@ -15,7 +15,6 @@ and prior is read from them.
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from memberbound.curve import GaussianCurve
 from memberbound.curve.base import price_exponent
@@ -132,7 +130,7 @@ def _in_ball(row: FloatArray, radius: float) -> bool:
 # Up to a few hundred records the distances themselves are kept.  Beyond, one blocked pass of matrix
 # products counts, for every record, how many others lie below each of a few thousand edges that all
 # records share; a distance counts as the upper edge of its bin.  Beyond some ten thousand records
-# all pairs take too long: groups of records stand in for them, by their mean squared distances.
+# all pairs take too long: the mean square of a record's distances stands in for them.
 # Each way every average of an increasing function over the other records comes out at or above the
 # truth.
 
@@ -144,7 +142,7 @@ Functions = Callable[[FloatArray], FloatArray]
 
 #: Up to this many records all distances are kept.
 EXACT_RECORDS = 256
-#: Beyond this many records, groups of them are measured instead of pairs.
+#: Beyond this many records, mean squared distances are measured instead of pairs.
 MOST_PAIRED_RECORDS = 20_000
 #: Squared distances this many doublings below the largest are raised to one lowest edge.
 _OCTAVES = 96
@@ -161,11 +159,9 @@ _ROUNDED = 1 << 16
 _SAMPLED_ROWS = 32
 #: An octave that holds this share of a sampled row gets fine bins.
 _POPULATED = 0.005
-#: Groups of a population, and how many of its records they are learnt from.
-_GROUPS, _LEARNT_FROM = 64, 4096
 #: Records far from the centre whose distances to all others are measured.
 _OUTER = 128
-#: Edges of mean squared distances to groups: 0, and octaves in so many parts each.
+#: Edges of mean squared distances: 0, and octaves in so many parts each.
 _EDGES, _PARTS = 4096, 100
 _LARGEST = 1e300
 #: Absolute slack on squared distances of numbers of at most one: products may underflow.
@@ -347,106 +343,53 @@ class BinnedDistances(Distances):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedDistances(Distances):
-    """Mean squared distances to groups of records: linear in N, for every record.
+class MeanSquares(Distances):
+    """The mean square of every record's distances to the others: linear in N.
 
-    ``bins[x, j]`` is the edge at or above the root of the mean of ‖v_x - v_y‖² over the others y of
-    group j, ``sizes`` the groups' sizes and ``group`` each record's own.
+    ``bins[x]`` is the edge at or above its root, and no distance is above the last edge.
 
-    Guarantee: averages are at or above the true ones for increasing functions, whatever the groups
-    are: a concave function of the squared distance has at most the mean's value on average.
+    Guarantee: averages are at or above the true ones for increasing functions: a concave function
+    of the squared distance has at most the mean's value on average.
     Theorem: proofs/coupling.md claim 11.
     """
 
     edges: FloatArray
-    bins: NDArray[np.uint16]
-    sizes: FloatArray
-    group: NDArray[np.intp]
-    #: Some: functions are evaluated at the edges only, and looked up for every group.
+    bins: NDArray[np.intp]
+    #: Some: functions are evaluated at the edges only, and each asks for a concave one above it.
     at_once: ClassVar[int] = 12
 
     @classmethod
-    def of(
-        cls, vectors: FloatArray, progress: Progress | None = None, *, groups: int = _GROUPS
-    ) -> GroupedDistances:
-        """Group the records and measure every record against every group.
+    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> MeanSquares:
+        """Measure every record against the centre of all.
 
-        Numerics: Σ_y ‖a - v_y‖² = n·(‖a - m‖² + s) holds for the exact mean m of a group of n and
-        its mean square s; a computed mean is off by at most e = ``sum_slack``(n)·mean ‖v_y‖, which
-        adds at most 2e·‖a - m‖ + e².  Rounding is as in :class:`BinnedDistances`.
+        Numerics: Σ_y ‖a - v_y‖² = N·(‖a - m‖² + s) holds for the exact mean m and the mean square s
+        about it, which is least there.  The computed mean is off by at most ``sum_slack``(N) times
+        the mean length, and centring moves a vector by a unit in the last place of its entries.
         """
         records, dimension = vectors.shape
         if (vectors == vectors[0]).all():
-            nowhere = np.zeros((records, 1), dtype=np.uint16)
-            alone = np.zeros(records, dtype=np.intp)
-            return cls(
-                np.zeros(records), 1, np.zeros(1), nowhere, np.array([float(records)]), alone
-            )
-        wanted = min(groups, records)
+            return cls(np.zeros(records), 1, np.zeros(1), np.zeros(records, dtype=np.intp))
         centred, exponent = _centred(vectors)
-        norms = np.einsum("ij,ij->i", centred, centred)
-        group = _grouped(centred, wanted)
-        sizes = np.bincount(group, minlength=wanted).astype(np.float64)
-        nonempty = np.flatnonzero(sizes)
-        group = np.searchsorted(nonempty, group)
-        sizes = sizes[nonempty]
-        table = csr_array(
-            (np.ones(records), (group, np.arange(records))), shape=(nonempty.size, records)
-        )
-        means = (table @ centred) / sizes[:, None]
-        lengths = up_array(table @ np.sqrt(norms) / sizes, records)
-        slip = sum_slack(records) * lengths
-        inner = np.zeros(nonempty.size)
-        step = max(1, _BLOCK // max(dimension, nonempty.size))
-        for first in range(0, records, step):
-            part = slice(first, first + step)
-            gap = centred[part] - means[group[part]]
-            inner += np.bincount(
-                group[part], np.einsum("ij,ij->i", gap, gap), minlength=nonempty.size
-            )
-        spread = inner / sizes * (1 + 2 * sum_slack(records + dimension)) + _UNDERFLOW
-        of_means = np.einsum("ij,ij->i", means, means)
-        slack = 8 * (dimension + 8) * UNIT
-        largest = float(norms.max() + 2 * of_means.max() + spread.max()) * 8.0 + _UNDERFLOW
-        squared_edges = np.append(0.0, largest * np.exp2(-np.arange(_EDGES - 1)[::-1] / _PARTS))
-        bins = np.empty((records, nonempty.size), dtype=np.uint16)
-        for first in range(0, records, step):
-            part = slice(first, min(first + step, records))
-            own = group[part]
-            rows = np.arange(own.size)
-            both = norms[part, None] + of_means
-            away = np.maximum(both - 2 * centred[part] @ means.T, 0.0) + slack * both
-            # Centring moves every vector by a unit in the last place of its entries.
-            away += 2 * slip * np.sqrt(away) + slip**2 + spread + slack * np.square(lengths)
-            size = sizes[own]
-            away[rows, own] *= size / np.maximum(size - 1, 1.0)
-            away[rows[size == 1], own[size == 1]] = 0.0  # nobody else is there
-            bins[part] = _edge_above(away * (1 + 64 * UNIT), squared_edges)
-            _report(progress, part.stop, records)
+        lengths = np.sqrt(np.einsum("ij,ij->i", centred, centred))
+        slip = 2 * sum_slack(records) * float(lengths.mean()) + 8 * UNIT * float(lengths.max())
         reach = up_array(np.ldexp(_reach(centred), exponent), 1)
-        edges = up_array(np.ldexp(up_array(np.sqrt(squared_edges), 2), exponent), 1)
-        # No mean is beyond the largest distance, so no edge need be either.
-        return cls(reach, sizes.size, np.minimum(edges, reach.max()), bins, sizes, group)
+        centred -= centred.mean(axis=0)
+        gaps = np.sqrt(np.einsum("ij,ij->i", centred, centred)) * (1 + 4 * (dimension + 4) * UNIT)
+        spread = float(np.square(gaps + slip).mean()) * (1 + 2 * sum_slack(records))
+        away = np.square(gaps + slip) + spread + _UNDERFLOW
+        root = up_array(np.sqrt(away * records / (records - 1)), 8)
+        shares = np.exp2(-np.arange(_EDGES - 1)[::-1] / (2 * _PARTS))
+        edges = np.append(0.0, reach.max() * shares)
+        # No mean is beyond the largest distance.
+        root = np.minimum(up_array(np.ldexp(root, exponent), 1), edges[-1])
+        _report(progress, records, records)
+        return cls(reach, 1, edges, np.searchsorted(edges, root))
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
         unit = float(self.edges[-1]) or 1.0
-        values = _concave(np.square(self.edges / unit), functions(self.edges))
-        total = self.records if rows is None else rows.size
-        sums = np.empty((total, values.shape[1]))
-        step = max(1, _BLOCK // self.sizes.size)
-        for first in range(0, total, step):
-            part = slice(first, min(first + step, total))
-            chosen = part if rows is None else rows[part]
-            block = self.bins[chosen]
-            own = np.take_along_axis(block, self.group[chosen][:, None], axis=1)[:, 0]
-            for place in range(values.shape[1]):
-                column = values[:, place]
-                # Less its own place in its group, at most half of the sum (a record alone in its
-                # group has the lowest edge there): rounding at most doubles.
-                sums[part, place] = column[block] @ self.sizes - column[own]
-        sums *= 1 + 4 * sum_slack(self.terms)
-        return self._averaged(sums)
+        values = up_array(_concave(np.square(self.edges / unit), functions(self.edges)))
+        return np.asarray(values[self.bins if rows is None else self.bins[rows]])
 
 
 def _reach(centred: FloatArray) -> FloatArray:
@@ -472,34 +415,6 @@ def _reach(centred: FloatArray) -> FloatArray:
         far = np.maximum(far, away.max(axis=0))
     reach[outer] = far
     return reach
-
-
-def _grouped(vectors: FloatArray, groups: int) -> NDArray[np.intp]:
-    """Return a group for every vector: the nearest of centres found on a part of them."""
-    from scipy.cluster.vq import kmeans2
-
-    step = max(1, len(vectors) // _LEARNT_FROM)
-    part = vectors[::step]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an empty group is no group
-        centres = kmeans2(part, min(groups, len(part)), iter=8, minit="++", seed=0)[0]
-    half = np.einsum("ij,ij->i", centres, centres) / 2
-    nearest = np.empty(len(vectors), dtype=np.intp)
-    rows = max(1, _BLOCK // len(centres))
-    for first in range(0, len(vectors), rows):
-        block = slice(first, first + rows)
-        nearest[block] = (vectors[block] @ centres.T - half).argmax(axis=1)
-    return nearest
-
-
-def _edge_above(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
-    """Return the first edge at or above every value; ``edges`` are 0 and then geometric."""
-    with np.errstate(divide="ignore"):
-        place = np.ceil(np.log2(values / edges[1]) * _PARTS)
-    edge = np.clip(place, 0, edges.size - 2).astype(np.intp) + 1
-    edge -= (values <= edges[edge - 1]) & (edge > 1)  # the logarithm may be off by one
-    edge += edges[edge] < values
-    return np.where(values == 0.0, 0, edge)
 
 
 def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
@@ -639,7 +554,7 @@ class NeighbourProfile:
     For a mean give v = f(x)/k, for a sum v = f(x); other queries need their own distances.
     Numerics: distances are measured from above, and binned upward beyond a few hundred records
     (about 0.1 % in the distance); hockey-sticks and sums are rounded up.  Beyond 20 000 records the
-    mean over a group of others is bounded by its mean squared distance (claim 11), in linear time.
+    mean over the others is bounded by their mean squared distance (claim 11), in linear time.
     Edge cases: a record with a twin moves nothing when the twin replaces it, so twins lower the
     average (they also make "x is in" ambiguous, see L24-fn2); σ = 0 is refused.
 
@@ -668,7 +583,7 @@ class NeighbourProfile:
             return cls(ExactDistances.of(table, progress))
         if len(table) <= MOST_PAIRED_RECORDS:
             return cls(BinnedDistances.of(table, progress))
-        return cls(GroupedDistances.of(table, progress))
+        return cls(MeanSquares.of(table, progress))
 
     @property
     def records(self) -> int:

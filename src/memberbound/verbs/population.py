@@ -54,7 +54,7 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.gaussian import NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
@@ -310,7 +310,7 @@ def population(
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs.
+    number: mean squared distances stand in for pairs.
 
     Args:
         table: a file or a table, one record per row; its numeric columns are used.
@@ -554,9 +554,9 @@ def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
         worst = worst_case_sensitivity("sum", radius, game.size) if radius > 0 else 0.0
     if len(values) > MOST_PAIRED_RECORDS:
         question.notes.append(
-            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
-            "records stands in for distances to single ones: the bounds hold for every record all "
-            "the same, and are a little larger"
+            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to the others "
+            "stands in for single distances: the bounds hold for every record all the same, and "
+            "those of the coupling are larger"
         )
     # Nothing is below the exact mixtures of one number.
     noisy = NoisySum.of(values, game, crowd=values.shape[1] > 1, progress=question.progress)
@@ -664,18 +664,15 @@ def _mechanism(
                 f"{matrix.shape[0]}."
             )
         return ExponentialMechanism(matrix, question.game.size, epsilon, question.sensitivity), None
-    values, moved = question.values, None
+    values, moved, points = question.values, None, _matrix(candidates)
+    sensitivity = question.sensitivity
     if question.clip is not None:
         values, moved = clipped(values, question.clip)
-    mechanism = ExponentialMechanism.geometric_median(
-        values,
-        _matrix(candidates),
-        size=question.game.size,
-        epsilon=epsilon,
-        clip=question.clip,
-        sensitivity=question.sensitivity,
-    )
-    return mechanism, moved
+        if sensitivity is None:
+            sensitivity = clip_sensitivity(points, question.clip, question.game.size)
+    assert sensitivity is not None
+    distances = l2_losses(values, points)
+    return ExponentialMechanism(distances, question.game.size, epsilon, sensitivity), moved
 
 
 def _matrix(source: Any) -> FloatArray:
