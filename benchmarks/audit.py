@@ -33,14 +33,13 @@ from audit_tables import Row, averaged, same_target, shared_models, shares
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.attacks import attacks_on_learners
+from memberbound.attacks.attacks import ATTACKS, Targets
 from memberbound.attacks.learner_audit import audit_shadows
-from memberbound.attacks.shadow_scores import Targets
 from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.learners import Examples
 
 Array = NDArray[np.float64]
-OURS = ("loss", "lira", "lira-record", "lira-pooled", "rmia", "combined")
+OURS = ("loss", "lira", "rmia", "combined")
 LEARNERS = ("forest", "tree", "mlp", "logistic")
 RATES = (0.01, 0.001)
 ROWS = 4000
@@ -179,9 +178,9 @@ def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     audit_seconds = time.process_time() - start
     rows: list[Row] = []
     for name in OURS:
-        targets = Targets.each_by_the_others(run.signals, member, run.examples)
+        targets = Targets.each_by_the_others(run.signals, member)
         start = time.process_time()
-        score = attacks_on_learners()[name].score(targets)
+        score = ATTACKS[name].score(targets)
         spent = time.process_time() - start
         single = [reached(score[t], member[t]) for t in range(count)]
         rows.append(

@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.model_audit import audit_evidence
 from memberbound.attacks.scores import Scores, audit_scores
-from memberbound.attacks.shadows import Training
+from memberbound.attacks.shadows import train_references
 from memberbound.learners.trained import TrainedModel
 
 DATASETS = ("adult", "digits", "diabetes130", "location30")
@@ -79,7 +79,7 @@ def ours(job: dict[str, Any]) -> list[Line]:
     plain = audit_evidence(evidence, fpr=RATES, seed=seed)
     bare = time.process_time() - start
     start = time.process_time()
-    references = Training("same", shadows, workers=1).references(evidence, seed)
+    references = train_references(evidence, "same", models=shadows, workers=1, seed=seed)
     training = time.process_time() - start
     start = time.process_time()
     full = audit_evidence(evidence, references=references, fpr=RATES, seed=seed)

@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.attacks import attacks_on_learners
-from memberbound.attacks.learner_audit import audit_shadows, best_threshold
-from memberbound.attacks.records import record_exposure
-from memberbound.attacks.shadow_scores import Targets
+from memberbound.attacks.attacks import ATTACKS, Targets
+from memberbound.attacks.learner_audit import audit_shadows, best_threshold, record_exposure
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, learner_from_name
 
@@ -51,10 +49,10 @@ def own_accuracy(
         for place, count in enumerate(sizes)
     ]
     known, asked = made
-    attack = attacks_on_learners()[ATTACK]
-    practice = Targets.each_by_the_others(known.signals, known.membership, examples)
+    attack = ATTACKS[ATTACK]
+    practice = Targets.each_by_the_others(known.signals, known.membership)
     threshold = best_threshold(attack.score(practice), known.membership)
-    targets = Targets(asked.signals, known.signals, known.membership, examples, False)
+    targets = Targets(asked.signals, known.signals, known.membership)
     said = attack.score(targets)[:, record] >= threshold
     return float((said == asked.membership[:, record]).mean())
 
@@ -90,7 +88,7 @@ def main() -> None:
                 best = int(np.argmax(exposure.estimate))
                 real = own_accuracy(examples, name, best, sizes, 1)
                 top.append(exposure.estimate[best] - real)
-                corrected.append(exposure.worst_estimate - real)
+                corrected.append(exposure.worst_record_estimate - real)
             cells = [
                 f"{np.mean(v):+.3f} ± {np.std(v, ddof=1) / np.sqrt(len(v)):.3f}"
                 for v in (plain, top, corrected)

@@ -18,19 +18,16 @@ from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import memberbound
-from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
-from memberbound.release.half.statistics import total
-from memberbound.release.noise import GaussianNoise
 from memberbound.report.charts import (
     explanation_chart,
     frontier_chart,
     population_chart,
 )
-from memberbound.report.drawing import BLUE, GREEN, save
+from memberbound.report.drawing import BLUE, save
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.gaussian import noise_from_dp
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import NeighbourProfile, clipped
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"
@@ -41,24 +38,22 @@ EPSILONS = np.geomspace(0.5, 40, 10)
 
 
 def crowd_curves() -> dict[str, list[float]]:
-    """Bound how often anybody is right about the worst record, and attack it, at every ε."""
+    """Bound how often anybody is right about the worst record, at every ε."""
     table = (
         load_breast_cancer(as_frame=True).frame[["mean radius", "mean texture"]].to_numpy()[:568]
     )
     rows = (table - table.mean(axis=0)) / table.std(axis=0)
-    release = total(rows, clip=3.0)
+    vectors = clipped(rows, 3.0).vectors
     game = SubsetGame(568, 284, "every")
-    profile = NeighbourProfile.from_vectors(release.vectors)
-    curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": [], "attack": []}
+    profile = NeighbourProfile.from_vectors(vectors)
+    curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": []}
     for epsilon in EPSILONS:
         sigma = noise_from_dp(float(epsilon), 1e-5, 6.0)
         coupled = profile.accuracy(0.5, sigma)
-        crowd = np.minimum(coupled, Crowd.of(release.vectors, game, sigma).success)
-        attack = audit_release(release, GaussianNoise(sigma, 2), game, targets=2000, workers=1)
+        crowd = np.minimum(coupled, Crowd.of(vectors, game, sigma).success)
         curves["dp"].append(memberbound.explain(epsilon=float(epsilon), delta=1e-5).accuracy_upper)
         curves["pairs"].append(float(coupled.max()))
         curves["crowd"].append(float(crowd.max()))
-        curves["attack"].append(0.5 + max(attack.worst.lower, 0.0) / 2)
     return curves
 
 
@@ -71,7 +66,6 @@ def crowd_success(path: Path) -> None:
         ("dp", "#8A3470", ":", "≤ any data set (differential privacy)"),
         ("pairs", "#5B6672", "--", "≤ these records, one swapped (L24-P12)"),
         ("crowd", BLUE, "-", "≤ these records, the crowd (X21)"),
-        ("attack", GREEN, "-", "≥ an attack on the worst record (95 %)"),
     ):
         axes.plot(EPSILONS, curves[name], style, color=colour, label=says)
     axes.set_xscale("log")

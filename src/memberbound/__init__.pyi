@@ -1,7 +1,6 @@
 """The public surface: every name, with the module that defines it."""
 
 from memberbound._version import __version__ as __version__
-from memberbound.attacks.model_audit import PrivacyScore as PrivacyScore
 from memberbound.curve import GaussianCurve as GaussianCurve
 from memberbound.curve import LaplaceCurve as LaplaceCurve
 from memberbound.curve import PolygonCurve as PolygonCurve

@@ -141,7 +141,6 @@ def test_a_round_trip_keeps_every_signal(tmp_path):
     assert signals.kind == "probabilities"
     assert np.array_equal(signals.logit, run.signals.logit[:1])
     assert np.array_equal(signals.correct, run.signals.correct[:1])
-    assert signals.gradient is None
 
 
 def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):

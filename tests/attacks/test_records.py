@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from memberbound.attacks.records import _benjamini_hochberg, audit_groups, recognised_members
+from memberbound.attacks.model_audit import (
+    _benjamini_hochberg,
+    audit_groups,
+    recognised_members,
+)
 from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.errors import InputError
 
@@ -31,12 +35,13 @@ def test_p_values_count_the_calibrating_records() -> None:
     found = recognised_members(scores, member, [7, 8], attack="loss", rate=0.99)
     assert found.rows == (7, 8)
     assert found.p_values.tolist() == [1 / 21, 1.0]  # 20 calibrate
-    assert (found.calibrating, found.others) == (20, 20)
-    assert found.rate == pytest.approx(0.99 * 20 / 22)
+    assert found.others_tried == 20
+    assert found.false_discovery_rate_upper == pytest.approx(0.99 * 20 / 22)
     strong = np.where(member, 10.0, np.linspace(-1, 1, 42))
     named = recognised_members(strong, member, [7, 8], attack="loss", rate=0.9)
     assert named.named.all()
-    assert "7, 8" in named.summary()
+    assert named.recognised == 2
+    assert {member.record for member in named.most} == {7, 8}
 
 
 def share_wrong(rng: np.random.Generator, kind: str, *, cheat: bool, rate: float) -> float:
@@ -59,7 +64,7 @@ def share_wrong(rng: np.random.Generator, kind: str, *, cheat: bool, rate: float
     found = recognised_members(
         scores, member, range(n1), attack="x", rate=rate, seed=int(rng.integers(2**31))
     )
-    return found.wrongly / max(found.wrongly + int(found.named.sum()), 1)
+    return found.others_named / max(found.others_named + found.recognised, 1)
 
 
 @pytest.mark.parametrize("kind", ["nothing", "some", "together", "ties"])

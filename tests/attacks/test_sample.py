@@ -9,9 +9,9 @@ from memberbound.attacks.learner_audit import (
     ContradictionError,
     audit_shadows,
     no_leak_p_value,
+    record_exposure,
     release_statistics,
 )
-from memberbound.attacks.records import record_exposure
 from memberbound.attacks.shadows import attacked_records, draw_half, train_shadows
 from memberbound.learners import Examples
 from memberbound.verbs.audit_learner import audit_run
@@ -54,7 +54,7 @@ def test_an_audit_of_a_sample_names_rows_of_the_table_and_whom_it_is_about(runs)
     assert found.attacks["lira"].accuracy.lower > 0.6
     assert any(f"{SOME} of the {ROWS}" in said for said in found.assumptions)
     shown = record_exposure(found)
-    listed = [item["record"] for item in shown.to_dict()["most_exposed"]]
+    listed = [item.record for item in shown.most_exposed]
     assert set(listed) <= set(runs[1].sample.tolist())
     assert max(listed) >= SOME, "places in the sample would all be below this"
 

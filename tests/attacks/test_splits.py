@@ -6,18 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from memberbound.attacks import checks, evidence, records, shadows
+from memberbound.attacks import checks, evidence, model_audit, shadows
 from memberbound.attacks.checks import one_law_test
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.model_audit import audit_evidence
-from memberbound.attacks.records import recognised_members
+from memberbound.attacks.model_audit import audit_evidence, recognised_members
 from memberbound.attacks.scores import permutation_p_value
-from memberbound.attacks.shadows import (
-    Training,
-    draw_half,
-    known_for_references,
-    known_half,
-)
+from memberbound.attacks.shadows import draw_half, known_records, train_references
 from memberbound.learners.trained import Answers, TrainedModel
 
 #: Members and as many others; tables that are drawn.
@@ -36,7 +30,7 @@ def table(rng: np.random.Generator) -> Evidence:
 
 
 def places_of_known_half(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    return known_half(case, 0)
+    return known_records(case, 0, references=False)
 
 
 def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
@@ -54,12 +48,12 @@ def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.nda
 
 def places_of_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Whether each non-member calibrates: a member just below it counts it then, else not."""
-    monkeypatch.setattr(records, "_benjamini_hochberg", lambda p, rate: p > 2)
+    monkeypatch.setattr(model_audit, "_benjamini_hochberg", lambda p, rate: p > 2)
     scores = np.asarray(case.rows)[:, 0].copy()
     outside = np.sort(scores[SIZE:])
     scores[:SIZE] = outside - 1e-12
     found = recognised_members(scores, MEMBER, range(SIZE), attack="x")
-    steps = np.diff(np.append(found.p_values, 1 / (1 + found.calibrating))) < -1e-9
+    steps = np.diff(np.append(found.p_values, 1 / (1 + SIZE // 2))) < -1e-9
     return np.tile(steps, 2)
 
 
@@ -68,19 +62,24 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
 
     def trained(examples, estimator, *, seed, **_):
         halves.append(draw_half(2 * SIZE, seed, 0)[0])
+        raise _StopError
 
     monkeypatch.setattr(shadows, "train_shadows", trained)
     monkeypatch.setattr(shadows, "FEWEST_RECORDS", SIZE)
-    Training(_Anything()).references(case)
+    with pytest.raises(_StopError):
+        train_references(case, _Anything())
     return halves[0]
 
 
 def places_of_known_part(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    return known_for_references(case, 0)
+    return known_records(case, 0, references=True)
 
 
 class _Anything:
     def fit(self, X, y): ...
+
+
+class _StopError(Exception): ...
 
 
 SPLITS = [
@@ -116,7 +115,7 @@ def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
     def seeded(seed, *content, purpose=""):
         return np.random.default_rng([seed, *purpose.encode()])
 
-    for module in (evidence, checks, records):
+    for module in (evidence, checks, model_audit):
         monkeypatch.setattr(module, "content_generator", seeded)
     assert unevenness(places, monkeypatch) == 0.5
 
@@ -131,7 +130,7 @@ def share_wrong(seed: int, lists: int = 200) -> float:
         found = recognised_members(
             scores, np.arange(60) < 20, range(20), attack="x", rate=0.1, seed=seed
         )
-        shares.append(found.wrongly / max(1, found.wrongly + int(found.named.sum())))
+        shares.append(found.others_named / max(1, found.others_named + found.recognised))
     return float(np.mean(shares))
 
 
@@ -142,7 +141,7 @@ def test_false_discoveries_in_sorted_files_are_controlled(monkeypatch) -> None:
     """
     assert max(share_wrong(seed) for seed in range(4)) <= 0.05 + 4 * 0.008
     seeded = lambda seed, scores, member, purpose: np.random.default_rng([seed, len(scores), 2])  # noqa: E731
-    monkeypatch.setattr(records, "content_generator", seeded)
+    monkeypatch.setattr(model_audit, "content_generator", seeded)
     assert max(share_wrong(seed, 20) for seed in range(4)) > 0.15
 
 

@@ -123,9 +123,9 @@ def test_scores_do_not_depend_on_other_records():
 
 def test_a_copying_synthesizer_is_found_by_refits():
     draws = np.random.default_rng(8)
-    audit = audit_refits(people(300, draws), factory(copying_table), refits=48)
+    audit, _ = audit_refits(people(300, draws), factory(copying_table), refits=48)
     assert audit.best_advantage.lower > 0.3
-    assert audit.bounds["distance"]["auc"].estimate > 0.9
+    assert audit.attacks["distance"].auc.estimate > 0.9
 
 
 def test_refits_of_nothing_show_nothing():
@@ -133,7 +133,7 @@ def test_refits_of_nothing_show_nothing():
     wrong = 0
     for seed in range(12):
         table = people(160, np.random.default_rng(200 + seed))
-        audit = audit_refits(table, factory(null_table), refits=9, seed=seed)
+        audit, _ = audit_refits(table, factory(null_table), refits=9, seed=seed)
         wrong += audit.best_advantage.lower > 0
         assert audit.best_advantage.lower <= audit.best_advantage.estimate
     assert wrong <= 2

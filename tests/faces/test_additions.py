@@ -29,10 +29,9 @@ EDITS = {
     ],
     "attacks/attacks.py": [
         (
-            "_ALL = (\n",
-            '_ALL = (\n    Attack(\n        "high-loss",\n'
-            "        on_learner=Rule(lambda targets: targets.signals.loss),\n"
-            "        on_model=Rule(lambda target: target.signals.loss[0]),\n    ),\n",
+            "    for attack in (\n",
+            "    for attack in (\n"
+            '        Attack("high-loss", lambda targets: targets.signals.loss, learns=False),\n',
         )
     ],
     "learners/examples.py": [

@@ -29,9 +29,8 @@ SAYS = {
     "8_are_the_theorems_right": "Counterexample, computed now",
     "9_what_does_a_network_give_away": "above the limit of 60 %",
     "10_what_does_a_text_classifier_give_away": "an API that returns labels only: advantage ≥",
-    "11_what_does_a_boosted_model_give_away": "answers as the given predictions say",
+    "11_what_does_a_boosted_model_give_away": "an API that returns probabilities: advantage ≥",
     "12_where_do_we_keep_the_verdict": "such as memberbound/certified/coarser-table/average-record",
-    "13_which_settings_leak_least": "chosen: {'max_depth': 8, 'min_samples_leaf': 40}",
     "14_which_private_model_is_best": "3 releases, together at most 54.9",
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
     "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
@@ -57,7 +56,6 @@ LONG = (
     "10_what_does_a_text_classifier_give_away",
     "11_what_does_a_boosted_model_give_away",
     "12_where_do_we_keep_the_verdict",
-    "13_which_settings_leak_least",
     "17_can_we_hand_over_a_table",
     "18_what_does_a_fine_tuned_language_model_give_away",
 )

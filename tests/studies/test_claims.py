@@ -13,8 +13,8 @@ from memberbound.attacks.learner_audit import (
     audit_shadows,
     compare_exposure,
     read_ceiling,
+    record_exposure,
 )
-from memberbound.attacks.records import record_exposure
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame

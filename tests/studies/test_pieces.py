@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.attacks.learner_audit import mean_roc
-from memberbound.attacks.records import _worst
+from memberbound.attacks.learner_audit import _worst, mean_roc
 
 unit = st.floats(0, 1)
 

@@ -6,22 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.attacks.overfitting import share_above_from_mean_loss, stopping_loss
-
-LOSSES = st.lists(st.integers(0, 50), min_size=1, max_size=12)
-
-
-@given(LOSSES, st.integers(0, 50))
-def test_share_above_is_never_understated(losses, epsilon):
-    share = Fraction(sum(value > epsilon for value in losses), len(losses))
-    # Sums of small whole numbers are exact, and a quotient rounded once is covered.
-    mean = sum(losses) / len(losses)
-    assert Fraction(share_above_from_mean_loss(mean, epsilon)) >= share
+from memberbound.papers.iid_figures import stopping_loss
 
 
 @given(st.floats(1e-300, 1e300), st.floats(0, 1))
 def test_stopping_loss_is_rounded_down(epsilon, alpha):
     assert Fraction(stopping_loss(epsilon, alpha)) <= Fraction(epsilon) * Fraction(alpha)
+    assert stopping_loss(0.0, alpha) == 0.0
 
 
 def stopped(rule, seed=0, count=200):
@@ -45,10 +36,4 @@ def test_every_run_of_a_learner_with_the_rule_overfits():
 def test_tight_when_losses_are_0_or_just_above_epsilon():
     epsilon, losses = 0.01, np.array([0.01 * (1 + 1e-9)] * 3 + [0.0] * 7)
     assert np.mean(losses > epsilon) == 0.3
-    assert share_above_from_mean_loss(losses.mean(), epsilon) - 0.3 < 1e-9
-
-
-def test_edges():
-    assert share_above_from_mean_loss(0.0, 0.0) == 0.0
-    assert share_above_from_mean_loss(0.1, 0.0) == 1.0
-    assert stopping_loss(0.0, 0.5) == 0.0
+    assert stopping_loss(epsilon, 0.3) < losses.mean() < stopping_loss(epsilon, 0.3) * (1 + 1e-8)

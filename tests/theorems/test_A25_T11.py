@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from memberbound.attacks.overfitting import ceiling_from_overfitting
+from memberbound.papers.iid_figures import ceiling_from_overfitting
 from oracle.claims import assert_bound
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from memberbound.attacks.overfitting import ceiling_from_overfitting
 from memberbound.papers.errata import capped_loss, squared_loss_ceiling
+from memberbound.papers.iid_figures import ceiling_from_overfitting
 from memberbound.papers.results import errata
 
 LEVELS = [1e-2, 1e-4, 1e-6]

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import Given, Upper, computed
 from memberbound.attacks.evidence import Evidence, framed
-from memberbound.attacks.model_scores import balancing_weights
 from memberbound.attacks.scores import (
     IntervalFields,
     Scores,
     audit_scores,
     content_generator,
+    highest_floor,
     interval_fields,
     permutation_p_value,
 )
@@ -29,10 +29,7 @@ from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import AuditBound, decimals, significant
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from memberbound.quantities import decimals, significant
 
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
@@ -46,14 +43,14 @@ class Duplicates:
     """Rows that are alike in every column and the target.
 
     Attributes:
-        members: how many members a non-member equals; ``member_rows`` are the first of them.
-        non_members: how many non-members a member equals; ``non_member_rows`` likewise, from 1.
+        members: how many members a non-member equals.
+        non_members: how many non-members a member equals; ``non_member_rows`` are the first of
+            them, from 1.
         repeated_members: members that another member equals.
     """
 
     members: int
     non_members: int
-    member_rows: tuple[int, ...]
     non_member_rows: tuple[int, ...]
     repeated_members: int
 
@@ -63,13 +60,12 @@ class Duplicates:
         notes = []
         if self.members:
             first = ", ".join(map(str, self.non_member_rows[:5]))
-            more = self.non_members - 5
             notes.append(
-                f"{self.non_members} non-members equal a member in every column and the "
-                f"target (rows {first}{f' and {more} more' if more > 0 else ''}). No attack can "
-                "tell such rows apart, so every number is drawn towards blind guessing: give "
-                "non-members that the model was not trained on. They are not left out, because "
-                "that would make two samples of one distribution differ"
+                f"{self.non_members} non-members equal a member in every column and the target "
+                f"(first rows: {first}). No attack can tell such rows apart, so every number is "
+                "drawn towards blind guessing: give non-members that the model was not trained on. "
+                "They are not left out, because that would make two samples of one distribution "
+                "differ"
             )
         if self.repeated_members:
             notes.append(
@@ -79,13 +75,11 @@ class Duplicates:
         return tuple(notes)
 
 
-def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) -> Duplicates:
+def find_duplicates(evidence: Evidence) -> Duplicates:
     """Find rows on both sides, which no attack can tell apart, and members given twice.
 
-    ``identifiers`` are further columns that name a record.
-
-    Edge cases: refused if more than half of the non-members are members, if every member is there
-    at least twice, and if two members agree in an identifier as well.
+    Edge cases: refused if more than half of the non-members are members, and if every member is
+    there at least twice.
     """
     import pandas as pd
 
@@ -94,19 +88,11 @@ def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) ->
     codes = np.asarray(pd.util.hash_pandas_object(frame, index=False))
     inside, outside = codes[member], codes[~member]
     _, counts = np.unique(inside, return_counts=True)
-    repeated = int(counts[counts > 1].sum())
     if member.any() and bool((counts > 1).all()):
         raise InputError(
             f"members must be given once, got every one of {len(inside)} rows at least "
             "twice. Drop the repeated rows."
         )
-    if identifiers is not None and identifiers.shape[1] and repeated:
-        twice = np.flatnonzero(identifiers.assign(**{" row": codes})[member].duplicated())
-        if twice.size:
-            raise InputError(
-                f"members must be given once, got row {int(twice[0]) + 1} again, with the same "
-                f"{', '.join(map(str, identifiers.columns[:3]))}. Drop the repeated rows."
-            )
     shared = np.flatnonzero(np.isin(outside, inside))
     if 2 * shared.size > outside.size:
         raise InputError(
@@ -114,9 +100,12 @@ def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) ->
             "a member in every column and the target. Give records that the model was not trained "
             "on."
         )
-    both = np.flatnonzero(np.isin(inside, outside))
-    member_rows, non_member_rows = (tuple((rows[:20] + 1).tolist()) for rows in (both, shared))
-    return Duplicates(both.size, shared.size, member_rows, non_member_rows, repeated)
+    return Duplicates(
+        int(np.isin(inside, outside).sum()),
+        shared.size,
+        tuple((shared[:20] + 1).tolist()),
+        int(counts[counts > 1].sum()),
+    )
 
 
 # ── One law? ──────────────────────────────────────────────────────────────────────────────────────
@@ -205,8 +194,8 @@ def law_test(
             fpr=(),
             attack="blind",
         )
-        bounds.append(cast(AuditBound, audit.auc))
-    best = max(bounds, key=lambda b: (b.lower, b.estimate))
+        bounds.append(audit.auc)
+    best = highest_floor(bounds, confidence)
     return LawTest(min(1.0, 2 * min(p_values)), interval_fields(best))
 
 
@@ -239,10 +228,10 @@ def blind_scores(
         sample = rng.permutation(len(rows))[:most]
         rows, member = rows[sample], member[sample]
     blind = HistGradientBoostingClassifier(
-        max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
+        max_iter=60, max_leaf_nodes=8, class_weight="balanced", random_state=0
     )
     with one_thread():
-        blind.fit(rows, member, sample_weight=balancing_weights(member))
+        blind.fit(rows, member)
         score = blind.decision_function(others)
     return np.asarray(score, dtype=np.float64)
 
@@ -263,10 +252,6 @@ class Fact:
     passes: bool
     reason: str
 
-    def summary(self) -> str:
-        """Return one readable line."""
-        return f"{'ok   ' if self.passes else 'CHECK'} {self.name}: {self.value} ({self.rule})"
-
 
 def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]:
     """Return what the fitted model and its answers to the members show of single rows.
@@ -280,10 +265,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
     rows = int(evidence.member.sum())
     parts = _parts(None if evidence.model is None else evidence.model.model)
     stored = max((_stored(part) for part in parts), default=0)
-    reason = "No training record is kept as such in the parts that are known here."
-    if stored:
-        reason = "The file itself holds training records; whoever has it can read them, without "
-        reason += "any attack."
+    reason = "Whoever has a file that holds training records can read them, without any attack."
     facts = [Fact("stored training rows", stored, "none", stored == 0, reason)]
 
     def at_least(name: str, value: int, unit: str, reason: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.attacks.scores import content_generator, membership
-from memberbound.attacks.signals import BoolArray, Signals, class_probabilities, signals_from
+from memberbound.attacks.signals import BoolArray, Signals, signals_from
 from memberbound.errors import InputError
-from memberbound.learners.examples import Labels, Learner, Task, network_factory
+from memberbound.learners.examples import Labels, Task, network_factory
 from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import significant
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
 from memberbound.tables.columns import Values, number_label
@@ -45,6 +44,8 @@ class Evidence:
         rows: the records as the model gets them; None where only answers are known.
         model: the model; None where only answers are known.
         notes: what a reader has to know.
+        numbers: the place of each record in its own table.
+        groups: values of the column that divides the records into groups.
     """
 
     answers: Answers
@@ -54,6 +55,8 @@ class Evidence:
     rows: DataFrame | Labels | None = None
     model: TrainedModel | None = None
     notes: tuple[str, ...] = ()
+    numbers: Labels | None = None
+    groups: Sequence[object] | None = None
 
     @property
     def task(self) -> Task:
@@ -64,14 +67,6 @@ class Evidence:
     def signals(self) -> Signals:
         """The usual signals, (1, N)."""
         return signals_from(self.answers, self.truth)
-
-    def predicted_classes(self) -> list[str]:
-        """Return the class that the model predicts for each record."""
-        if not self.classes:
-            return [""] * len(self.member)
-        table = class_probabilities(self.answers)
-        codes = np.asarray(self.answers.table if table is None else table.argmax(axis=1))
-        return [self.classes[int(code)] if code >= 0 else "" for code in codes]
 
     def generator(self, seed: int, purpose: str) -> np.random.Generator:
         """Return coins that depend on the seed, the purpose and all that is known of the records.
@@ -215,25 +210,6 @@ def framed(rows: DataFrame | Labels | None) -> DataFrame:
 # ── Two tables and a model ────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Evidence with what stands beside it in the tables.
-
-    ``numbers`` is the place of each record in its own table; ``groups`` the values of the column
-    that divides the records into groups; ``identifiers`` columns that name a record.
-    """
-
-    evidence: Evidence
-    numbers: Labels
-    groups: Sequence[object] | None = None
-    identifiers: DataFrame | None = None
-
-    @property
-    def member(self) -> BoolArray:
-        """Who is a member."""
-        return self.evidence.member
-
-
 def given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
     """Return a model that exists: a fitted object, a model file, or what ``protect`` released."""
     if not isinstance(model, (str, os.PathLike)):
@@ -257,63 +233,43 @@ def given_model(model: object, *, trust: bool = False, factory: object = None) -
     return TrainedModel(respond, model=released, name="the released model")
 
 
-@dataclass(frozen=True, eq=False)
-class GivenModel:
-    """A model that exists, and the options of an audit that mean nothing without one."""
+def ask_model(
+    trained: TrainedModel,
+    members: object,
+    nonmembers: object,
+    target: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    by: str | None = None,
+) -> Evidence:
+    """Read two tables (or pairs of rows and targets) and ask a model about them.
 
-    model: object = None
-    nonmembers: object = None
-    target: str | None = None
-    columns: Sequence[str] | None = None
-    learner: str | Learner | None = None
-    quick: bool = False
-    seconds: float | None = None
-    trust: bool = False
-    factory: object = None
+    Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
+    """
+    import pandas as pd
 
-    def __post_init__(self) -> None:
-        idle = [each.name for each in fields(self) if getattr(self, each.name) is not each.default]
-        if self.model is None and idle:
-            raise InputError(
-                f"model must be given with {' and '.join(idle)}, got none. A learner is audited on "
-                "its table by audit-learner."
-            )
-        if self.quick and self.learner is not None:
-            raise InputError("quick must be left out with a learner: it trains nothing.")
-
-    def records(self, members: object, by: str | None = None) -> Records:
-        """Read two tables (or pairs of rows and targets) and ask the model about them.
-
-        Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
-        """
-        import pandas as pd
-
-        target = self.target
-        trained = given_model(self.model, trust=self.trust, factory=self.factory)
-        released = trained.model if isinstance(trained.model, PrivateModel) else None
-        x, y = _rows_and_target(members, "members", target, released)
-        x0, y0 = _rows_and_target(self.nonmembers, "nonmembers", target, released)
-        truth = np.concatenate([y, y0])
-        member = np.arange(len(truth)) < len(y)
-        tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
-        if len(tables) == 1:
-            raise InputError(
-                "members and nonmembers must be two tables or two arrays, got one each."
-            )
-        groups, identifiers = None, None
-        rows: DataFrame | Labels
-        if tables:
-            both = _joined(tables, trained.columns if self.columns is None else self.columns)
-            groups = None if by is None else _values_of(by, both, target, truth)
-            rows, identifiers = _model_columns(both, self.columns, trained)
-        elif by is not None:
-            raise InputError("by must name a column of two tables, got arrays.")
-        else:
-            rows = np.concatenate([np.asarray(x), np.asarray(x0)])
-        label = "the target" if target is None else repr(target)
-        evidence = Evidence.of(trained, rows, truth, member, name=label)
-        numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
-        return Records(evidence, numbers, groups, identifiers)
+    released = trained.model if isinstance(trained.model, PrivateModel) else None
+    x, y = _rows_and_target(members, "members", target, released)
+    x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, released)
+    truth = np.concatenate([y, y0])
+    member = np.arange(len(truth)) < len(y)
+    tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
+    if len(tables) == 1:
+        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
+    groups = None
+    rows: DataFrame | Labels
+    if tables:
+        both = _joined(tables, trained.columns if columns is None else columns)
+        groups = None if by is None else _values_of(by, both, target, truth)
+        rows = _model_columns(both, columns, trained)
+    elif by is not None:
+        raise InputError("by must name a column of two tables, got arrays.")
+    else:
+        rows = np.concatenate([np.asarray(x), np.asarray(x0)])
+    label = "the target" if target is None else repr(target)
+    evidence = Evidence.of(trained, rows, truth, member, name=label)
+    numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
+    return replace(evidence, numbers=numbers, groups=groups)
 
 
 def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, str]:
@@ -402,21 +358,15 @@ def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> 
 
 def _model_columns(
     both: DataFrame, columns: Sequence[str] | None, model: TrainedModel
-) -> tuple[DataFrame, DataFrame]:
-    """Return the columns that the model gets, and those that name a record."""
-    chosen = list(columns) if columns is not None else list(model.columns or ())
+) -> DataFrame:
+    """Return the columns that the model gets."""
+    chosen = list(columns) if columns is not None else list(model.columns or both.columns)
     missing = [c for c in chosen if c not in both.columns]
     if columns is not None and missing:
         raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")
     if missing:
         model.matched(both)  # raises and names them
-    rest = [c for c in both.columns if chosen and c not in chosen]
-    identifiers: list[str] = []
-    if rest:
-        with opened_table(both[rest]) as others:
-            readings = others.readings()
-            identifiers = [c for c, reading in readings.items() if reading.role == "identifier"]
-    return both[chosen] if chosen else both, both[identifiers]
+    return both[chosen]
 
 
 # ── A table that stands for a model: its predictions, or an attack's scores ───────────────────────
@@ -431,7 +381,7 @@ class ScoreTable:
     groups: Sequence[object] | None = None
 
 
-def read_table(source: object, by: str | None = None) -> Records | ScoreTable:
+def read_table(source: object, by: str | None = None) -> Evidence | ScoreTable:
     """Read a table of predictions or of scores, whichever its columns say it is."""
     columns, name = column_names(source)
     if "score" not in columns and {"label", "member"} <= {*columns}:
@@ -453,7 +403,7 @@ def read_scores(source: object, by: str | None = None) -> ScoreTable:
     return ScoreTable(table.numbers("score"), member, groups)
 
 
-def read_predictions(source: object, by: str | None = None) -> Records:
+def read_predictions(source: object, by: str | None = None) -> Evidence:
     """Read a table of a model's predictions: ``label``, ``member`` and what the model said.
 
     That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
@@ -472,7 +422,8 @@ def read_predictions(source: object, by: str | None = None) -> Records:
         numbers[side] = np.flatnonzero(side)
     truth = frame["label"].to_numpy()
     evidence = Evidence.from_answers(_answers_in(frame, name), truth, member, name="label")
-    return Records(evidence, numbers, None if by is None else _values_of(by, frame, None, truth))
+    groups = None if by is None else _values_of(by, frame, None, truth)
+    return replace(evidence, numbers=numbers, groups=groups)
 
 
 def _answers_in(frame: DataFrame, name: str) -> Answers:
@@ -496,60 +447,3 @@ def _answers_in(frame: DataFrame, name: str) -> Answers:
         if not np.all(values == np.round(values)):
             return Answers("values", values)
     return Answers("labels", predicted.to_numpy())
-
-
-# ── Predictions beside a model: does it answer here as it does where it is used? ──────────────────
-
-
-def check_predictions(records: Records, predictions: Records) -> Records:
-    """Refuse a model that does not answer as the given predictions say; add a note if it does.
-
-    The predictions have members and others each in the order of their table.  Labels must be the
-    same, and probabilities to four digits: formats with 32-bit numbers differ in the seventh, and
-    in labels where a number is too long for them.
-    """
-    ours, theirs = records.evidence, predictions.evidence
-    sizes = [(int(e.member.sum()), int((~e.member).sum())) for e in (ours, theirs)]
-    if sizes[0] != sizes[1]:
-        raise InputError(
-            "predictions must be of the same records as the tables: {} members and {} others, got "
-            "{} and {}.".format(*sizes[0], *sizes[1])
-        )
-    order = np.concatenate([np.flatnonzero(theirs.member), np.flatnonzero(~theirs.member)])
-    theirs = replace(theirs, answers=theirs.answers[order], truth=theirs.truth[order])
-    truths = (
-        [str(e.classes[int(k)]) for k in e.truth] if e.classes else e.truth.tolist()
-        for e in (ours, theirs)
-    )
-    for place, (one, other) in enumerate(zip(*truths, strict=True)):
-        if one != other:
-            raise InputError(
-                "predictions must be in the order of the tables, members before or after the "
-                f"others; the label of record {place + 1} is another one."
-            )
-    one, other = (_numbers_said(each, ours.classes) for each in (ours, theirs))
-    if one is not None and other is not None:
-        gap = float(np.abs(one - other).max()) / max(1.0, float(np.abs(other).max()))
-        same, shown = gap <= 1e-4, f"largest difference ≈ {significant(gap, 'estimate', 2)}"
-    else:
-        labels = zip(ours.predicted_classes(), theirs.predicted_classes(), strict=True)
-        wrong = sum(one != other for one, other in labels)
-        same, shown = not wrong, f"{wrong} other labels of {len(ours.member)}"
-    if not same:
-        raise InputError(
-            f"the model must answer as the given predictions say, got {shown}. Is it the same "
-            "model, asked with the same columns? A format of 32-bit numbers rounds long ones: use "
-            "the library's own."
-        )
-    note = f"The model answers as the given predictions say ({shown})"
-    return replace(records, evidence=replace(ours, notes=(*ours.notes, note)))
-
-
-def _numbers_said(evidence: Evidence, classes: tuple[str, ...]) -> FloatArray | None:
-    """Return what can be compared as numbers: probabilities of these classes, or values."""
-    if evidence.answers.access == "values":
-        return np.asarray(evidence.answers.table, dtype=np.float64)[:, None]
-    table = class_probabilities(evidence.answers)
-    if table is None or set(evidence.classes) != set(classes):
-        return None
-    return np.asarray(table[:, [evidence.classes.index(name) for name in classes]])

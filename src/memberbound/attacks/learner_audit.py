@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memberbound.answers import EstimateOf, Lower, Upper, computed
-from memberbound.attacks.attacks import DEFAULT_ATTACKS, Rule, runnable_on_learner
-from memberbound.attacks.scores import AttackAudit, area_under_roc, interval_fields
-from memberbound.attacks.shadow_scores import Targets
+from memberbound.answers import INTERNAL, EstimateOf, Lower, Upper, computed
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Targets, runnable, scored
+from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.attacks.scores import (
+    AttackAudit,
+    MeasuredAttacks,
+    area_under_roc,
+    highest_floor,
+)
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, MemberboundError, fraction
@@ -28,19 +33,7 @@ from memberbound.files import read_document
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, shared_confidence, sum_up, up
-from memberbound.quantities import (
-    INTERVAL,
-    AuditBound,
-    Certificate,
-    Sides,
-    at_confidence,
-    json_number,
-    percent,
-    significant,
-)
-
-if TYPE_CHECKING:
-    from memberbound.attacks.records import Exposure
+from memberbound.quantities import AuditBound, Certificate, at_confidence, percent, significant
 
 # ── What an attack reaches against each release, and bounds for its mean over releases ────────────
 #
@@ -165,6 +158,23 @@ def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tu
     return float(lower[0]), float(upper[0])
 
 
+def mean_bound(
+    quantity: str,
+    values: FloatArray,
+    *,
+    confidence: float,
+    game: SubsetGame,
+    attack: str,
+    estimate: float | None = None,
+) -> AuditBound:
+    """Return :func:`mean_interval` around an estimate, by default the mean of the values."""
+    low = -1.0 if quantity == "advantage" else 0.0
+    lower, upper = mean_interval(values, confidence, low)
+    mean = float(values.mean()) if estimate is None else estimate
+    ends = min(lower, mean), max(upper, mean)
+    return AuditBound(quantity, mean, *ends, confidence, game, attack)
+
+
 def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
     """Return a p-value of "the model does not depend on its half", from verdicts (T, N).
 
@@ -222,44 +232,27 @@ class Block:
     statistics: dict[str, ReleaseStatistics]
 
 
-@dataclass(frozen=True, eq=False)
-class ShadowAudit:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShadowAudit(MeasuredAttacks):
     """Result of :func:`audit_shadows`.
 
-    ``best`` is the attack with the highest floor, then the largest estimate; ``best_advantage`` is
-    its interval at an error shared among all attacks, so that choosing it is paid for.
+    ``curves`` are per attack the FPR and the TPR of its ROC curve, averaged over releases (an
+    estimate).
     """
 
-    SIDES: ClassVar[Sides] = {
-        "best_advantage": INTERVAL,
-        "training_seconds": "estimate",
-        "attack_seconds": "estimate",
-    }
-
-    attacks: dict[str, AttackAudit]
-    best_advantage: AuditBound
     blocks: tuple[Block, ...]
     run: ShadowRun
-    confidence: float
-    seconds: float
-    warnings: tuple[str, ...]
-    #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
     curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
 
     @property
-    def best(self) -> str:
-        """The attack that :attr:`best_advantage` is about."""
-        return self.best_advantage.attack
-
-    @property
-    def each_confidence(self) -> float:
-        """The confidence of every attack's interval where all of them hold together."""
-        return shared_confidence(self.confidence, len(self.attacks))
-
-    @property
     def best_curve(self) -> str:
-        """The attack whose curve is shown: the largest estimate among those with scores."""
+        """The attack whose curve is shown: the largest estimate."""
         return max(self.curves, key=lambda name: self.attacks[name].advantage.estimate)
+
+    @property
+    def targets(self) -> int:
+        """Number of models that intervals come from."""
+        return sum(block.last - block.first for block in self.blocks)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -284,20 +277,6 @@ class ShadowAudit:
         """The game that was audited."""
         return self.run.game
 
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields, beside those of the attacks."""
-        return {
-            "best_advantage": interval_fields(self.best_advantage),
-            "population": self.game.population,
-            "models": self.run.signals.models,
-            "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
-            "failed_fits": [
-                {"model": f.model, "seed": f.seed, "message": f.message} for f in self.run.failures
-            ],
-            "training_seconds": json_number(float(self.run.timings.sum())),
-            "attack_seconds": json_number(self.seconds),
-        }
-
 
 def blocks_of(models: int, blocks: int = 3) -> list[tuple[int, int]]:
     """Return (first, last) of the targets of each block; as many models as in a block warm up.
@@ -317,15 +296,11 @@ def audit_shadows(
     attacks: Iterable[str] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    others: Mapping[str, Callable[[float], AuditBound]] | None = None,
 ) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
     Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
     was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
-
-    ``others`` are attacks on the same learner that ran elsewhere: each maps a confidence to the
-    interval of its advantage.  They are listed with the rest and share the error of the best.
 
     Guarantee: an attack is carried out once per block, with the models before the block.  With
     probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
@@ -349,124 +324,117 @@ def audit_shadows(
         >>> bool(audit.attacks["rmia"].auc.estimate > 0.7)
         True
     """
-    start = time.perf_counter()
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     rates = tuple(fraction("fpr", r, open_left=True, open_right=True) for r in fpr)
     total = run.signals.models
     if total < FEWEST_MODELS:
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
-    chosen, skipped = runnable_on_learner(attacks, run.signals)
+    everyone = Targets.each_by_the_others(run.signals, run.membership)
+    chosen, skipped = runnable(everyone, attacks)
     plan = blocks_of(total)
-    blocks = [_attack_block(run, chosen, targets, rates) for targets in plan]
-    estimates, curves = _estimates(run, chosen, rates)
-    others = dict(others or {})
-    each = shared_confidence(sure, len(chosen) + len(others))
-    audits, paid = {}, {}
+    blocks = tuple(_attack_block(run, chosen, targets, rates) for targets in plan)
+    estimates, curves = _estimates(everyone, chosen, rates, sampled=run.sample is not None)
+    each = shared_confidence(sure, len(chosen))
     truth = run.membership[plan[0][0] :]
-    for name, rule in chosen.items():
-        strict: dict[str | float, FloatArray | None] = {}
-        for kind in estimates[name]:
-            parts = [part for b in blocks if (part := b.statistics[name][kind]) is not None]
-            strict[kind] = np.concatenate(parts) if len(parts) == len(blocks) else None
-        about = (estimates[name], strict)
-        bounds = {kind: _mean_bound(kind, about, sure, run.game, name) for kind in strict}
-        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in blocks]), truth)
-        paid[name] = cast(AuditBound, _mean_bound("advantage", about, each, run.game, name))
-        audits[name] = AttackAudit(
-            cast(AuditBound, bounds["advantage"]),
-            bounds["auc"],
-            bounds["accuracy"],
-            {repr(float(rate)): bounds[rate] for rate in rates},
-            {"no_leak_p_value": p_value, "settings": dict(rule.settings)},
-        )
+    audits, paid = {}, []
+    for name in chosen:
+        bounds = _bounds(name, estimates[name], blocks, sure, run.game)
+        alone: ReleaseStatistics = {"advantage": estimates[name]["advantage"]}
+        advantage = cast(AuditBound, _bounds(name, alone, blocks, each, run.game)["advantage"])
         if run.failures:
             # Halves on which a fit succeeds need not be uniform: no floor follows from them.
-            paid[name] = replace(paid[name], lower=min(paid[name].lower, 0.0))
-    for name, advantage in others.items():
-        audits[name] = AttackAudit(advantage(sure), more={"no_leak_p_value": None, "settings": {}})
-        paid[name] = advantage(each)
-    best_name = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
-    # All attacks' intervals hold together with this confidence, and one was picked among them.
-    best_advantage = replace(paid[best_name], confidence=sure, attack=best_name)
+            advantage = replace(advantage, lower=min(advantage.lower, 0.0))
+        paid.append(advantage)
+        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in blocks]), truth)
+        audits[name] = AttackAudit(
+            cast(AuditBound, bounds["advantage"]),
+            cast(AuditBound, bounds["auc"]),
+            bounds["accuracy"],
+            {repr(float(rate)): bounds[rate] for rate in rates},
+            {"no_leak_p_value": p_value},
+        )
     warnings = (*run.warnings, *skipped, *_rate_warnings(next(iter(estimates.values())), run))
-    seconds = time.perf_counter() - start
-    return ShadowAudit(audits, best_advantage, tuple(blocks), run, sure, seconds, warnings, curves)
+    return ShadowAudit(
+        attacks=audits,
+        best_advantage=highest_floor(paid, sure),
+        confidence=sure,
+        warnings=warnings,
+        blocks=blocks,
+        run=run,
+        curves=curves,
+    )
 
 
 def _attack_block(
     run: ShadowRun,
-    chosen: Mapping[str, Rule],
+    chosen: Mapping[str, Attack],
     targets: tuple[int, int],
     rates: tuple[float, ...],
 ) -> Block:
     """Attack the models of one block with those before it."""
     first, last = targets
-    shadows, known = run.signals[:first], run.membership[:first]
-    among_shadows = Targets.each_by_the_others(shadows, known, run.examples)
-    block = Targets(
-        run.signals[first:last], shadows, known, run.examples, False, practice=among_shadows
-    )
+    known, truth = run.membership[:first], run.membership[first:last]
+    block = Targets(run.signals[first:last], run.signals[:first], known)
     guesses, trust, statistics = {}, {}, {}
     for name, attack in chosen.items():
         # The threshold is that of the same attack among the shadows, where all halves are known.
-        practice = _scores(name, attack, among_shadows)
+        practice = scored(attack, block.practice)
         threshold = best_threshold(practice, known)
         trust[name] = float(((practice >= threshold) == known).mean())
-        scores = _scores(name, attack, block)
+        scores = scored(attack, block)
         guesses[name] = scores >= threshold
         statistics[name] = release_statistics(
-            scores, run.membership[first:last], threshold, rates, sampled=run.sample is not None
+            scores, truth, threshold, rates, sampled=run.sample is not None
         )
     return Block(first, last, guesses, trust, statistics)
 
 
 def _estimates(
-    run: ShadowRun, chosen: Mapping[str, Rule], rates: tuple[float, ...]
+    everyone: Targets, chosen: Mapping[str, Attack], rates: tuple[float, ...], *, sampled: bool
 ) -> tuple[dict[str, ReleaseStatistics], dict[str, tuple[FloatArray, FloatArray]]]:
     """Attack every model with all others: what is reached on average, and the mean ROC curve."""
-    everyone = Targets.each_by_the_others(run.signals, run.membership, run.examples)
-    odd = np.arange(run.signals.models) % 2 == 1
+    _, member = everyone.trained
+    odd = np.arange(len(member)) % 2 == 1
     estimates, curves = {}, {}
     for name, attack in chosen.items():
-        scores = _scores(name, attack, everyone)
+        scores = scored(attack, everyone)
         thresholds = np.empty(len(scores))
         for half in (odd, ~odd):  # a target's threshold is chosen on the other half of the targets
-            thresholds[half] = best_threshold(scores[~half], run.membership[~half])
-        estimates[name] = release_statistics(
-            scores, run.membership, thresholds, rates, sampled=run.sample is not None
-        )
-        curves[name] = mean_roc(scores, run.membership)
+            thresholds[half] = best_threshold(scores[~half], member[~half])
+        estimates[name] = release_statistics(scores, member, thresholds, rates, sampled=sampled)
+        curves[name] = mean_roc(scores, member)
     return estimates, curves
 
 
-def _scores(name: str, attack: Rule, targets: Targets) -> FloatArray:
-    scores = attack.score(targets)
-    if scores.shape != targets.signals.logit.shape or np.isnan(scores).any():
-        raise InputError(f"scores of {name} must be numbers for every record, got NaN.")
-    return scores
-
-
-def _mean_bound(
-    kind: str | float,
-    statistics: tuple[ReleaseStatistics, ReleaseStatistics],
+def _bounds(
+    attack: str,
+    estimates: ReleaseStatistics,
+    blocks: Iterable[Block],
     confidence: float,
     game: SubsetGame,
-    attack: str,
-) -> AuditBound | None:
-    """Bound a quantity's mean over releases; None where no release has it.
+) -> dict[str | float, AuditBound | None]:
+    """Bound means over releases; None where a release has too few non-members.
 
-    ``statistics`` are those with all other models, for the estimate, and with earlier models alone.
+    ``estimates`` are values with all other models, the ends come from earlier models alone.
     """
-    estimates, strict = (values[kind] for values in statistics)
-    if estimates is None or strict is None:
-        return None
-    lower, upper = mean_interval(strict, confidence, -1.0 if kind == "advantage" else 0.0)
-    value = float(estimates.mean())
-    quantity = "AUC" if kind == "auc" else str(kind)
-    if isinstance(kind, float):
-        quantity = f"TPR at FPR {significant(kind, 'given')} of a release"
-    ends = min(lower, value), max(upper, value)
-    return AuditBound(quantity, value, *ends, confidence, game, attack)
+    bounds: dict[str | float, AuditBound | None] = {}
+    for kind, values in estimates.items():
+        parts = [block.statistics[attack][kind] for block in blocks]
+        strict = [part for part in parts if part is not None]
+        bounds[kind] = None
+        if values is not None and len(strict) == len(parts):
+            quantity = "AUC" if kind == "auc" else str(kind)
+            if isinstance(kind, float):
+                quantity = f"TPR at FPR {significant(kind, 'given')} of a release"
+            bounds[kind] = mean_bound(
+                quantity,
+                np.concatenate(strict),
+                confidence=confidence,
+                game=game,
+                attack=attack,
+                estimate=float(values.mean()),
+            )
+    return bounds
 
 
 def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:
@@ -477,6 +445,154 @@ def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[st
                 f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
                 f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."
             )
+
+
+# ── Records that a learner exposes: the attacks' accuracy on each, and a list that is proved ──────
+#
+# Each target model gives one verdict about a record, "in" or "out", which is right or wrong.
+# Whoever reads the result looks at the records that were guessed best, so every end holds for all
+# records at once (the error is shared among them); records of one release may depend on each other.
+
+
+@dataclass(frozen=True)
+class ExposedRecord:
+    """How often the attack is right about one record."""
+
+    record: int
+    estimate: EstimateOf
+    lower: Lower
+    upper: Upper
+    proved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Accuracy of the attack on every record, with intervals that hold for all records at once.
+
+    Attributes:
+        estimate: share of the target models on which the attack was right about the record.
+        lower: the best of the attacks is right at least this often; for all records at once, with
+            half of the error.
+        upper: the weakest of the attacks is right at most this often; likewise.
+        exposed: numbers of the records whose ``lower`` exceeds ``blind_accuracy``, the most exposed
+            first.
+        rows: the rows of the attacked records in the population.
+        blind_accuracy: accuracy of an attacker who sees no model.
+        attacks: the attack of each block of targets, chosen on the shadows before it.
+        worst_record_estimate: accuracy on the record that is guessed best, chosen on half of the
+            target models and measured on the other, so that choosing it does not flatter it; the
+            largest ``lower`` where that is more.
+    """
+
+    estimate: FloatArray = field(metadata=INTERNAL)
+    lower: FloatArray = field(metadata=INTERNAL)
+    upper: FloatArray = field(metadata=INTERNAL)
+    exposed: NDArray[np.int64] = field(metadata=INTERNAL)
+    rows: NDArray[np.int64] = field(metadata=INTERNAL)
+    game: SubsetGame = field(metadata=INTERNAL)
+    targets: int
+    attacks: tuple[str, ...]
+    blind_accuracy: Upper
+    worst_record_estimate: EstimateOf
+    confidence: Lower
+    ends_hold: str = "for all records at once"
+
+    def unproved(self) -> Exposure:
+        """Return the same without any floor, for halves that were not uniform."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return replace(self, exposed=nobody, lower=np.zeros_like(self.lower))
+
+    @computed
+    def exposed_records(self) -> int:
+        """How many records are listed."""
+        return int(self.exposed.size)
+
+    @computed
+    def exposed_above(self) -> Lower:
+        """What the accuracy on every listed record exceeds."""
+        return self.blind_accuracy
+
+    @computed
+    def most_exposed(self) -> tuple[ExposedRecord, ...]:
+        """The records that are guessed best."""
+        return tuple(
+            ExposedRecord(
+                int(self.rows[place]),
+                float(self.estimate[place]),
+                float(self.lower[place]),
+                float(self.upper[place]),
+                bool(np.isin(place, self.exposed)),
+            )
+            for place in np.argsort(-self.estimate, kind="stable")[:20]
+        )
+
+
+def record_exposure(audit: ShadowAudit) -> Exposure:
+    """Measure how often the attack is right about each record, and list the exposed ones.
+
+    Each block of targets is attacked with the attack that was best on the shadows before it.  A
+    record is listed if its accuracy provably exceeds blind guessing.
+
+    Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
+    records hold together, so whichever records are looked at; ``lower`` alone fails with half the
+    error.  About every listed record some attack is right more often than by blind guessing, so no
+    certificate for every record may promise less.
+    Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
+    Assumes: as the audit.
+    Numerics: ends are rounded outward.
+    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
+
+    Examples:
+        >>> from memberbound.attacks.shadows import train_shadows
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+        >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
+        >>> x[1:, 0] += 9 * y[1:]
+        >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, n_jobs=1)
+        >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
+        [0]
+    """
+    sure, membership = audit.confidence, audit.run.membership
+    right, used = [], []
+    for block in audit.blocks:
+        name = max(block.trust, key=lambda n: block.trust[n])
+        used.append(name)
+        right.append(block.guesses[name] == membership[block.first : block.last])
+    answers = np.vstack(right)
+    trials = len(answers)
+    hits = answers.sum(axis=0)
+    prior = audit.game.prior
+    blind = max(prior, 1 - prior)
+    each = (1 - sure) / (2 * len(hits))
+    lower = clopper_pearson_lower(hits, trials, each)
+    listed = np.flatnonzero(lower > blind)
+    listed = listed[np.argsort(-hits[listed], kind="stable")]
+    return Exposure(
+        hits / trials,
+        lower,
+        clopper_pearson_upper(hits, trials, each),
+        listed,
+        np.arange(len(hits)) if audit.run.sample is None else audit.run.sample,
+        audit.game,
+        trials,
+        tuple(used),
+        blind,
+        max(_worst(answers), float(lower.max())),
+        sure,
+    )
+
+
+def _worst(answers: NDArray[np.bool_]) -> float:
+    """Return the accuracy on the record guessed best, chosen and measured on different targets."""
+    odd = np.arange(len(answers)) % 2 == 1
+    shares = []
+    for choosing, measuring in ((answers[odd], answers[~odd]), (answers[~odd], answers[odd])):
+        share = choosing.mean(axis=0)
+        # Several may look equally bad: the mean over all of them.
+        shares.append(float(measuring[:, share == share.max()].mean()))
+    return sum(shares) / 2
 
 
 # ── A certificate and an audit of the same quantity in the same game, side by side ────────────────
@@ -612,7 +728,7 @@ def compare_exposure(ceiling: Ceiling, exposure: Exposure) -> None:
     """Raise where the floor about one record is above a ceiling certified for every record."""
     if ceiling.record != "every" or ceiling.eta is None:
         return
-    floor, most = float(exposure.lower.max()), sum_up(exposure.blind, ceiling.eta)
+    floor, most = float(exposure.lower.max()), sum_up(exposure.blind_accuracy, ceiling.eta)
     if floor > most:
         raise ContradictionError(
             f"the audit is right about record {int(np.argmax(exposure.lower))} at least "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypedDict, overload
 
@@ -189,13 +189,13 @@ def _score_array(name: str, scores: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class AttackAudit:
-    """What one attack reached, per quantity; an attack without scores has an advantage alone.
+    """What one attack reached, per quantity.
 
     ``more`` are further keys of its dictionary, ``notes`` say which quantities are missing and why.
     """
 
     advantage: AuditBound
-    auc: AuditBound | None = None
+    auc: AuditBound
     accuracy: AuditBound | None = None
     tpr_at_fpr: Mapping[str, AuditBound | None] = field(default_factory=dict)
     more: Mapping[str, object] = field(default_factory=dict)
@@ -210,6 +210,31 @@ class AttackAudit:
             "tpr_at_fpr": {r: interval_fields(bound) for r, bound in self.tpr_at_fpr.items()},
             **self.more,
         }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredAttacks:
+    """What attacks reached.
+
+    ``best_advantage`` is the advantage of the attack with the highest floor, at an error shared
+    among all attacks, so that choosing it is paid for.
+    """
+
+    attacks: dict[str, AttackAudit]
+    best_advantage: AuditBound
+    confidence: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The attack that :attr:`best_advantage` is about."""
+        return self.best_advantage.attack
+
+
+def highest_floor(bounds: Iterable[AuditBound], confidence: float) -> AuditBound:
+    """Return the interval with the highest floor; they hold together with ``confidence``."""
+    best = max(bounds, key=lambda b: (max(b.lower, 0.0), b.estimate))
+    return replace(best, confidence=confidence)
 
 
 #: What has to be true for the intervals of scores to hold.
@@ -290,7 +315,7 @@ def audit_scores(
         # Right with probability ½ + ½·max(TPR - FPR).
         bound("accuracy at prior 0.5", *((1 + value) / 2 for value in gap)),
         curve,
-        {"members": n1, "non_members": n0, "confidence": sure, "notes": notes},
+        {"members": n1, "non_members": n0},
         tuple(notes),
     )
 

@@ -6,6 +6,7 @@ Finished fits are kept in a cache, so that a run that was stopped goes on.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import time
 from collections.abc import Callable
@@ -25,7 +26,6 @@ from memberbound.learners.examples import Labels, Learner
 from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import significant
 from memberbound.tables.in_memory import read_population
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class ShadowRun:
         warnings: what a reader of the audit has to know.
         sample: the rows of the population that are attacked, where that is not all of it.
         population: its N records, of which each model was trained on half.
+        known: of reference models: whose membership in the given model the attacker knows.
     """
 
     membership: BoolArray
@@ -108,6 +109,7 @@ class ShadowRun:
     warnings: tuple[str, ...] = ()
     sample: NDArray[np.intp] | None = None
     population: int | None = None
+    known: BoolArray | None = None
 
     @property
     def game(self) -> SubsetGame:
@@ -235,60 +237,64 @@ def train_shadows(
     damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
     if progress is not None:
         progress(reused, total)
-    end = time.monotonic() + (seconds or 0.0)
+    end = math.inf if seconds is None else time.monotonic() + seconds
     cluster = None if n_jobs == 1 else current_cluster()
     for model, fit in refits(work, missing, workers=n_jobs, cluster=cluster, store=store):
         fits[model] = fit
         if progress is not None:
             progress(len(fits), total)
-        if seconds is not None and time.monotonic() > end and len(fits) < total:
+        if time.monotonic() > end and len(fits) < total:
             fits = _first_fits(fits)
-            if len(fits) < FEWEST_IN_TIME:
-                raise InputError(
-                    f"seconds must be enough for {FEWEST_IN_TIME} models, got {seconds!r}: "
-                    f"{len(fits)} were trained in that time."
-                )
             break
-    run = _collected(work, attacked, sample, fits, reused=reused)
-    if not damaged:
-        return run
-    note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
-    return replace(run, warnings=(*run.warnings, note))
+    run = _collected(work, attacked, fits)
+    notes = {
+        f"The attacked records are a uniform sample of {attacked.rows} of the {examples.rows}; "
+        "every model was trained on a half of all.": sample is not None,
+        f"Damaged fits in the cache were computed again: {len(damaged)} of {total}.": damaged,
+    }
+    return replace(
+        run,
+        membership=run.membership if sample is None else run.membership[:, sample],
+        reused=reused,
+        warnings=(*run.warnings, *(note for note, applies in notes.items() if applies)),
+        sample=sample,
+        population=examples.rows,
+    )
 
 
 def _first_fits(fits: dict[int, R]) -> dict[int, R]:
     """Return the fits before the first missing one, as many as the largest power of two.
 
     Examples:
-        >>> list(_first_fits({0: "a", 2: "c", 1: "b", 5: "f"}))
-        [0, 1]
+        >>> list(_first_fits(dict.fromkeys([0, 2, 1, 3, 4, 6])))
+        [0, 1, 2, 3]
     """
     gap = next(number for number in range(len(fits) + 1) if number not in fits)
+    if gap < FEWEST_IN_TIME:
+        raise InputError(
+            f"seconds must be enough for {FEWEST_IN_TIME} models: {gap} were trained in that time."
+        )
     return {model: fits[model] for model in range(1 << gap.bit_length() >> 1)}
 
 
 def _collected(
-    work: _Training,
-    attacked: Examples,
-    sample: NDArray[np.intp] | None,
-    outcomes: dict[int, ShadowFit | FailedFit],
-    *,
-    reused: int,
+    work: _Training, attacked: Examples, outcomes: dict[int, ShadowFit | FailedFit]
 ) -> ShadowRun:
-    total = len(outcomes)
-    fits = {m: fit for m, fit in sorted(outcomes.items()) if isinstance(fit, ShadowFit)}
-    failures = [fit for _, fit in sorted(outcomes.items()) if isinstance(fit, FailedFit)]
-    if 2 * len(failures) > total or len(fits) < 2:
+    """Return the fits that succeeded as one run; refused where more than half failed."""
+    ordered = dict(sorted(outcomes.items()))
+    fits = {model: fit for model, fit in ordered.items() if isinstance(fit, ShadowFit)}
+    failures = tuple(fit for fit in ordered.values() if isinstance(fit, FailedFit))
+    if 2 * len(failures) > len(ordered) or len(fits) < 2:
         raise InputError(
             f"learner must be able to train on random halves, got {len(failures)} failures in "
-            f"{total} fits; the first one said: {failures[0].message}"
+            f"{len(ordered)} fits; the first one said: {failures[0].message}"
         )
     signals = Signals.stacked([fit.signals for fit in fits.values()])
     warnings = []
     if failures:
         warnings.append(
-            f"{len(failures)} of {total} fits failed and were left out; the audit speaks of the "
-            "halves on which the learner succeeds."
+            f"{len(failures)} of {len(ordered)} fits failed and were left out; the audit speaks of "
+            "the halves on which the learner succeeds."
         )
     if signals.kind == "decision values":
         warnings.append(
@@ -296,24 +302,10 @@ def _collected(
         )
     if signals.kind == "labels":
         warnings.append("The learner gives labels only; the attacks see right or wrong.")
-    rows = work.examples.rows
-    chosen = slice(None) if sample is None else sample
-    if sample is not None:
-        warnings.append(
-            f"The attacked records are a uniform sample of {sample.size} of the {rows}; every "
-            "model was trained on a half of all."
-        )
+    membership = np.vstack([work.half(model)[0] for model in fits])
+    seconds = np.array([fit.seconds for fit in fits.values()])
     return ShadowRun(
-        np.vstack([work.half(m)[0][chosen] for m in fits]),
-        signals,
-        tuple(fits),
-        tuple(failures),
-        np.array([fit.seconds for fit in fits.values()]),
-        attacked,
-        reused,
-        tuple(warnings),
-        sample,
-        rows,
+        membership, signals, tuple(fits), failures, seconds, attacked, warnings=tuple(warnings)
     )
 
 
@@ -383,145 +375,83 @@ _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 FEWEST_RECORDS = 80
 
 
-@dataclass(frozen=True, eq=False)
-class References:
-    """Reference models, and what they say of every record.
+def known_records(evidence: Evidence, seed: int, *, references: bool) -> BoolArray:
+    """Return whose membership attacks are told: uniform parts, whatever the order of the rows.
 
-    Attributes:
-        known: the records whose membership the attacker knows.
-        run: models trained on all known members, and on known non-members in the place of the
-            members that are not known.
+    A half of the members and of the others.  With reference models, which are trained on them, all
+    members but a quarter (of the smaller side); of few members 250 are left to measure, or a half.
     """
-
-    known: BoolArray
-    run: ShadowRun
-
-    @property
-    def models(self) -> int:
-        """Number of models."""
-        return self.run.signals.models
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the fits, predictions included."""
-        return float(self.run.timings.sum())
-
-
-def known_half(evidence: Evidence, seed: int) -> BoolArray:
-    """Return a uniform half of the members and of the others, whatever the order of the rows."""
-    sizes = [int(side.sum()) // 2 for side in (evidence.member, ~evidence.member)]
-    return _drawn_part(evidence, seed, "known half", *sizes)
-
-
-def known_for_references(evidence: Evidence, seed: int) -> BoolArray:
-    """Return the records that reference models may be trained on.
-
-    A half of the non-members, and all members but a quarter (of the smaller side); of few members
-    250 are left to measure, or a half.
-    """
-    members, others = int(evidence.member.sum()), int((~evidence.member).sum())
-    measured = min(members // 2, max(250, min(members, others) // 4))
-    return _drawn_part(evidence, seed, "known part", members - measured, others // 2)
-
-
-def _drawn_part(
-    evidence: Evidence, seed: int, purpose: str, members: int, others: int
-) -> BoolArray:
-    member, rng = evidence.member, evidence.generator(seed, purpose)
+    member = evidence.member
+    members, others = int(member.sum()), int((~member).sum())
+    measured = members - members // 2
+    if references:
+        measured = min(members // 2, max(250, min(members, others) // 4))
+    rng = evidence.generator(seed, "known part" if references else "known half")
     known = np.zeros(len(member), dtype=np.bool_)
-    for side, size in ((member, members), (~member, others)):
+    for side, size in ((member, members - measured), (~member, others // 2)):
         known[rng.permutation(np.flatnonzero(side))[:size]] = True
     return known
 
 
-@dataclass(frozen=True)
-class Training:
-    """How reference models are trained: by a learner, so many, within a time.
+def train_references(
+    evidence: Evidence,
+    learner: str | Learner | None = None,
+    *,
+    models: int = MODELS,
+    seconds: float | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> ShadowRun:
+    """Train models as a given one may have been, without the records that are measured.
+
+    Each is trained on all known members; known non-members, drawn anew for each, stand in for the
+    members that are not known.  So the models differ from each other as the given one would from
+    them if a measured record were no member, and known non-members are in some of them and not in
+    others, from which attacks learn what a record gains by being in.
 
     The learner is None or ``"same"`` (the given model's own kind) or an unfitted estimator, both
     trained on the rows as the model gets them; or a short name or ``package.module:factory``,
     trained on encoded columns.
+
+    Theorem: proofs/given-models.md claims 1 and 4.
+    Edge cases: fewer than 80 members or non-members are refused, and so is a time in which fewer
+    than four models are trained.
     """
-
-    learner: str | Learner | None = None
-    models: int = MODELS
-    seconds: float | None = None
-    workers: int | None = None
-    progress: Progress | None = None
-
-    def references_or_reason(self, evidence: Evidence, seed: int) -> tuple[References | None, str]:
-        """Return reference models and a note; a learner that is named is insisted on.
-
-        Without one, a model that cannot be trained again (or not in this time) has no reference
-        models, and the note says what would bring them.
-        """
-        if self.learner is None and not can_be_rebuilt(evidence):
-            return None, (
-                "Stronger attacks need --learner: this model cannot be trained again from what is "
-                "given, so no reference models were trained"
-            )
-        try:
-            trained = self.references(evidence, seed)
-        except InputError as problem:
-            if self.learner is not None:
-                raise
-            return None, f"Reference attacks, the strongest ones, did not run: {problem}"
-        if self.seconds is None or trained.models + len(trained.run.failures) >= self.models:
-            return trained, ""
-        return trained, (
-            f"{trained.models} of {self.models} reference models were trained in "
-            f"{significant(self.seconds, 'given')} seconds; more seconds make the attacks stronger"
+    if evidence.rows is None:
+        raise InputError("learner must be left out for a table of predictions: there are no rows.")
+    member = evidence.member
+    few = min(int(member.sum()), int((~member).sum()))
+    if few < FEWEST_RECORDS:
+        raise InputError(
+            f"members and non-members must be at least {FEWEST_RECORDS} each for reference "
+            f"models, got {few}."
         )
-
-    def references(self, evidence: Evidence, seed: int = 0) -> References:
-        """Train models as the given one may have been, without the records that are measured.
-
-        Each is trained on all known members; known non-members, drawn anew for each, stand in for
-        the members that are not known.  So the models differ from each other as the given one would
-        from them if a measured record were no member, and known non-members are in some of them and
-        not in others, from which attacks learn what a record gains by being in.
-
-        Theorem: proofs/given-models.md claims 1 and 4.
-        Edge cases: fewer than 80 members or non-members are refused, and so is a time in which
-        fewer than four models are trained.
-        """
-        if evidence.rows is None:
-            raise InputError(
-                "learner must be left out for a table of predictions: there are no rows."
-            )
-        member = evidence.member
-        few = min(int(member.sum()), int((~member).sum()))
-        if few < FEWEST_RECORDS:
-            raise InputError(
-                f"members and non-members must be at least {FEWEST_RECORDS} each for reference "
-                f"models, got {few}."
-            )
-        known = known_for_references(evidence, seed)
+    known = known_records(evidence, seed, references=True)
+    if isinstance(learner, str) and learner != "same":
+        features = _encoded(evidence, known)
+        estimator = learner_from_name(learner, evidence.task)
+    else:
+        own = learner is None or isinstance(learner, str)
+        unfitted = unfitted_copy(evidence) if own else cast(Learner, learner)
+        features, estimator = _by_row_number(evidence, unfitted)
+    names = tuple(f"x{i}" for i in range(features.shape[1]))
+    truth = np.asarray(evidence.truth)
+    examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
+    # At most a half of the known non-members: attacks learn from those in and those out.
+    drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
+    run = train_shadows(
+        examples,
+        estimator,
+        models=models,
         # The training sets are drawn from the content too: the order of the rows must not matter.
-        start = int(evidence.generator(seed, "reference models").integers(2**63))
-        if isinstance(self.learner, str) and self.learner != "same":
-            features = _encoded(evidence, known)
-            estimator = learner_from_name(self.learner, evidence.task)
-        else:
-            own = self.learner is None or isinstance(self.learner, str)
-            learner = _unfitted_copy(evidence) if own else cast(Learner, self.learner)
-            features, estimator = _by_row_number(evidence, learner)
-        names = tuple(f"x{i}" for i in range(features.shape[1]))
-        truth = np.asarray(evidence.truth)
-        examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
-        # At most a half of the known non-members: attacks learn from those in and those out.
-        drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
-        run = train_shadows(
-            examples,
-            estimator,
-            models=self.models,
-            seed=start,
-            n_jobs=self.workers,
-            known=KnownRows(known & member, known & ~member, drawn),
-            seconds=self.seconds,
-            progress=self.progress,
-        )
-        return References(known, run)
+        seed=int(evidence.generator(seed, "reference models").integers(2**63)),
+        n_jobs=workers,
+        known=KnownRows(known & member, known & ~member, drawn),
+        seconds=seconds,
+        progress=progress,
+    )
+    return replace(run, known=known)
 
 
 class RowsOf(BaseEstimator):  # type: ignore[misc]
@@ -569,16 +499,8 @@ class RowsOf(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model_.decision_function(self._taken(X)), dtype=np.float64)
 
 
-def can_be_rebuilt(evidence: Evidence) -> bool:
-    """Tell whether the given model can be trained again: it is an estimator that clones."""
-    try:
-        _unfitted_copy(evidence)
-    except InputError:
-        return False
-    return evidence.rows is not None
-
-
-def _unfitted_copy(evidence: Evidence) -> Learner:
+def unfitted_copy(evidence: Evidence) -> Learner:
+    """Return the given model untrained; refused where it is no estimator that clones."""
     model = None if evidence.model is None else evidence.model.model
     try:
         unfitted = clone(model)

@@ -1,14 +1,13 @@
 """What one fitted model says about every record of the population.
 
 A signal is a number per record that an attacker can compute from the released model and the record:
-the logit of the true class (regression: the residual), whether the predicted label is right, and
-the length of the loss gradient where there is a closed form.
+the logit of the true class (regression: the residual), and whether the predicted label is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -35,7 +34,7 @@ EXACT = 0.999 * float(-np.log(_SMALLEST))
 
 @dataclass(frozen=True, eq=False)
 class Signals:
-    """Signals of S models on N records, each an (S, N) array; ``None`` where not available.
+    """Signals of S models on N records, each an (S, N) array.
 
     ``logit`` is ln(p/(1-p)) of the true class's probability p, or the residual (prediction less
     target) if ``kind`` is ``"residuals"``.
@@ -44,7 +43,6 @@ class Signals:
     logit: FloatArray
     correct: BoolArray
     kind: Kind
-    gradient: FloatArray | None = None
 
     @property
     def models(self) -> int:
@@ -63,16 +61,6 @@ class Signals:
             return np.asarray(np.square(self.logit))
         return np.asarray(np.logaddexp(0.0, -self.logit))
 
-    @property
-    def confidence(self) -> FloatArray:
-        """Probability of the true class; for regression exp(-r²/2s²), s² the model's mean r²."""
-        if not self.regression:
-            return np.asarray(1.0 / (1.0 + np.exp(-self.logit)))
-        loss = self.loss
-        # The scale comes from the model and the known population alone, not from membership.
-        scale = np.maximum(loss.mean(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        return np.asarray(np.exp(-loss / (2 * scale)))
-
     def score(self, model: int, target: Labels, where: BoolArray) -> float | None:
         """Return a model's accuracy or R² on some records; no R² where their targets are equal."""
         if not self.regression:
@@ -85,11 +73,24 @@ class Signals:
 
     def __getitem__(self, models: slice | list[int] | BoolArray) -> Signals:
         """Return the signals of some of the models."""
-        return Signals(
-            self.logit[models],
-            self.correct[models],
-            self.kind,
-            None if self.gradient is None else self.gradient[models],
+        return Signals(self.logit[models], self.correct[models], self.kind)
+
+    def of(self, records: NDArray[np.intp]) -> Signals:
+        """Return the signals on some of the records."""
+        return Signals(self.logit[:, records], self.correct[:, records], self.kind)
+
+    def in_kind_of(self, target: Signals) -> Signals:
+        """Return signals of reference models in the kind of a given model's."""
+        if self.kind == target.kind:
+            return self
+        if target.kind == "labels":
+            return Signals(np.where(self.correct, 1.0, -1.0), self.correct, "labels")
+        if {self.kind, target.kind} == {"probabilities", "decision values"}:
+            # Both are log-odds of the true class; a network's logits are those of probabilities.
+            return Signals(self.logit, self.correct, target.kind)
+        raise InputError(
+            f"learner must answer with {target.kind} as the given model does, got {self.kind}. "
+            "Name a learner of the model's own kind."
         )
 
     @classmethod
@@ -101,12 +102,10 @@ class Signals:
                 f"signals must be of one kind for all models, got {', '.join(sorted(kinds))}. "
                 "Use a learner whose fits all offer the same methods."
             )
-        gradients = [p.gradient for p in parts if p.gradient is not None]
         return cls(
             np.vstack([p.logit for p in parts]),
             np.vstack([p.correct for p in parts]),
             parts[0].kind,
-            np.vstack(gradients) if len(gradients) == len(parts) else None,
         )
 
 
@@ -132,8 +131,7 @@ def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
         signals = signals_from(answers, np.where(names[place] == target, place, -1))
     if not np.isfinite(signals.logit).all():
         raise InputError("predictions must be finite numbers, got NaN or infinity.")
-    gradient = gradient_norms(model, examples)
-    return signals if gradient is None else replace(signals, gradient=gradient[None, :])
+    return signals
 
 
 def _true_class(
@@ -182,64 +180,3 @@ def signals_from(answers: Answers, truth: Labels) -> Signals:
     kind: Kind = "decision values" if answers.access == "logits" else "probabilities"
     logit, correct = _true_class(np.asarray(table, dtype=np.float64), place, kind)
     return Signals(logit[None, :], correct[None, :], kind)
-
-
-def gradient_norms(model: BaseEstimator, examples: Examples) -> FloatArray | None:
-    """Return ‖∇ℓ(θ; x)‖ per record for scikit-learn's linear models and perceptrons, else ``None``.
-
-    The gradient of one record with respect to a layer is (error) ⊗ (input, 1), so its squared
-    length is ‖error‖²(‖input‖² + 1) and no gradient is ever stored.
-    """
-    layers = getattr(model, "coefs_", None)
-    if layers is not None and hasattr(model, "intercepts_"):
-        return _perceptron_gradient(model, examples)
-    coefficients = getattr(model, "coef_", None)
-    if coefficients is None or not isinstance(coefficients, np.ndarray):
-        return None
-    if coefficients.shape[-1] != examples.features.shape[1]:
-        return None
-    reach = 1.0 + np.square(examples.features).sum(axis=1)
-    error = _output_error(model, examples)
-    return None if error is None else np.sqrt(np.square(error).sum(axis=1) * reach)
-
-
-def _output_error(model: BaseEstimator, examples: Examples) -> FloatArray | None:
-    """Return predicted probabilities less the indicator of the truth, or twice the residual."""
-    if examples.task == "regression":
-        residual = np.asarray(model.predict(examples.features)).reshape(-1) - examples.target
-        return np.asarray(2 * residual[:, None], dtype=np.float64)
-    if not callable(getattr(model, "predict_proba", None)):
-        return None
-    error = np.array(model.predict_proba(examples.features), dtype=np.float64)
-    hit = examples.target[:, None] == np.asarray(model.classes_)[None, :]
-    error -= hit
-    # Two classes share one output; its error is that of the second class.
-    return error[:, 1:] if error.shape[1] == 2 else error
-
-
-def _perceptron_gradient(model: BaseEstimator, examples: Examples) -> FloatArray | None:
-    activation = _ACTIVATIONS.get(getattr(model, "activation", ""))
-    error = _output_error(model, examples)
-    if activation is None or error is None:
-        return None
-    activate, derive = activation
-    inputs = [examples.features]
-    for weights, shift in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
-        inputs.append(activate(inputs[-1] @ weights + shift))
-    total = np.zeros(examples.rows)
-    for layer in range(len(model.coefs_) - 1, -1, -1):
-        reach = 1.0 + np.square(inputs[layer]).sum(axis=1)
-        total += np.square(error).sum(axis=1) * reach
-        if layer:
-            error = (error @ model.coefs_[layer].T) * derive(inputs[layer])
-    return np.asarray(np.sqrt(total))
-
-
-Activation = Callable[[FloatArray], FloatArray]
-#: Activation, and its derivative as a function of the activation's value.
-_ACTIVATIONS: dict[str, tuple[Activation, Activation]] = {
-    "identity": (lambda a: a, np.ones_like),
-    "logistic": (lambda a: 1.0 / (1.0 + np.exp(-a)), lambda v: v * (1.0 - v)),
-    "relu": (lambda a: np.maximum(a, 0.0), lambda v: (v > 0).astype(np.float64)),
-    "tanh": (np.tanh, lambda v: 1.0 - v * v),
-}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,14 +23,20 @@ from numpy.typing import NDArray
 
 from memberbound.answers import EstimateOf
 from memberbound.attacks.checks import blind_scores, law_test
-from memberbound.attacks.learner_audit import mean_interval
-from memberbound.attacks.model_audit import ModelAudit, audit_score_table, highest_floor
-from memberbound.attacks.scores import Scores, area_under_roc, content_generator
+from memberbound.attacks.learner_audit import mean_bound
+from memberbound.attacks.model_audit import ModelAudit, audit_score_table
+from memberbound.attacks.scores import (
+    AttackAudit,
+    MeasuredAttacks,
+    Scores,
+    area_under_roc,
+    content_generator,
+    highest_floor,
+)
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import AuditBound
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Population, read_population
 
@@ -290,16 +297,6 @@ def audit_synthetic(
 # ── A synthesizer that can be fitted again ────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class RefitAudit:
-    """What attacks reach on tables of random halves, on average; see :func:`audit_refits`."""
-
-    bounds: dict[str, dict[str, AuditBound]]
-    best_advantage: AuditBound
-    columns: tuple[str, ...]
-    refits: int
-
-
 def audit_refits(
     records: DataFrame,
     synthesizer: Callable[[], Synthesizer],
@@ -308,12 +305,12 @@ def audit_refits(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> RefitAudit:
+) -> tuple[MeasuredAttacks, tuple[str, ...]]:
     """Measure attacks on what a synthesizer makes of random halves of the records.
 
     The first refit gives the reference table and the scales, the next ones the thresholds; every
     further one is a draw of TPR - FPR and of the AUC, whose means over halves and the
-    synthesizer's coins are bounded.
+    synthesizer's coins are bounded.  The columns that were compared are returned too.
 
     Guarantee: each interval contains the mean with probability at least ``confidence``;
     ``best_advantage`` holds for all attacks together.  Its lower end is a floor for the average
@@ -346,48 +343,32 @@ def audit_refits(
     first = np.arange(min(half, _MOST_ROWS))
     rows, fresh = _Rows.of(axes, records), _Rows.of(axes, reference).part(first)
     thresholds = min(_THRESHOLD_REFITS, (count - 1) // 3)
-    learned: dict[str, list[Scores]] = {}
-    draws: dict[str, dict[str, list[float]]] = {}
-    cuts: dict[str, float] = {}
+    drawn: dict[str, list[Scores]] = {}
     for number in range(count - 1):
         member, table = refit()
         new = _Rows.of(axes, table).part(first)
         for name, score in attack_signals(rows, new, fresh, axes).items():
-            sides = Scores.of(score, member)
-            if number < thresholds:
-                learned.setdefault(name, []).append(sides)
-                continue
-            if name not in cuts:
-                both = (np.concatenate(parts) for parts in zip(*learned[name], strict=True))
-                cuts[name], _ = Scores.from_samples(*both).best_threshold()
-            hits, alarms = sides.hits(cuts[name])
-            gap = hits / sides.members.size - alarms / sides.non_members.size
-            own = draws.setdefault(name, {"advantage": [], "auc": []})
-            own["advantage"].append(gap)
-            own["auc"].append(area_under_roc(*sides))
+            drawn.setdefault(name, []).append(Scores.of(score, member))
         if progress is not None:
             progress(number + 1, count - 1)
     game = SubsetGame(len(records), half, "average")
-    each = shared_confidence(sure, len(draws))
-    shared = [
-        _mean_bound("advantage", name, own["advantage"], each, game) for name, own in draws.items()
-    ]
-    return RefitAudit(
-        {
-            name: {kind: _mean_bound(kind, name, own[kind], sure, game) for kind in own}
-            for name, own in draws.items()
-        },
-        highest_floor(shared, sure),
-        tuple(axis.name for axis in axes),
-        count,
-    )
+    each = shared_confidence(sure, len(drawn))
+    attacks, paid = {}, []
+    for name, sides in drawn.items():
+        both = (np.concatenate(parts) for parts in zip(*sides[:thresholds], strict=True))
+        threshold, _ = Scores.from_samples(*both).best_threshold()
+        gaps = np.array([_gap(pair, threshold) for pair in sides[thresholds:]])
+        areas = np.array([area_under_roc(*pair) for pair in sides[thresholds:]])
+        bound = partial(mean_bound, game=game, attack=name)
+        attacks[name] = AttackAudit(
+            bound("advantage", gaps, confidence=sure), bound("AUC", areas, confidence=sure)
+        )
+        paid.append(bound("advantage", gaps, confidence=each))
+    best = highest_floor(paid, sure)
+    measured = MeasuredAttacks(attacks=attacks, best_advantage=best, confidence=sure)
+    return measured, tuple(axis.name for axis in axes)
 
 
-def _mean_bound(
-    quantity: str, attack: str, draws: Sequence[float], confidence: float, game: SubsetGame
-) -> AuditBound:
-    low = -1.0 if quantity == "advantage" else 0.0
-    values = np.clip(np.array(draws), low, 1.0)
-    mean = float(values.mean())
-    lower, upper = mean_interval(values, confidence, low)
-    return AuditBound(quantity, mean, min(lower, mean), max(upper, mean), confidence, game, attack)
+def _gap(pair: Scores, threshold: float) -> float:
+    hits, alarms = pair.hits(threshold)
+    return hits / pair.members.size - alarms / pair.non_members.size

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.attacks.checks import LawTest, law_test
-from memberbound.attacks.model_scores import balancing_weights
 from memberbound.attacks.scores import membership
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
@@ -37,10 +36,38 @@ _FEATURES = 20_000
 
 @dataclass(frozen=True)
 class Documents:
-    """Texts, and the other columns they came with."""
+    """Texts by the names of their records, and the other columns they came with."""
 
-    texts: tuple[str, ...]
+    texts: dict[str, str]
     columns: dict[str, tuple[object, ...]]
+
+    def column(self, name: str) -> dict[str, object]:
+        """Return the values of a column by the names of the records."""
+        return dict(zip(self.texts, self.columns[name], strict=True))
+
+    def coins(self) -> dict[str, bool]:
+        """Return which canaries are members."""
+        if "member" not in self.columns:
+            raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
+        return dict(zip(self.texts, membership(self.columns["member"]).tolist(), strict=True))
+
+    def named(self, name: str) -> Documents:
+        """Return the documents by their column ``record``."""
+        if "record" not in self.columns:
+            raise InputError(f"{name} must have the column 'record', which names the document.")
+        records = [str(record) for record in self.columns["record"]]
+        if len(set(records)) < len(records):
+            raise InputError(f"{name} must have one row per record, got a record twice.")
+        return Documents(dict(zip(records, self.texts.values(), strict=True)), self.columns)
+
+    def followed_by(self, other: Documents) -> Documents:
+        """Return these and other documents, with the columns that both have."""
+        texts = [*self.texts.values(), *other.texts.values()]
+        shared = self.columns.keys() & other.columns.keys()
+        return Documents(
+            {str(place): text for place, text in enumerate(texts)},
+            {name: self.columns[name] + other.columns[name] for name in sorted(shared)},
+        )
 
 
 def read_documents(source: object, column: str, name: str) -> Documents:
@@ -66,7 +93,7 @@ def read_documents(source: object, column: str, name: str) -> Documents:
         raise InputError(f"{name} must have documents, got none.")
     others = {key for row in rows for key in row if key != column}
     return Documents(
-        tuple(str(text) for text in texts),
+        {str(place): str(text) for place, text in enumerate(texts)},
         {str(key): tuple(row.get(key) for row in rows) for key in sorted(others, key=str)},
     )
 
@@ -148,9 +175,8 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
     from sklearn.linear_model import LogisticRegression
 
     del rng
-    weights = balancing_weights(member)
     with one_thread():
-        blind = LogisticRegression(C=1.0, max_iter=300).fit(rows, member, sample_weight=weights)
+        blind = LogisticRegression(max_iter=300, class_weight="balanced").fit(rows, member)
     return np.asarray(blind.decision_function(others), dtype=np.float64)
 
 

@@ -469,10 +469,11 @@ def _choices(verb: Verb) -> str | None:
         names = verb.of_kind("learner")[0].option.choices or LEARNERS
         sentences.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
-        from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
+        from memberbound.attacks.attacks import ATTACKS
+        from memberbound.attacks.texts import NEEDS
 
-        listed = attacks_on_learners if verb.name == "audit-learner" else attacks_on_models
-        sentences.append(f"Attacks: {', '.join(listed())}.")
+        listed = NEEDS if verb.name == "audit-text" else ATTACKS
+        sentences.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(sentences) or None
 
 

@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_loss
-from memberbound.errors import InputError
+from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
 from memberbound.numerics import one_thread
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
     Average,
@@ -64,6 +63,47 @@ def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
             progress(next(steps), total)
 
     return step
+
+
+# ── A25 §4: overfitting as a ceiling ──────────────────────────────────────────────────────────────
+
+
+def ceiling_from_overfitting(share_above: float, fresh_share: float, gamma: float = 1.0) -> float:
+    """Return max(1, 1/γ)·(α + γ·q), which MIS cannot exceed, or 1 where that is more.
+
+    Guarantee: MIS is at most the result if a training record has loss above ε with probability at
+    most ``share_above`` and a fresh one at most ε with probability at most ``fresh_share``.
+    Theorem: A25-T11, first part; at γ = 1 and ε = 0 it is A24-T4.2.
+    Assumes: both probabilities hold over training set, learner and record, for one ε.
+    Numerics: rounded up.
+    Edge cases: 1 is vacuous; α = q = 0 gives 0.
+
+    Examples:
+        >>> round(ceiling_from_overfitting(0.01, 0.02), 6)
+        0.03
+    """
+    a, q, g = (
+        fraction("share_above", share_above),
+        fraction("fresh_share", fresh_share),
+        positive("gamma", gamma),
+    )
+    return min(1.0, up(max(1.0, 1 / g) * (a + g * q), 8))
+
+
+def stopping_loss(epsilon: float, share_above: float) -> float:
+    """Return ε·α: a learner that stops only at a mean loss of at most that is (ε, 1-α)-overfitting.
+
+    Guarantee: in *every* run the share of training losses above ε is at most α, so no sampling
+    error enters the training side of A25-T11.
+    Theorem: A25-P10 (Markov's inequality for the losses of one run).
+    Assumes: the loss is at least 0, and the learner never stops before.
+    Numerics: rounded down.
+
+    Examples:
+        >>> round(stopping_loss(1e-6, 0.05), 12)
+        5e-08
+    """
+    return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("share_above", share_above)))
 
 
 # ── A25-F1: the network ───────────────────────────────────────────────────────────────────────────

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
 
+from memberbound.attacks.learner_audit import Exposure as RecordExposure
 from memberbound.attacks.learner_audit import ShadowAudit
 from memberbound.attacks.model_audit import ModelAudit
-from memberbound.attacks.records import Exposure as RecordExposure
 from memberbound.attacks.shadows import attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
 from memberbound.errors import InputError
@@ -405,12 +405,12 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
 
 def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
     """Return how often an attack is right about the record it knows best, or on average."""
-    lower = max(exposure.blind, float(exposure.lower.max()), average.accuracy_lower or 0.5)
+    lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
     return _attacked_row(
         "model",
         "worst",
-        blind=exposure.blind,
-        estimate=exposure.worst_estimate,
+        blind=exposure.blind_accuracy,
+        estimate=exposure.worst_record_estimate,
         lower=lower,
         confidence=confidence,
     )

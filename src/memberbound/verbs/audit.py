@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, TypedDict, cast
 
 import numpy as np
 
-from memberbound.answers import Inline, OmitEmpty
+from memberbound.answers import INTERNAL, OmitEmpty, computed
+from memberbound.attacks.attacks import ATTACKS
+from memberbound.attacks.checks import Duplicates, Fact
 from memberbound.attacks.evidence import (
-    GivenModel,
-    Records,
+    Evidence,
     ScoreTable,
-    check_predictions,
+    ask_model,
+    given_model,
     read_predictions,
     read_scores,
     read_table,
@@ -21,8 +23,14 @@ from memberbound.attacks.evidence import (
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.model_audit import ModelAudit, audit_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
-from memberbound.attacks.scores import Scores
-from memberbound.attacks.shadows import FEWEST_IN_TIME, MODELS, Training
+from memberbound.attacks.scores import IntervalFields, Scores, interval_fields, without_ends
+from memberbound.attacks.shadows import (
+    FEWEST_IN_TIME,
+    MODELS,
+    ShadowRun,
+    train_references,
+    unfitted_copy,
+)
 from memberbound.declarations import (
     Column,
     Encoding,
@@ -38,22 +46,37 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.files import in_encoding
-from memberbound.quantities import confident
+from memberbound.learners.examples import Learner
+from memberbound.quantities import NO_LEAK, confident, decimals, significant
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
-    AttackFields,
-    OneRunAnswer,
+    RecordsAnswer,
+    given_fields,
     records_file,
     write_columns,
 )
 from memberbound.verbs.replacement import Replacement, rehearse_replacement
 
+#: What an attacker sees, in order of access, in words.
+_ACCESS = {
+    "labels": "an API that returns labels only",
+    "values": "an API that returns predictions",
+    "probabilities": "an API that returns probabilities",
+}
+
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
+class AccessFields(TypedDict):
+    """The best attack of those who see no more than this of the model."""
+
+    attack: str
+    advantage: IntervalFields
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Audit(OneRunAnswer):
+class Audit(RecordsAnswer):
     """What attacks reached on one model; ``detail`` has everything that was measured."""
 
     VERB: ClassVar = "audit"
@@ -63,23 +86,38 @@ class Audit(OneRunAnswer):
         "learner may leak more."
     )
 
-    detail: Inline[ModelAudit]
+    by_access: Mapping[str, AccessFields]
+    reference_models: int
+    duplicates: Duplicates | None
+    facts: tuple[Fact, ...]
     replacement: OmitEmpty[Replacement | None] = None
+    detail: ModelAudit = field(metadata=INTERNAL)
 
-    @property
-    def floor(self) -> float | None:
-        """The proved advantage of the best attack; None where the two sides are not comparable."""
-        return self.detail.best_advantage.lower if self.detail.comparable else None
+    @computed
+    def leak_shown(self) -> bool:
+        """Whether an attack provably beats blind guessing on sides that are comparable."""
+        return self.floor is not None and self.floor > 0
 
-    @property
-    def caution(self) -> str:
-        """What the numbers do not mean, and why there is no floor."""
-        law = None if self.detail.comparable else self.detail.law
-        return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
-
-    def details(self) -> str:
-        """Return readable lines below the table of attacks."""
-        return f"{self.floors}\n{self.detail.summary()}"
+    def findings(self) -> Iterator[str]:
+        """Return floors by access, facts, and whether the two sides are comparable."""
+        if not self.comparable:
+            yield "members and non-members are not comparable: there is no floor"
+        elif self.by_access:
+            sure = confident(self.confidence)
+            yield f"leak at least (all lines hold together, confidence {sure}):"
+            for level, best in self.by_access.items():
+                lower = best["advantage"]["lower"]
+                shown = NO_LEAK
+                if lower is not None and lower > 0:
+                    shown = f"advantage ≥ {decimals(lower, 'lower', 3)} ({best['attack']})"
+                yield f"  {_ACCESS[level]}: {shown}"
+        if self.facts:
+            yield "facts for output checking:"
+        for fact in self.facts:
+            verdict = "ok   " if fact.passes else "CHECK"
+            yield f"  {verdict} {fact.name}: {fact.value} ({fact.rule})"
+        if self.one_law is not None and self.comparable:
+            yield self.one_law.sentence
 
     def summary(self) -> str:
         """Return the table of attacks, and at the end what could take the model's place."""
@@ -146,8 +184,7 @@ def audit(
         nonmembers: rows from the same source that the model was not trained on.
         model: a trained model: its file, or in Python the fitted object or a callable of rows.
         predictions: instead of a model, a table of its predictions: ``label``, ``member`` and
-            ``probability_<class>``, ``logit_<class>`` or ``prediction``; together with a model,
-            predictions that it must reproduce here.
+            ``probability_<class>``, ``logit_<class>`` or ``prediction``.
         one_run: a table of scores of canaries, each of which an independent fair coin put into the
             training set of this one model or left out (``member``).
         claimed_epsilon: the ε that the training claims, compared with the floor of ``one_run``; the
@@ -195,67 +232,73 @@ def audit(
     out = records_file(records, members, force=force)
     rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     names = [columns] if isinstance(columns, str) else columns
-    source = GivenModel(
-        model, nonmembers, target, names, learner, quick, seconds, trust=trust, factory=factory
-    )
     check_claim("one_run", one_run, claimed_epsilon, delta)
-    tables = {"members": members, "predictions": predictions, "one_run": one_run}
-    sources = [name for name, table in tables.items() if table is not None]
-    if model is None and len(sources) != 1:
-        raise InputError(
-            "members must be one table of scores or predictions where there is no model, got "
-            f"{' and '.join(sources) or 'none'}."
-        )
-    evidence: Records | ScoreTable
-    training = floors = None
+    evidence: Evidence | ScoreTable
+    references, floors = None, None
+    notes: tuple[str, ...] = ()
     if model is not None:
-        if one_run is not None:
-            raise InputError("one_run must be left out with a model: it is a table of scores.")
-        evidence = source.records(members, by)
-        if predictions is not None:
-            evidence = check_predictions(evidence, read_predictions(predictions))
-        if not quick:
-            training = Training(
-                learner,
-                whole_number("shadows", cast(int, shadows), at_least=FEWEST_IN_TIME),
-                60.0 if seconds is None else positive("seconds", seconds),
-                cast("int | None", workers),
-                progress,
-            )
-    elif one_run is not None:
-        evidence = read_scores(one_run, by)
+        if predictions is not None or one_run is not None:
+            raise InputError("predictions and one_run must be left out with a model.")
+        trained = given_model(model, trust=trust, factory=factory)
+        evidence = ask_model(trained, members, nonmembers, target, columns=names, by=by)
+        references, notes = _trained_references(
+            evidence,
+            learner,
+            attacks,
+            quick=quick,
+            models=whole_number("shadows", cast(int, shadows), at_least=FEWEST_IN_TIME),
+            seconds=60.0 if seconds is None else positive("seconds", seconds),
+            workers=cast("int | None", workers),
+            progress=progress,
+            seed=start,
+        )
+    else:
+        of_a_model = {"nonmembers": nonmembers, "target": target, "columns": names}
+        of_a_model |= {"learner": learner, "quick": quick or None, "seconds": seconds}
+        _check_idle(of_a_model | {"trust": trust or None, "factory": factory})
+        evidence = _given_table(members, predictions, one_run, by)
+    if one_run is not None and isinstance(evidence, ScoreTable):
         floors = audit_one_run(
             Scores.of(evidence.score, evidence.member),
             delta=delta,
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
         )
-    else:
-        evidence = (
-            read_table(members, by) if predictions is None else read_predictions(predictions, by)
-        )
     if fpr is not None:
         _check_rates(rates, int((~evidence.member).sum()), sure)
     detail = audit_records(
         evidence,
         attacks=attacks,
-        training=training,
+        references=references,
         confidence=sure,
         fpr=rates,
         by=by,
         seed=start,
     )
-    replacement = None
-    leaks = detail.comparable and detail.best_advantage.lower > 0
+    detail = replace(detail, warnings=(*notes, *detail.warnings))
+    by_access: dict[str, Any] = {
+        level: {"attack": bound.attack, "advantage": interval_fields(bound)}
+        for level, bound in detail.by_access.items()
+    }
+    answer = Audit(
+        **given_fields(detail),
+        assumptions=detail.assumptions,
+        one_law=detail.law,
+        records=detail.recognised,
+        groups=detail.groups,
+        one_run=floors,
+        by_access=by_access if detail.comparable else without_ends(by_access),
+        reference_models=0 if references is None else references.signals.models,
+        duplicates=detail.duplicates,
+        facts=detail.facts,
+        records_out=None if out is None else str(out),
+        detail=detail,
+    )
     # Whoever passes a table that is open already (a study) rehearses what it recommends itself.
-    if leaks and target is not None and not isinstance(members, OpenTable):
-        replacement = rehearse_replacement(
-            members,
-            target,
-            detail,
-            columns=None if names is None else tuple(names),
-            seed=start,
-        )
+    if answer.leak_shown and target is not None and not isinstance(members, OpenTable):
+        kept = None if names is None else tuple(names)
+        replacement = rehearse_replacement(members, target, detail, columns=kept, seed=start)
+        answer = replace(answer, replacement=replacement)
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
         columns_out = {
@@ -264,17 +307,79 @@ def audit(
             "recognised": recognised.named.astype(int),
         }
         write_columns(columns_out, out, force=force)
-    return Audit(
-        game=detail.best_advantage.game,
-        attacks=cast("dict[str, AttackFields]", detail.attack_fields()),
-        best=detail.best,
-        confidence=detail.confidence,
-        assumptions=detail.assumptions,
-        warnings=detail.warnings,
-        records_out=None if out is None else str(out),
-        detail=detail,
-        one_run=floors,
-        replacement=replacement,
+    return answer
+
+
+def _check_idle(options: Mapping[str, object]) -> None:
+    """Refuse options that mean nothing without a model."""
+    idle = [name for name, value in options.items() if value is not None]
+    if idle:
+        raise InputError(
+            f"model must be given with {' and '.join(idle)}, got none. A learner is audited on its "
+            "table by audit-learner."
+        )
+
+
+def _given_table(
+    members: object, predictions: object, one_run: object, by: str | None
+) -> Evidence | ScoreTable:
+    """Read the one table that stands for a model."""
+    tables = {"members": members, "predictions": predictions, "one_run": one_run}
+    sources = [name for name, table in tables.items() if table is not None]
+    if len(sources) != 1:
+        raise InputError(
+            "members must be one table of scores or predictions where there is no model, got "
+            f"{' and '.join(sources) or 'none'}."
+        )
+    if one_run is not None:
+        return read_scores(one_run, by)
+    return read_table(members, by) if predictions is None else read_predictions(predictions, by)
+
+
+def _trained_references(
+    evidence: Evidence,
+    learner: str | Learner | None,
+    attacks: Iterable[str] | None,
+    *,
+    quick: bool,
+    **training: Any,
+) -> tuple[ShadowRun | None, tuple[str, ...]]:
+    """Return reference models and notes; a learner that is named is insisted on.
+
+    Without one, a model that cannot be trained again (or not in this time) has no reference models,
+    and the note says what would bring them.
+    """
+    if quick and learner is not None:
+        raise InputError("quick must be left out with a learner: it trains nothing.")
+    learning = [name for name, attack in ATTACKS.items() if attack.learns]
+    if attacks is not None and not {*attacks} & {*learning}:
+        return None, ()
+    if quick:
+        return None, (
+            "Reference attacks, the strongest ones, were left out: nothing was trained to compare "
+            "with",
+        )
+    try:
+        if learner is None:
+            unfitted_copy(evidence)
+    except InputError:
+        return None, (
+            "Stronger attacks need --learner: this model cannot be trained again from what is "
+            "given, so no reference models were trained",
+        )
+    try:
+        run = train_references(evidence, learner, **training)
+    except InputError as problem:
+        if learner is not None:
+            raise
+        return None, (f"Reference attacks, the strongest ones, did not run: {problem}",)
+    trained = run.signals.models
+    if trained + len(run.failures) >= training["models"]:
+        return run, ()
+    return run, (
+        f"{trained} of {training['models']} reference models were trained in "
+        f"{significant(training['seconds'], 'given')} seconds; more seconds make the attacks "
+        "stronger",
     )
 
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.answers import (
-    Answer,
-    Lower,
-    OmitEmpty,
-    Sided,
-    Upper,
-    computed,
-)
+from memberbound.answers import Answer, Lower, OmitEmpty, Upper, computed
+from memberbound.attacks.checks import LawTest
+from memberbound.attacks.model_audit import Groups, ModelAudit, Recognised
 from memberbound.attacks.one_run import OneRun
-from memberbound.attacks.scores import IntervalFields, interval_text
+from memberbound.attacks.scores import (
+    IntervalFields,
+    MeasuredAttacks,
+    interval_fields,
+    interval_text,
+    without_ends,
+)
 from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
@@ -43,11 +44,8 @@ class AttackFields(TypedDict, total=False):
     tpr_at_fpr: dict[str, IntervalFields | None]
     members: int
     non_members: int
-    confidence: Lower | None
-    notes: list[str]
     access: str
-    no_leak_p_value: Upper | None
-    settings: Annotated[dict[str, Any], Sided("given")]
+    no_leak_p_value: Upper
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -67,6 +65,7 @@ class AuditAnswer(Answer, Limited):
     game: Game
     attacks: Mapping[str, AttackFields]
     best: str
+    best_advantage: IntervalFields
     confidence: Lower
     assumptions: tuple[str, ...]
     theorems: tuple[str, ...] = ()
@@ -76,7 +75,7 @@ class AuditAnswer(Answer, Limited):
     @property
     def floor(self) -> float | None:
         """The proved advantage of the best attack, which pays for choosing it; None: no floor."""
-        raise NotImplementedError
+        return self.best_advantage["lower"]
 
     @property
     def reached(self) -> tuple[float, float | None]:
@@ -148,10 +147,64 @@ class AuditAnswer(Answer, Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class OneRunAnswer(AuditAnswer):
-    """The same, with floors on ε and μ where fair coins put the members in."""
+def measured_fields(audit: MeasuredAttacks) -> dict[str, Any]:
+    """Return the fields of an answer that every audit has."""
+    return {
+        "game": audit.best_advantage.game,
+        "attacks": {name: attack.to_dict() for name, attack in audit.attacks.items()},
+        "best": audit.best,
+        "best_advantage": interval_fields(audit.best_advantage),
+        "confidence": audit.confidence,
+        "warnings": audit.warnings,
+    }
 
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GivenAnswer(AuditAnswer):
+    """What attacks reached on one model or table: its members against fresh records."""
+
+    members: int
+    non_members: int
+    one_law: LawTest | None = None
+
+    @property
+    def law(self) -> LawTest | None:
+        """Whether members and non-members differ already without the model."""
+        return self.one_law
+
+    @computed
+    def comparable(self) -> bool:
+        """Whether members and non-members are not known to differ in distribution."""
+        return self.law is None or not self.law.differs
+
+    @property
+    def floor(self) -> float | None:
+        """The proved advantage of the best attack; None where the two sides are not comparable."""
+        return super().floor if self.comparable else None
+
+    @property
+    def caution(self) -> str:
+        """What the numbers do not mean, and why there is no floor."""
+        if self.comparable or self.law is None:
+            return self.CAUTION
+        return f"{self.law.sentence} {self.CAUTION}"
+
+
+def given_fields(audit: ModelAudit) -> dict[str, Any]:
+    """Return the fields of a :class:`GivenAnswer`: estimates alone where nothing is comparable."""
+    fields = measured_fields(audit)
+    if not audit.comparable:
+        fields |= without_ends({key: fields[key] for key in ("attacks", "best_advantage")})
+    members = int(audit.member.sum())
+    return fields | {"members": members, "non_members": len(audit.member) - members}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RecordsAnswer(GivenAnswer):
+    """The same, with single records, groups, and floors on ε and μ where coins chose members."""
+
+    records: Recognised | None = None
+    groups: Groups | None = None
     one_run: OmitEmpty[OneRun | None] = None
 
     @property
@@ -161,10 +214,49 @@ class OneRunAnswer(AuditAnswer):
             return None
         return self.one_run.sentence
 
-    @property
-    def floors(self) -> str:
-        """What one run proves, as a paragraph; empty without."""
-        return "" if self.one_run is None else f"\n\n{self.one_run.sentence}"
+    def details(self) -> str:
+        """Return readable lines below the table of attacks."""
+        lines = [] if self.one_run is None else ["", self.one_run.sentence]
+        lines += ["", *self.findings()]
+        if self.comparable and self.records is not None:
+            lines += ["", *_record_lines(self.records)]
+        if self.comparable and self.groups is not None:
+            lines += ["", *_group_lines(self.groups)]
+        return "\n".join(("", *lines)).rstrip()
+
+    def findings(self) -> Iterable[str]:
+        """Return what a verb has to say besides."""
+        return ()
+
+
+def _record_lines(records: Recognised) -> list[str]:
+    first = [str(member.record) for member in records.most if member.recognised][:8]
+    identified = "nobody"
+    if first:
+        identified = f"{records.recognised} members and {records.others_named} others"
+    lines = [
+        f"records: of {records.tried} members and {records.others_tried} others on one list, the "
+        f"attack ({records.attack}) identifies {identified}",
+        "  (false identifications ≤ "
+        f"{percent(records.false_discovery_rate_upper, 'upper')} on average)",
+    ]
+    if first:
+        more = records.recognised - len(first)
+        lines.append(f"  members: {', '.join(first)}{f' and {more} more' if more else ''}")
+    return lines
+
+
+def _group_lines(groups: Groups) -> list[str]:
+    lines = [
+        f"groups by {groups.column} ({groups.attack}; ends hold for all groups at once, confidence "
+        f"{confident(groups.confidence)}):"
+    ]
+    for group in groups.groups:
+        shown = f"too few records ({group.members} members, {group.non_members} others)"
+        if group.advantage is not None and group.auc is not None:
+            shown = f"advantage {interval_text(group.advantage)}, AUC {interval_text(group.auc)}"
+        lines.append(f"  {group.value}: {shown}")
+    return lines
 
 
 def records_file(

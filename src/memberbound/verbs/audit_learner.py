@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from memberbound.answers import Inline
+from memberbound.answers import INTERNAL, Inline
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
 from memberbound.attacks.learner_audit import (
     Ceiling,
+    Exposure,
     Sandwich,
     ShadowAudit,
     audit_shadows,
     compare_exposure,
     read_ceiling,
+    record_exposure,
     sandwiched,
 )
-from memberbound.attacks.noisy_releases import (
-    ReleaseFloor,
-)
-from memberbound.attacks.records import Exposure, record_exposure
-from memberbound.attacks.shadows import ShadowRun, train_shadows
+from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -45,24 +43,14 @@ from memberbound.files import in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
-from memberbound.numerics.rounding import shared_confidence
-from memberbound.quantities import (
-    NO_LEAK,
-    Certificate,
-    confident,
-    marked,
-    significant,
-)
+from memberbound.quantities import NO_LEAK, Certificate, confident, marked, significant
 from memberbound.verbs.audit_answer import (
     RATES,
-    AttackFields,
     AuditAnswer,
+    measured_fields,
     records_file,
     write_columns,
 )
-
-#: The attack on what is released (X24), which has no score per record.
-RELEASED = "released-vector"
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
@@ -74,16 +62,15 @@ class LearnerAudit(AuditAnswer):
     VERB: ClassVar = "audit-learner"
     ABOUT: ClassVar = " on the average record"
 
-    detail: Inline[ShadowAudit]
+    population: int
+    models: int
+    #: Models that the intervals come from.
+    targets: int
+    failed_fits: tuple[FailedFit, ...]
     records: Exposure
-    release: ReleaseFloor | None = None
     sandwich: Inline[Sandwich | None] = None
     roles: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def floor(self) -> float:
-        """The proved advantage of the best attack, which pays for choosing it."""
-        return self.detail.best_advantage.lower
+    detail: ShadowAudit = field(metadata=INTERNAL)
 
     @classmethod
     def _game_of(cls, values: Mapping[str, Any]) -> SubsetGame:
@@ -93,25 +80,22 @@ class LearnerAudit(AuditAnswer):
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        exposure = self.records
-        fields = exposure.to_dict(5)
+        records = self.records
         text = (
-            f"\n\nrecords with a leak shown: {fields['exposed_records']} "
-            f"({exposure.targets} attacked models)"
+            f"\n\nrecords with a leak shown: {records.exposed_records} "
+            f"({records.targets} attacked models)"
         )
-        proved = [item for item in fields["most_exposed"] if item["proved"]]  # type: ignore[attr-defined]
+        proved = [item for item in records.most_exposed[:5] if item.proved]
         for item in proved:
             text += (
-                f"\n  record {item['record']}: right {marked(item['estimate'], 'estimate')} of the "
-                f"time, proved {marked(item['lower'], 'audit', blind=exposure.blind)}"
+                f"\n  record {item.record}: right {marked(item.estimate, 'estimate')} of the "
+                f"time, proved {marked(item.lower, 'audit', blind=records.blind_accuracy)}"
             )
         if proved:
             text += (
-                f"\n  (floors hold for all {exposure.estimate.size} records at once, "
-                f"confidence {confident(exposure.confidence)})"
+                "\n  (floors hold for all records at once, confidence "
+                f"{confident(records.confidence)})"
             )
-        if self.release is not None:
-            text += f"\n\n{self.release.summary()}"
         if self.sandwich is not None:
             gap, ceiling = self.sandwich.sandwich_gap, self.sandwich.certified_advantage_upper
             text += f"\n\ncertified advantage {marked(ceiling, 'certificate', 'advantage', 4)}, "
@@ -175,8 +159,7 @@ def audit_learner(
         target: column to predict.
         learner: a short name, ``package.module:factory`` or an estimator.
         shadows: number of shadow models to train.
-        attacks: attacks to run; ``learned`` is the attack classifier of A25 §7, trained on some
-            models and scored on others.
+        attacks: attacks to run.
         confidence: of each interval.
         fpr: false-positive rate at which the TPR is measured; may be repeated.
         columns: columns to use (default: all but identifiers and free text).
@@ -243,13 +226,12 @@ def audit_learner(
     if out is None:
         return answer
     exposure = answer.records
-    places = np.arange(exposure.estimate.size)
     columns_out = {
-        "record": places if exposure.rows is None else exposure.rows,
+        "record": exposure.rows,
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "exposed": np.isin(places, exposure.exposed).astype(int),
+        "exposed": np.isin(np.arange(len(exposure.rows)), exposure.exposed).astype(int),
     }
     write_columns(columns_out, out, force=force)
     return replace(answer, records_out=str(out))
@@ -262,22 +244,13 @@ def audit_run(
     confidence: float = 0.95,
     fpr: Iterable[float] = RATES,
     ceiling: Ceiling | None = None,
-    release: ReleaseFloor | None = None,
 ) -> LearnerAudit:
     """Audit models that are trained already; see :func:`audit_learner`.
 
-    With a ``ceiling`` an audit above it raises a ContradictionError.  ``release`` is the attack on
-    what is released (X24), an attack like the others: best attack, floor and the comparison with
-    the ceiling read one list that shares the error.  So do the floors about one record, those of
-    ``records`` and of ``release`` (proofs/audit-subset-game.md claim 6).
+    With a ``ceiling`` an audit above it raises a ContradictionError.
     """
-    others = {} if release is None else {RELEASED: release.on_average.bounded}
-    audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr, others=others)
-    record_confidence = audit.confidence
-    if release is not None:
-        release = replace(release, confidence=audit.each_confidence)
-        record_confidence = shared_confidence(record_confidence, 2)
-    exposure = record_exposure(audit, confidence=record_confidence)
+    audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr)
+    exposure = record_exposure(audit)
     sandwich, warnings = None, audit.warnings
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
@@ -294,20 +267,14 @@ def audit_run(
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, audit.best_advantage)
         compare_exposure(ceiling, exposure)
-        if release is not None and ceiling.record == "every":
-            about_one = sandwiched(ceiling, release.worst)
-            sandwich = max(sandwich, about_one, key=lambda side: side.audited_advantage_lower)
     return LearnerAudit(
-        game=audit.game,
-        attacks={
-            name: cast("AttackFields", attack.to_dict()) for name, attack in audit.attacks.items()
-        },
-        best=audit.best,
-        confidence=audit.confidence,
+        **measured_fields(audit) | {"warnings": warnings},
         assumptions=audit.assumptions,
-        warnings=warnings,
-        detail=audit,
+        population=audit.game.population,
+        models=run.signals.models,
+        targets=audit.targets,
+        failed_fits=run.failures,
         records=exposure,
         sandwich=sandwich,
-        release=release,
+        detail=audit,
     )

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memberbound.answers import OmitEmpty, computed
-from memberbound.attacks.checks import LawTest
-from memberbound.attacks.scores import ASSUMPTIONS, IntervalFields, interval_fields
-from memberbound.attacks.synthetic_tables import (
-    Copies,
-    RefitAudit,
-    audit_refits,
-    audit_synthetic,
-)
+from memberbound.answers import OmitEmpty
+from memberbound.attacks.scores import ASSUMPTIONS
+from memberbound.attacks.synthetic_tables import Copies, audit_refits, audit_synthetic
 from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
-from memberbound.verbs.audit_answer import RATES, AttackFields, AuditAnswer
+from memberbound.verbs.audit_answer import RATES, GivenAnswer, given_fields, measured_fields
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,7 +41,7 @@ _REFIT_ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TableAudit(AuditAnswer):
+class TableAudit(GivenAnswer):
     """What attacks reached on a synthetic table, or on tables of a synthesizer."""
 
     VERB: ClassVar = "audit-table"
@@ -57,30 +51,10 @@ class TableAudit(AuditAnswer):
         "row, or a large one, proves nothing by itself."
     )
 
-    best_advantage: IntervalFields
+    theorems: tuple[str, ...] = ("X29",)
     columns: tuple[str, ...]
-    members: int
-    non_members: int
     refits: int | None = None
     copies: OmitEmpty[Copies | None] = None
-    one_law: OmitEmpty[LawTest | None] = None
-
-    @computed
-    def comparable(self) -> bool:
-        """Whether members and non-members are not known to differ in distribution."""
-        return self.one_law is None or not self.one_law.differs
-
-    @property
-    def floor(self) -> float | None:
-        """The proved advantage of the best attack; None where the two sides are not comparable."""
-        lower = self.best_advantage["lower"]
-        return float(lower) if self.comparable and lower is not None else None
-
-    @property
-    def caution(self) -> str:
-        """What the numbers do not mean, and why there is no floor."""
-        law = None if self.comparable else self.one_law
-        return self.CAUTION if law is None else f"{law.sentence} {self.CAUTION}"
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
@@ -177,10 +151,18 @@ def audit_table(
             raise InputError(f"synthesizer must be a factory, got {type(factory).__name__}.")
         count = 64 if refits is None else refits
         frame = read(members)
-        refitted = audit_refits(
+        measured, compared = audit_refits(
             frame, factory, refits=count, confidence=sure, seed=start, progress=progress
         )
-        return _of_refits(refitted, len(frame), sure)
+        half = len(frame) // 2
+        return TableAudit(
+            **measured_fields(measured),
+            assumptions=_REFIT_ASSUMPTIONS,
+            columns=compared,
+            members=half,
+            non_members=len(frame) - half,
+            refits=count,
+        )
     if nonmembers is None or synthetic is None:
         raise InputError("nonmembers and synthetic must be given, or a synthesizer.")
     if refits is not None:
@@ -195,46 +177,10 @@ def audit_table(
         fpr=rates,
         seed=start,
     )
-    fields: dict[str, Any] = audit.to_dict()
     return TableAudit(
-        game=audit.best_advantage.game,
-        attacks=cast("dict[str, AttackFields]", audit.attack_fields()),
-        best=audit.best,
-        confidence=sure,
+        **given_fields(audit),
         assumptions=(*_TABLE_ASSUMPTIONS, ASSUMPTIONS[3]),
-        theorems=("X29",),
-        warnings=audit.warnings,
-        best_advantage=fields["best_advantage"],
         columns=compared,
-        members=fields["members"],
-        non_members=fields["non_members"],
         copies=copies,
         one_law=audit.law,
-    )
-
-
-def _of_refits(refitted: RefitAudit, records: int, confidence: float) -> TableAudit:
-    attacks = {
-        name: AttackFields(
-            auc=interval_fields(bounds["auc"]),
-            advantage=interval_fields(bounds["advantage"]),
-            accuracy=None,
-            tpr_at_fpr={},
-            confidence=confidence,
-        )
-        for name, bounds in refitted.bounds.items()
-    }
-    half = records // 2
-    return TableAudit(
-        game=refitted.best_advantage.game,
-        attacks=attacks,
-        best=refitted.best_advantage.attack,
-        confidence=confidence,
-        assumptions=_REFIT_ASSUMPTIONS,
-        theorems=("X29",),
-        best_advantage=interval_fields(refitted.best_advantage),
-        columns=refitted.columns,
-        members=half,
-        non_members=records - half,
-        refits=refitted.refits,
     )

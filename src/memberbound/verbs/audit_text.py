@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from memberbound.answers import Inline
 from memberbound.attacks.checks import LawTest
-from memberbound.attacks.model_audit import (
-    ModelAudit,
-    audit_score_table,
-    group_lines,
-    with_records,
-)
-from memberbound.attacks.one_run import OneRun, audit_one_run, check_claim
-from memberbound.attacks.records import Recognised
-from memberbound.attacks.scores import Scores, membership
+from memberbound.attacks.model_audit import audit_score_table, with_records
+from memberbound.attacks.one_run import audit_one_run, check_claim
+from memberbound.attacks.scores import Scores
 from memberbound.attacks.texts import (
     NEEDS,
     Documents,
@@ -40,14 +33,14 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import PrivateFolder, check_output, written_whole
-from memberbound.games import ModelGame
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.tables.table import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
-    AttackFields,
-    OneRunAnswer,
+    RecordsAnswer,
+    given_fields,
+    records_file,
     write_columns,
 )
 
@@ -72,35 +65,30 @@ _NO_BASE = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TextAudit(OneRunAnswer):
+class TextAudit(RecordsAnswer):
     """What attacks reached on one language model; ``blind`` is what texts alone reach."""
 
     VERB: ClassVar = "audit-text"
     ATTACKED: ClassVar = " on this language model"
     CAUTION: ClassVar = "This is no guarantee: other attacks may achieve more."
 
+    theorems: tuple[str, ...] = ("X28",)
     #: A classifier of the texts that never saw the model; None without texts.
     blind: LawTest | None
     #: Why a score could not be computed, by its name.
     not_run: dict[str, str]
     documents: int
     tokens: int
-    detail: Inline[ModelAudit]
 
     @property
-    def explained(self) -> bool:
+    def law(self) -> LawTest | None:
         """Whether texts alone tell the two collections apart."""
-        return self.blind is not None and self.blind.differs
-
-    @property
-    def floor(self) -> float | None:
-        """The proved advantage of the best attack; None where the collections differ."""
-        return None if self.explained else self.detail.best_advantage.lower
+        return self.blind
 
     @property
     def caution(self) -> str:
         """What the numbers do not mean."""
-        if not self.explained:
+        if self.comparable:
             return self.CAUTION
         return (
             "The two collections differ: a classifier that never saw the model tells their texts "
@@ -110,26 +98,21 @@ class TextAudit(OneRunAnswer):
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about; nothing is held against collections that differ."""
-        if not self.explained:
+        if self.comparable:
             return super().successes(on)
         what = "best attack tried, on collections that differ without the model"
         return (Success(what, measured=False),)
 
-    def details(self) -> str:
-        """Return readable lines below the table of attacks."""
-        lines = [self.floors, ""]
-        lines += [f"not run: {name} ({reason})" for name, reason in self.not_run.items()]
-        if self.blind is not None and not self.explained:
-            chance = significant(self.blind.p_value, "upper", 2)
-            lines.append(
+    def findings(self) -> Iterator[str]:
+        """Return which scores were not computed, and what the texts alone tell."""
+        for name, reason in self.not_run.items():
+            yield f"not run: {name} ({reason})"
+        if self.blind is not None and self.comparable:
+            yield (
                 "blind baseline: a classifier of the texts alone does not tell the collections "
-                f"apart (p = {chance}); a small difference may go unnoticed"
+                f"apart (p = {significant(self.blind.p_value, 'upper', 2)}); a small difference "
+                "may go unnoticed"
             )
-        if not self.explained and self.detail.recognised is not None:
-            lines += ["", self.detail.recognised.summary()]
-        if not self.explained and self.detail.groups is not None:
-            lines += ["", *group_lines(self.detail.groups)]
-        return "\n".join(("", *lines)).rstrip()
 
 
 def audit_text(
@@ -218,20 +201,18 @@ def audit_text(
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
     check_claim("canaries", canaries, claimed_epsilon, delta)
-    listed = None
-    if records is not None:
-        listed = check_output(Path(records), name="records", formats=(".csv",), force=force)
+    listed = records_file(records, None, force=force)
     token_file = None
     if keep_tokens is not None:
         token_file = check_output(
             Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
         )
     sources = {"texts": texts, "members": members, "nonmembers": nonmembers, "canaries": canaries}
-    documents: _Named | None
+    documents: Documents | None
     if lm is not None:
-        documents = _read_for_model(sources, text)
+        documents, member = _read_for_model(sources, text)
         scores = _scored_by_model(
-            lm, base, documents, token_file=token_file, force=force, progress=progress
+            lm, base, documents, member, token_file=token_file, force=force, progress=progress
         )
     else:
         for name, value in {**sources, "base": base, "keep_tokens": keep_tokens}.items():
@@ -239,19 +220,13 @@ def audit_text(
                 raise InputError(f"{name} belongs to lm; with tokens it must be left out.")
         documents = _read_for_tokens(sources, text)
         with opened_table(tokens) as table:
-            scores = score_tokens(table, None if documents is None else documents.by_record)
+            scores = score_tokens(table, None if documents is None else documents.texts)
     answer = _audited(
         scores, documents, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
     )
-    if canaries is not None and documents is not None:
-        floors = _floors(
-            scores,
-            documents,
-            cast(Recognised, answer.detail.recognised).attack,
-            delta=delta,
-            confidence=sure,
-            claimed_epsilon=claimed_epsilon,
-        )
+    if canaries is not None and documents is not None and answer.records is not None:
+        pair = _coins_and_scores(scores, documents.coins(), answer.records.attack)
+        floors = audit_one_run(pair, delta=delta, confidence=sure, claimed_epsilon=claimed_epsilon)
         answer = replace(answer, one_run=floors)
     if lm is not None and base is None:
         answer = replace(answer, warnings=(*answer.warnings, _NO_BASE))
@@ -272,81 +247,30 @@ def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | N
     return names
 
 
-@dataclass(frozen=True)
-class _Named:
-    """Documents and their columns by record; with a model also who is a member."""
-
-    by_record: dict[str, str]
-    columns: dict[str, dict[str, object]]
-    member: tuple[bool, ...] = ()
-
-    @classmethod
-    def of(
-        cls, documents: Documents, records: Iterable[str], member: tuple[bool, ...] = ()
-    ) -> _Named:
-        names = list(records)
-        columns = {
-            name: dict(zip(names, values, strict=True))
-            for name, values in documents.columns.items()
-        }
-        return cls(dict(zip(names, documents.texts, strict=True)), columns, member)
-
-
-def _read_for_model(sources: Mapping[str, object], text: str) -> _Named:
-    """Return the documents that a model is asked about: members and others, or canaries."""
+def _read_for_model(sources: Mapping[str, object], text: str) -> tuple[Documents, tuple[bool, ...]]:
+    """Return the documents that a model is asked about, and which are members."""
     needed = ("canaries",) if sources["canaries"] is not None else ("members", "nonmembers")
     if {name for name, source in sources.items() if source is not None} != set(needed):
         raise InputError(
             "lm needs members and nonmembers, or canaries, whose texts it reads, and no texts."
         )
-    parts = [read_documents(sources[name], text, name) for name in needed]
-    shared = set.intersection(*(set(part.columns) for part in parts))
-    documents = Documents(
-        tuple(text for part in parts for text in part.texts),
-        {name: tuple(value for part in parts for value in part.columns[name]) for name in shared},
-    )
-    if len(parts) == 1:
-        member = _coins(documents.columns.get("member"))
-    else:
-        member = tuple(place < len(parts[0].texts) for place in range(len(documents.texts)))
-    return _Named.of(documents, map(str, range(len(documents.texts))), member)
+    first, *rest = (read_documents(sources[name], text, name) for name in needed)
+    if not rest:
+        return first, tuple(first.coins().values())
+    both = first.followed_by(rest[0])
+    return both, tuple(place < len(first.texts) for place in range(len(both.texts)))
 
 
-def _read_for_tokens(sources: Mapping[str, object], text: str) -> _Named | None:
+def _read_for_tokens(sources: Mapping[str, object], text: str) -> Documents | None:
     """Return the documents that tokens are of, by the names of their records."""
     names = [name for name in ("texts", "canaries") if sources[name] is not None]
-    if not names:
-        return None
     if len(names) == 2:
         raise InputError("texts must be left out with canaries, which have texts.")
-    documents = read_documents(sources[names[0]], text, names[0])
-    if "record" not in documents.columns:
-        raise InputError(f"{names[0]} must have the column 'record', which names the document.")
-    records = [str(record) for record in documents.columns["record"]]
-    if len(set(records)) < len(records):
-        raise InputError(f"{names[0]} must have one row per record, got a record twice.")
-    return _Named.of(documents, records)
+    return read_documents(sources[names[0]], text, names[0]).named(names[0]) if names else None
 
 
-def _coins(column: Sequence[object] | None) -> tuple[bool, ...]:
-    if column is None:
-        raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
-    return tuple(membership(column).tolist())
-
-
-def _floors(
-    scores: TokenScores,
-    canaries: _Named,
-    attack: str,
-    *,
-    delta: float | None,
-    confidence: float,
-    claimed_epsilon: float | None,
-) -> OneRun:
-    """Return what the canaries prove; tokens whose members the coins contradict are refused."""
-    column = canaries.columns.get("member")
-    tossed = _coins(None if column is None else list(column.values()))
-    coins = dict(zip(canaries.by_record, tossed, strict=True))
+def _coins_and_scores(scores: TokenScores, coins: Mapping[str, bool], attack: str) -> Scores:
+    """Return the scores of canaries; tokens whose members the coins contradict are refused."""
     for record, member in zip(scores.records, scores.member, strict=True):
         if coins[str(record)] != member:
             raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
@@ -354,14 +278,14 @@ def _floors(
     absent = next(iter(coins.keys() - set(map(str, scores.records))), None)
     if absent is not None:
         raise InputError(f"tokens must hold every canary, got none of {absent!r}.")
-    pair = Scores.of(scores.scores[attack], scores.member)
-    return audit_one_run(pair, delta=delta, confidence=confidence, claimed_epsilon=claimed_epsilon)
+    return Scores.of(scores.scores[attack], scores.member)
 
 
 def _scored_by_model(
     lm: object,
     base: object,
-    documents: _Named,
+    documents: Documents,
+    member: Sequence[bool],
     *,
     token_file: Path | None,
     force: bool,
@@ -377,10 +301,10 @@ def _scored_by_model(
         check_folder(str(base), "base")
     tuned = load_language_model(str(lm), "lm")
     reference = None if base is None else load_language_model(str(base), "base")
-    texts = list(documents.by_record.values())
+    texts = list(documents.texts.values())
 
     def write(path: Path) -> None:
-        batches = token_table(tuned, reference, texts, documents.member, progress)
+        batches = token_table(tuned, reference, texts, member, progress)
         first = next(batches)
         with pq.ParquetWriter(path, first.schema) as writer:
             writer.write_batch(first)
@@ -391,12 +315,12 @@ def _scored_by_model(
         place = folder / "tokens.parquet" if token_file is None else token_file
         written_whole(place, write, force)
         with opened_table(place) as table:
-            return score_tokens(table, documents.by_record)
+            return score_tokens(table, documents.texts)
 
 
 def _audited(
     scores: TokenScores,
-    documents: _Named | None,
+    documents: Documents | None,
     *,
     attacks: tuple[str, ...] | None,
     by: str | None,
@@ -410,33 +334,32 @@ def _audited(
         raise InputError(f"{absent[0]} cannot be computed: it {scores.missing[absent[0]]}.")
     if by is not None and (documents is None or by not in documents.columns):
         raise InputError(f"by must be a column of the documents, got {by!r}.")
-    names = [name for name in scores.scores if attacks is None or name in attacks]
     member, records = scores.member, [str(record) for record in scores.records]
     everywhere = np.ones(len(member), dtype=np.bool_)
-    table = {name: (scores.scores[name], everywhere) for name in names}
+    table = {
+        name: (score, everywhere)
+        for name, score in scores.scores.items()
+        if attacks is None or name in attacks
+    }
     audit = audit_score_table(table, member, confidence=confidence, fpr=fpr, seed=seed)
-    blind, groups, warnings = None, None, audit.warnings
+    blind, groups = None, None
     if documents is None:
-        warnings = (*warnings, _NO_TEXTS)
+        audit = replace(audit, warnings=(*audit.warnings, _NO_TEXTS))
     else:
-        texts = [documents.by_record[record] for record in records]
+        texts = [documents.texts[record] for record in records]
         blind = blind_test(texts, member, confidence=confidence, seed=seed)
         if by is not None:
-            groups = [documents.columns[by][record] for record in records]
-    audit = with_records(
-        replace(audit, law=blind), records, groups, by, attacks=_FOR_RECORDS, seed=seed
-    )
+            values = documents.column(by)
+            groups = [values[record] for record in records]
+    audit = replace(audit, law=blind)
+    audit = with_records(audit, records, groups, by, attacks=_FOR_RECORDS, seed=seed)
     return TextAudit(
-        game=ModelGame(),
-        attacks=cast("dict[str, AttackFields]", audit.attack_fields()),
-        best=audit.best,
-        confidence=confidence,
+        **given_fields(audit),
         assumptions=_ASSUMPTIONS,
-        theorems=("X28",),
-        warnings=warnings,
         blind=blind,
+        records=audit.recognised,
+        groups=audit.groups,
         not_run=scores.missing,
         documents=len(records),
         tokens=int(scores.tokens.sum()),
-        detail=audit,
     )
