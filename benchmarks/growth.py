@@ -79,7 +79,7 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
     return {
         "certify": lambda: mb.certify(path),
         "plan": lambda: mb.plan(path, columns=few, security=0.9),
-        "harden": lambda: mb.harden(path, security=0.9, target="y", learners=False),
+        "harden": lambda: mb.harden(path, security=0.9, target="y"),
         "population": lambda: mb.population(path, epsilon=8.0),
         "bounds": lambda: mb.bounds(path),
         "protect": lambda: mb.protect(path, target="y", bounds=bounds),

@@ -297,7 +297,7 @@ def coarser(
     train: pd.DataFrame, test: pd.DataFrame, target: str, eta: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the released rows of a coarser table, and test rows by the same recipe."""
-    answer = harden(train, security=1 - 2 * eta, target=target, learners=False)
+    answer = harden(train, security=1 - 2 * eta, target=target)
     return answer.table, answer.rules.apply(test)
 
 

@@ -346,7 +346,7 @@ def answers() -> list[tuple[Any, dict[str, Any]]]:
         (memberbound.protect_half(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1), {}),
         (memberbound.summarize(rows, statistic="mean", columns=["x0"], bounds=bounds), {}),
         (memberbound.protect(rows, target="x1", bounds=bounds, eta=0.1, baseline=0.1), {}),
-        (memberbound.harden(coarse, security=0.7, target="y", learners=False), {}),
+        (memberbound.harden(coarse, security=0.7, target="y"), {}),
     ]
 
 

@@ -113,7 +113,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "harden": Case(
-        "harden people.csv --security 0.8 --target ill --no-learners",
+        "harden people.csv --security 0.8 --target ill",
         {
             **{f"before.{key}": types for key, types in CERTIFIED.items()},
             **{f"after.{key}": types for key, types in CERTIFIED.items()},

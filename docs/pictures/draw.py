@@ -88,7 +88,7 @@ def drawn() -> None:
         "roc": lambda: explanation_chart(memberbound.explain(epsilon=1.0, delta=1e-5)),
         "population": lambda: population_chart(memberbound.population(sizes, epsilon=8)),
         "frontier": lambda: frontier_chart(
-            memberbound.harden(patients, security=0.9, target="target", learners=False)
+            memberbound.harden(patients, security=0.9, target="target")
         ),
     }
     for name, chart in charts.items():

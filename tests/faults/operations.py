@@ -65,7 +65,7 @@ SCENARIOS = {
     "plan": ("plan people.csv --security 0.2", ""),
     "harden": (
         "harden people.csv --security 0.3 --target y --out out/safe.parquet "
-        "--recipe out/recipe.json --no-learners",
+        "--recipe out/recipe.json",
         "--force",
     ),
     "bounds": ("bounds people.csv --out out/b.yaml", "--force"),

@@ -135,7 +135,7 @@ def test_a_reference_is_counted_and_rows_are_not_sent(server):
         certify(people(), columns=columns, reference=people()[:160]),
     )
     with pytest.raises(InputError, match="Save it as Parquet"):
-        harden(server.table("people"), columns=columns, security=0.6, learners=False)
+        harden(server.table("people"), columns=columns, security=0.6)
 
 
 def test_the_how_to_runs(postgres):

@@ -1,11 +1,8 @@
 """Model files: the same answers as the model that was saved, no code without trust, no crash."""
 
 import copy
-import importlib
-import io
 import json
 import pickle
-import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -64,7 +61,7 @@ class Payload:
 # ── code ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("ending", [".joblib", ".pkl", ".pickle"])
+@pytest.mark.parametrize("ending", [".joblib", ".pkl"])
 def test_a_pickle_runs_nothing_without_trust(ending, tmp_path):
     sign, path = tmp_path / "ran", tmp_path / f"model{ending}"
     path.write_bytes(pickle.dumps(Payload(sign)))
@@ -95,50 +92,11 @@ def test_hostile_torch_files_run_nothing_without_trust(tmp_path):
     for name, content in files.items():
         path = tmp_path / name
         torch.save(content, path)
-        with pytest.raises(InputError, match="--trust"):
-            load_model(path)
+        with pytest.raises(InputError, match="factory must be given"):
+            load_model(path, trust=True)
         with pytest.raises(InputError, match="file that loads here"):  # weights_only
             load_model(path, factory=lambda: torch.nn.Linear(4, 3))
         assert not sign.exists(), path
-    with pytest.raises(InputError, match="must hold a torch module"):
-        load_model(tmp_path / "whole.pt", trust=True)
-    assert sign.exists()
-
-
-def test_exported_programs_and_torchscript_are_code(tmp_path):
-    torch = pytest.importorskip("torch", reason=TORCH)
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(4, 3))
-    rows = np.random.default_rng(0).normal(size=(5, 4))
-    expected = module(torch.as_tensor(rows, dtype=torch.float32)).detach().numpy()
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.save(torch.jit.script(module), tmp_path / "script.pt")
-    batch = torch.export.Dim("batch")
-    program = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
-    torch.export.save(program, tmp_path / "program.pt2")
-    for name, word in (("script.pt", "TorchScript"), ("program.pt2", "exported program")):
-        with pytest.raises(InputError, match=f"{word}.*--trust"):
-            load_model(tmp_path / name)
-        found = load_model(tmp_path / name, trust=True)
-        said = found.answers(rows)
-        assert said.access == "logits"
-        np.testing.assert_allclose(said.table, expected, rtol=1e-5, atol=1e-6)
-        assert "can hold code" in found.notes[0]
-
-
-def test_a_tampered_exported_program_runs_nothing_without_trust(tmp_path):
-    """torch.export.load ran such a payload, whatever the rest of the file is."""
-    sign, path = tmp_path / "ran", tmp_path / "program.pt2"
-    pytest.importorskip("torch", reason=TORCH)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("archive/data.pkl", "archive/data/constants/model.pt"):
-            archive.writestr(name, pickle.dumps(Payload(sign)))
-    with pytest.raises(InputError, match="--trust"):
-        load_model(path)
-    assert not sign.exists()
 
 
 # ── skops ─────────────────────────────────────────────────────────────────────────────────────────
@@ -158,22 +116,6 @@ def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops):
     assert {name for name in named if name.startswith("sklearn.")} == {
         *SKLEARN_ESTIMATOR_TYPE_NAMES
     }
-
-
-def test_wrappers_are_hidden_while_skops_is_imported_and_no_longer(monkeypatch):
-    wrapper = "sklearn.externals.array_api_compat.torch"
-    monkeypatch.delitem(sys.modules, wrapper, raising=False)
-    seen = []
-
-    def imported(name: str) -> None:
-        seen.append((name, sys.modules[wrapper]))
-        raise ImportError
-
-    monkeypatch.setattr(importlib, "import_module", imported)
-    with pytest.raises(ImportError):
-        skops_io()
-    assert seen == [("skops.io", None)]
-    assert wrapper not in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -333,23 +275,6 @@ def test_a_cut_or_tampered_lightgbm_file_is_refused(lightgbm, tmp_path, iris):
         load_model(path)
 
 
-def test_time_stamps_survive_in_lightgbms_own_format(lightgbm, tmp_path):
-    """In 32 bits neighbouring seconds of 2020 are one number: ONNX would answer otherwise."""
-    rng = np.random.default_rng(0)
-    when = 1.6e9 + np.arange(400.0)
-    x = pd.DataFrame({"when": rng.permutation(when)})
-    y = (x["when"] % 2).astype(int)
-    model = lightgbm.LGBMClassifier(
-        n_estimators=40, num_leaves=100, min_child_samples=1, max_bin=1000, verbose=-1
-    ).fit(x, y)
-    path = tmp_path / "model.txt"
-    model.booster_.save_model(path)
-    said = load_model(path).answers(x)
-    np.testing.assert_allclose(said.table, model.predict_proba(x))
-    rounded = x.astype(np.float32).astype(np.float64)
-    assert np.abs(model.predict_proba(rounded) - said.table).max() > 0.3
-
-
 # ── XGBoost ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -450,31 +375,6 @@ def test_onnx_pipelines_take_columns_by_name(to_onnx, tmp_path, people):
     np.testing.assert_allclose(said.table, model.predict_proba(people), atol=1e-6)
 
 
-def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path):
-    pytest.importorskip("onnxruntime", reason=ONNX)
-    onnx = pytest.importorskip("onnx", reason=ONNX)
-    from onnx import TensorProto, helper
-
-    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("Flatten", ["x"], ["flat"]),
-            helper.make_node("MatMul", ["flat", "w"], ["logits"]),
-        ],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1, 2, 2])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor("w", TensorProto.FLOAT, [4, 3], weights.ravel())],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "net.onnx"
-    onnx.save(model, path)
-    rows = np.random.default_rng(1).normal(size=(5, 4))
-    said = load_model(path).answers(rows)
-    np.testing.assert_allclose(said.table, rows.astype(np.float32) @ weights, atol=1e-5)
-    assert said.classes.tolist() == [0, 1, 2]
-
-
 def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path):
     import onnx
     from onnx import TensorProto, external_data_helper, helper
@@ -521,7 +421,7 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
 
 
-@pytest.mark.parametrize("ending", [".pt", ".pth", ".safetensors"])
+@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
 def test_a_state_dict_needs_its_factory_and_no_trust(ending, tmp_path, iris):
     torch = pytest.importorskip("torch", reason=TORCH)
     x, _ = iris
@@ -563,20 +463,3 @@ def test_one_output_is_read_with_the_modules_classes(tmp_path, iris):
     assert said.classes.tolist() == ["no", "yes"]
     margin = module(torch.as_tensor(iris[0].to_numpy(np.float32))).detach().numpy()[:, 0]
     np.testing.assert_allclose(said.table[:, 1] - said.table[:, 0], margin, atol=1e-6)
-
-
-def test_a_factory_belongs_to_torch(tmp_path):
-    path = tmp_path / "model.joblib"
-    path.write_bytes(b"")
-    with pytest.raises(InputError, match="factory must be left out"):
-        load_model(path, trust=True, factory=network)
-
-
-def test_a_file_cut_off_is_said_in_a_sentence(tmp_path):
-    torch = pytest.importorskip("torch", reason=TORCH)
-    packed = io.BytesIO()
-    torch.save(network().state_dict(), packed)
-    path = tmp_path / "model.pt"
-    path.write_bytes(packed.getvalue()[:300])
-    with pytest.raises(InputError, match="file that loads here"):
-        load_model(path, factory=network)

@@ -157,7 +157,7 @@ def test_every_verb_reads_the_same_numbers(table):
     by_file = population(table, **asked)
     by_array = population(np.column_stack([wanted[c] for c in asked["columns"]]), epsilon=1.0)
     assert by_file.success_upper == by_array.success_upper
-    wish = {"security": 0.3, "target": "ill", "learners": False}
+    wish = {"security": 0.3, "target": "ill"}
     hard = harden(table, columns=["price", "seen", "half"], **wish)
     for name, rule in hard.rules.rules:
         if isinstance(rule, Bins) and name != "ill":
@@ -176,7 +176,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
             "certify": certify(opened),
             "plan": plan(opened, security=0.5),
             "population": population(opened, epsilon=1.0),
-            "harden": harden(opened, security=0.3, target="ill", learners=False),
+            "harden": harden(opened, security=0.3, target="ill"),
             "audit_learner": audit_learner(opened, target="ill", **quick),
             "protect-half": protect_half(opened, target="ill", **protected),
         }
@@ -382,8 +382,6 @@ def test_dates_are_coarsened_as_dates(tmp_path):
     found = harden(path, security=0.9, target="y", recipe=recipe)
     assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
-    assert found.accuracy_estimate is not None
-    assert found.accuracy_estimate["before"]["tree"] > 0.85
     assert Recipe.from_json(recipe.read_text("utf-8")) == found.rules
 
 

@@ -34,7 +34,7 @@ AUDIT = {"learner": "naive-bayes", "shadows": 8, "workers": 1, "cache": False}
 VERBS = {
     "certify": memberbound.certify,
     "plan": lambda t: memberbound.plan(t, security=0.5),
-    "harden": lambda t: memberbound.harden(t, security=0.3, target="ill", learners=False),
+    "harden": lambda t: memberbound.harden(t, security=0.3, target="ill"),
     "population": lambda t: memberbound.population(t, columns="age", epsilon=1.0),
     "bounds": memberbound.bounds,
     "audit_learner": lambda t: memberbound.audit_learner(t, target="ill", **AUDIT),

@@ -61,7 +61,7 @@ def test_every_verb_counts_people(tmp_path):
     bounds = {"age": [20, 80], "first": [0, 1], "ill": ["n", "y"]}
     protected = memberbound.protect(path, target="ill", unit="who", bounds=bounds, eta=0.2)
     population = memberbound.population(path, columns=["age"], unit="who", epsilon=5)
-    hardened = memberbound.harden(path, unit="who", security=0.5, target="ill", learners=False)
+    hardened = memberbound.harden(path, unit="who", security=0.5, target="ill")
     audited = memberbound.audit_learner(
         path, target="ill", unit="who", learner="logistic", shadows=8, cache=False, workers=1
     )

@@ -82,7 +82,7 @@ def test_certify_plan_harden_from_csv_to_parquet(folder, tmp_path):
     assert 0 < needed <= 900
     result = answer(
         *("harden", people, "--security", "0.8", "--target", "ill", "--out", "safe.parquet"),
-        *("--recipe", "recipe.json", "--plot", "f.svg", "--no-learners"),
+        *("--recipe", "recipe.json", "--plot", "f.svg"),
     )
     assert result["after"]["security_lower"] >= 0.8
     again = answer("certify", "safe.parquet")

@@ -50,7 +50,7 @@ def runs_of(runs: int, rows: int, **wish: object) -> list[tuple[Hardening, float
         rng = np.random.default_rng(1000 + seed)
         frame = atoms.iloc[rng.choice(len(p), rows, p=p)].reset_index(drop=True)
         try:
-            result = harden(frame, target="y", seed=seed, learners=False, **wish)
+            result = harden(frame, target="y", seed=seed, **wish)
         except InputError:
             continue
         truth = coarse_law(result, atoms, p)

@@ -1,7 +1,7 @@
 """Files of models: scikit-learn, ONNX, LightGBM, XGBoost, torch; nothing runs without trust.
 
-A file is either data, which is checked before native code walks along it, or code (pickle, joblib,
-TorchScript, exported programs), which is not opened without ``trust``.
+A file is either data, which is checked before native code walks along it, or code (pickle, joblib),
+which is not opened without ``trust``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import json
 import logging
 import os
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -74,14 +73,6 @@ class _File:
         """The name without its folder."""
         return self.path.name
 
-    def needs_trust(self, what: str, instead: str) -> None:
-        """Refuse code, unless its author is trusted."""
-        if not self.trust:
-            raise InputError(
-                f"model must be a file that runs no code when it is read, got {self.name!r}, "
-                f"{what}. If you trust whoever wrote it, pass --trust; {instead}."
-            )
-
     @property
     def ran_code(self) -> tuple[str, ...]:
         """What a reader has to know about a file that was trusted."""
@@ -108,8 +99,6 @@ def load_model(
     ``.txt``, ``.lgb``                     LightGBM's text format
     ``.json``                              XGBoost's JSON format
     ``.pt``, ``.pth``, ``.safetensors``    a torch ``state_dict``; ``factory`` makes the module
-    ``.pt``, ``.pth``, ``.ts``             a whole torch module or TorchScript: code, ``trust``
-    ``.pt2``                               an exported torch program: code, needs ``trust``
     ``.joblib``, ``.pkl``, ``.pickle``     code, needs ``trust``
     =====================================  ========================================================
 
@@ -123,7 +112,7 @@ def load_model(
     loader = _LOADERS.get(file.path.suffix.lower())
     if loader is None:
         raise InputError(f"model must end in {', '.join(_LOADERS)}, got {str(path)!r}.")
-    if factory is not None and loader not in (_torch, _tensors):
+    if factory is not None and loader is not _torch:
         raise InputError(
             f"factory must be left out for {file.name!r}: it makes the module of a torch "
             "state_dict."
@@ -216,7 +205,11 @@ def _skops(file: _File) -> TrainedModel:
 
 
 def _pickled(file: _File) -> TrainedModel:
-    file.needs_trust("a pickle", "a skops file needs no trust")
+    if not file.trust:
+        raise InputError(
+            f"model must be a file that runs no code when it is read, got {file.name!r}, a pickle. "
+            "If you trust whoever wrote it, pass --trust; a skops file needs no trust."
+        )
 
     def read() -> object:
         if file.path.suffix.lower() == ".joblib":
@@ -499,7 +492,6 @@ def _onnx(file: _File) -> TrainedModel:
     one = inputs[0] if len(inputs) == 1 else None
     shape = [] if one is None else list(one.shape or [])[1:]
     fixed = bool(shape) and all(isinstance(size, int) for size in shape)
-    step = inputs[0].shape[0] if inputs[0].shape and isinstance(inputs[0].shape[0], int) else None
 
     def fed(rows: DataFrame | Labels) -> dict[str, NDArray[np.generic]]:
         if one is not None:
@@ -515,36 +507,11 @@ def _onnx(file: _File) -> TrainedModel:
         }
 
     def respond(rows: DataFrame | Labels) -> Answers:
-        feeds = fed(rows)
-        if step is None:
-            return _onnx_answers(session.get_outputs(), session.run(None, feeds), classes)
-        # Exported for one batch size: asked batch by batch, the last one filled up.
-        return _joined(
-            [
-                _onnx_answers(session.get_outputs(), session.run(None, part), classes)
-                for part in _batches(feeds, step)
-            ],
-            len(rows),
-        )
+        return _onnx_answers(session.get_outputs(), session.run(None, fed(rows)), classes)
 
     columns = None if one is not None else tuple(str(i.name) for i in inputs)
     width = int(np.prod(shape)) if fixed else None
     return TrainedModel(respond, columns, width, session, "the ONNX model", notes)
-
-
-def _batches(
-    feeds: dict[str, NDArray[np.generic]], step: int
-) -> Iterator[dict[str, NDArray[np.generic]]]:
-    total = len(next(iter(feeds.values())))
-    for start in range(0, total, step):
-        places = np.minimum(np.arange(start, start + step), total - 1)
-        yield {name: values[places] for name, values in feeds.items()}
-
-
-def _joined(parts: list[Answers], rows: int) -> Answers:
-    """Return the answers to batches as one, without what filled up the last of them."""
-    table = np.concatenate([part.table for part in parts])[:rows]
-    return Answers(parts[0].access, table, parts[0].classes)
 
 
 def _onnx_classes(packed: bytes, file: _File) -> Labels | None:
@@ -579,47 +546,18 @@ def _onnx_answers(outputs: Sequence[Any], values: Sequence[Any], classes: Labels
 
 
 def _torch(file: _File) -> TrainedModel:
-    torch = _package("torch", "torch", file)
-    ending, inside = file.path.suffix.lower(), _names_inside(file.path)
-    if ending == ".pt2":
-        file.needs_trust("an exported program", "a state_dict with its factory needs no trust")
-        return _network(_read(file, lambda: torch.export.load(file.path).module()), file)
-    if any("/code/" in name or name.startswith("code/") for name in inside):
-        file.needs_trust("TorchScript", "a state_dict with its factory needs no trust")
-        return _network(_read(file, lambda: torch.jit.load(str(file.path))), file)
-    if file.factory is not None:
-
-        def state() -> object:
-            return torch.load(file.path, map_location="cpu", weights_only=True)
-
-        return _with_factory(_read(file, state), file)
-    file.needs_trust(
-        "which is a whole torch module or a state_dict without its factory",
-        "a state_dict needs no trust, but the factory of its module",
-    )
-    module = _read(file, lambda: torch.load(file.path, map_location="cpu", weights_only=False))
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(
-            f"model must hold a torch module, got {type(module).__name__} in {file.name!r}. Give "
-            "the factory that makes the module of a state_dict."
-        )
-    return _network(module, file)
-
-
-def _tensors(file: _File) -> TrainedModel:
+    """Put the numbers of a file into the module that the user's own factory makes."""
     if file.factory is None:
         raise InputError(
-            f"factory must be given to read {file.name!r}: the file holds a network's numbers, not "
-            "its code."
+            f"factory must be given to read {file.name!r}: of torch files the numbers of a "
+            "state_dict are read, not code. In Python a module itself can be given as the model."
         )
-    _package("torch", "torch", file)
-    reader = _package("safetensors.torch", "torch", file)
-    return _with_factory(_read(file, lambda: reader.load_file(file.path)), file)
-
-
-def _with_factory(state: object, file: _File) -> TrainedModel:
-    """Put numbers into the module that the user's own factory makes."""
-    torch = importlib.import_module("torch")
+    torch = _package("torch", "torch", file)
+    if file.path.suffix.lower() == ".safetensors":
+        reader = _package("safetensors.torch", "torch", file)
+        state = _read(file, lambda: reader.load_file(file.path))
+    else:
+        state = _read(file, lambda: torch.load(file.path, map_location="cpu", weights_only=True))
     factory = attribute_named(file.factory) if isinstance(file.factory, str) else file.factory
     try:
         module = (
@@ -641,19 +579,7 @@ def _with_factory(state: object, file: _File) -> TrainedModel:
         raise InputError(
             f"model must fit the module that factory makes, got {' '.join(lines[:2])}"
         ) from None
-    return _network(module, file, ran_code=False)
-
-
-def _network(module: object, file: _File, *, ran_code: bool = True) -> TrainedModel:
-    notes = file.ran_code if ran_code else ()
-    return TrainedModel.of(module, name="the torch model", notes=notes)
-
-
-def _names_inside(path: Path) -> list[str]:
-    if not zipfile.is_zipfile(path):
-        return []
-    with zipfile.ZipFile(path) as packed:
-        return packed.namelist()
+    return TrainedModel.of(module, name="the torch model")
 
 
 _LOADERS: dict[str, Callable[[_File], TrainedModel]] = {
@@ -664,9 +590,7 @@ _LOADERS: dict[str, Callable[[_File], TrainedModel]] = {
     ".json": _xgboost,
     ".pt": _torch,
     ".pth": _torch,
-    ".ts": _torch,
-    ".pt2": _torch,
-    ".safetensors": _tensors,
+    ".safetensors": _torch,
     ".joblib": _pickled,
     ".pkl": _pickled,
     ".pickle": _pickled,

@@ -691,7 +691,6 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
             roles=context.data.roles,
             confidence=question.confidence,
             seed=question.seed,
-            learners=False,
         )
 
     leak: float | None = 2 * question.eta

@@ -29,7 +29,6 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import Certified, certified_table, certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leaks
-from memberbound.learners.examples import column_encoder
 from memberbound.quantities import (
     at_confidence,
     decimals,
@@ -49,13 +48,13 @@ from memberbound.tables.coarsening import (
 )
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
-from memberbound.tables.recipe import Keep, Recipe, checked_frame, labels_of
-from memberbound.tables.roles import Reading, Selection, selected
+from memberbound.tables.recipe import Recipe, checked_frame
+from memberbound.tables.roles import Reading, selected
 from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,7 +87,6 @@ class Hardening(Answer):
     rows_released: int
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
-    accuracy_estimate: Mapping[str, Mapping[str, EstimateOf] | None] | None = None
     out: str | None = None
     recipe: str | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -120,11 +118,8 @@ class Hardening(Answer):
     def summary(self) -> str:
         """Return the answer as a short text."""
 
-        def line(name: str, before: object, after: object) -> str:
-            return f"{name:<34}{before!s:>18} → {after}"
-
         def row(name: str, pick: Callable[[Certified], object]) -> str:
-            return line(name, pick(self.before), pick(self.after))
+            return f"{name:<34}{pick(self.before)!s:>18} → {pick(self.after)}"
 
         def leak(value: float, quantity: str) -> str:
             return str(marked(value, "certificate", quantity, 6))
@@ -138,11 +133,6 @@ class Hardening(Answer):
             row("leak limit for every row", lambda side: leak(side.record_leak.max, "leak")),
             row("rows without a useful guarantee", lambda side: side.record_leak.exposed_rows),
         ]
-        accuracy = self.accuracy_estimate or {}
-        for name in accuracy.get("after") or {}:
-            both = [(accuracy.get(when) or {}).get(name, 0.0) for when in ("before", "after")]
-            before, after = (f"≈ {decimals(value, 'estimate', 3)}" for value in both)
-            lines.append(line(f"accuracy, {name}", before, after))
         if self.information_kept_estimate is not None:
             kept = marked(self.information_kept_estimate, "estimate")
             lines.append(
@@ -155,8 +145,6 @@ class Hardening(Answer):
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
-#: Learners are trained by default only where that takes seconds.
-_LEARNER_ROWS = 50_000
 _ASSUMPTIONS = (
     "certified is the hardened table as released; figures about the original table and the "
     "estimates of this report are not part of it",
@@ -190,7 +178,6 @@ def harden(
     | None = None,
     reference: InputFile | None = None,
     recipe: OutputFile | None = None,
-    learners: bool | None = None,
 ) -> Hardening:
     """Coarsen a table until no learner trained on it can leak too much, certified.
 
@@ -232,8 +219,6 @@ def harden(
         reference: another table with the same columns to choose the recipe on, so that all rows of
             ``table`` are released. It must hold other people, not the same ones a year earlier.
         recipe: write the recipe to this JSON file.
-        learners: train three learners before and after (default: if there is a target and at most
-            50 000 rows).
 
     Command line:
         memberbound harden people.csv --security 0.95 --target income --out safe.parquet
@@ -244,7 +229,7 @@ def harden(
         >>> rng = np.random.default_rng(0)
         >>> frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 4000), "id": range(4000)})
         >>> frame["y"] = (frame["sex"] == "f") ^ (rng.random(4000) < 0.1)
-        >>> result = harden(frame, security=0.9, target="y", learners=False)
+        >>> result = harden(frame, security=0.9, target="y")
         >>> result.steps[0], result.table.columns.tolist(), result.after.delta_upper <= 0.1
         ('drop id', ['sex', 'y'], True)
     """
@@ -324,7 +309,6 @@ def harden(
             *_ASSUMPTIONS,
             parts.assumption,
         ),
-        accuracy_estimate=_accuracy(release, parts.released, wish, learners, selection),
         roles=selection.roles,
         warnings=notes,
         counted=tuple(counted),
@@ -508,72 +492,3 @@ def _released(search: Search, state: State | None, parts: _Parts, wish: Wish) ->
         f"{' and '.join(wanted)} must be within reach of {len(parts.released)} released rows, but "
         f"{reached}. Keep fewer columns, give a coarser target, or ask for less."
     )
-
-
-# ── Accuracy of three everyday learners on a table, by cross-validation: estimates only ───────────
-
-#: Rows used at most: k nearest neighbours takes time that grows with the square of the rows.
-_VALIDATION_ROWS = 4_000
-_FOLDS = 3
-
-
-def _accuracy(
-    release: _Release, rows: DataFrame, wish: Wish, learners: bool | None, selection: Selection
-) -> dict[str, Mapping[str, float] | None] | None:
-    """Return the accuracy with the original and with the coarsened features."""
-    wanted = len(rows) <= _LEARNER_ROWS if learners is None else learners
-    if not wanted or wish.target is None:
-        return None
-    target = release.table[wish.target]
-    forms = {c: r.form for c, r in selection.readings.items() if r.numeric}
-    recipe = release.recipe
-    kept = {c for c, rule in recipe.rules if isinstance(rule, Keep)}
-    if recipe.pool is not None:
-        kept -= set(recipe.pool.columns)
-    kept_forms = {c: form for c, form in forms.items() if c in kept}
-    coarsened = release.table.drop(columns=wish.target)
-    return {
-        "before": _accuracy_of(rows[list(selection.columns)], target, forms, wish.seed),
-        "after": _accuracy_of(coarsened, target, kept_forms, wish.seed),
-    }
-
-
-def _accuracy_of(
-    features: DataFrame, target: Series, forms: Mapping[str, str], seed: int
-) -> Mapping[str, float] | None:
-    """Return the cross-validated accuracy of each learner, or None where it means nothing.
-
-    ``forms`` says which columns are numbers, and how they are written.  Nothing can be validated
-    when fewer than two values of the target have one row per fold.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.tree import DecisionTreeClassifier
-
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(features))[:_VALIDATION_ROWS])
-    codes, _ = labels_of(target.iloc[chosen])
-    common = np.bincount(codes)[codes] >= _FOLDS
-    chosen, codes = chosen[common], codes[common]
-    if np.unique(codes).size < 2 or features.shape[1] == 0:
-        return None
-    table = features.iloc[chosen].reset_index(drop=True)
-    models = {
-        "logistic": LogisticRegression(max_iter=1000),
-        "tree": DecisionTreeClassifier(min_samples_leaf=10, random_state=seed),
-        "knn": KNeighborsClassifier(n_neighbors=15),
-    }
-    scores: dict[str, list[float]] = {name: [] for name in models}
-    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    for inside, outside in folds.split(table, codes):
-        # Encoded once for all learners, which takes longer than most of them.
-        encoder = column_encoder(table.iloc[inside], forms)
-        fitted = encoder.fit_transform(table.iloc[inside])
-        tested = encoder.transform(table.iloc[outside])
-        for name, model in models.items():
-            try:
-                score = float(model.fit(fitted, codes[inside]).score(tested, codes[outside]))
-            except ValueError:  # fewer rows than neighbours
-                score = np.nan
-            scores[name].append(score)
-    return {name: float(np.mean(values)) for name, values in scores.items()}

@@ -44,9 +44,8 @@ WORDS = {
     "certify ./-x.csv": [({"records": False}, "")],
     "harden p.csv": [
         (
-            {"security": 0.9, "learners": False, "bins": {"age": [-1.0, 2.5]}},
-            "--security 0.9 --no-learners --bins age=-1.0,2.5 --out harden.csv "
-            "--recipe recipe.json",
+            {"security": 0.9, "bins": {"age": [-1.0, 2.5]}},
+            "--security 0.9 --bins age=-1.0,2.5 --out harden.csv --recipe recipe.json",
         )
     ],
     "population p.csv": [

@@ -63,7 +63,7 @@ JOBS = {
     "law": ("certify", None, {"uniform": 316, "n": 32561}, []),
     "plan": ("plan", None, {"probabilities": [0.5, 0.5], "security": 0.9}, []),
     "harden": (
-        *("harden", "people.csv", {"security": 0.8, "keep": ["sex"], "learners": False}),
+        *("harden", "people.csv", {"security": 0.8, "keep": ["sex"]}),
         ["harden.csv", "recipe.json"],
     ),
     "audit": ("audit", "scores.csv", {"seed": 3}, []),
