@@ -180,16 +180,6 @@ def test_opposite_records_are_as_far_apart_as_is_paid_for():
 # One table, many ways to hold it
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_blocks_change_nothing_but_rounding(name, monkeypatch):
-    features, loss, target = problem(name, rows=300)
-    how = Descent(steps=7, rate=0.5)
-    whole = descended(features, target, loss, how, Part("descent", 50.0, InsecureSource(1)))
-    monkeypatch.setattr(gradient, "_BLOCK", 37)
-    parts = descended(features, target, loss, how, Part("descent", 50.0, InsecureSource(1)))
-    assert np.allclose(parts.coefficients, whole.coefficients, atol=1e-9)
-
-
 def test_records_that_are_not_known_leave_no_trace():
     features, loss, target = problem("softmax", rows=50, classes=3)
     known = np.arange(50) != 7
@@ -249,12 +239,6 @@ def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it():
 @pytest.mark.long
 def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it_in_many_runs():
     check_canary(15_000)
-
-
-def test_momentum_and_averages_tell_no_more():
-    how = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.8, averaged=0.5, intercept=0.0)
-    reached, error = measured_advantage(300, 1.5, how=how)
-    assert 0.2 < reached <= GaussianCurve(1.5).advantage + 4 * error
 
 
 def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
@@ -366,13 +350,6 @@ def test_the_chance_of_crossing_a_border_is_within_the_slack():
 
 
 # Defaults
-
-
-def test_defaults_are_functions_of_public_numbers():
-    small = Descent.default(rows=898, width=64, outputs=10, mu=0.25)
-    assert small == Descent.default(rows=898, width=64, outputs=10, mu=0.25)
-    assert small.rate == pytest.approx(0.25 * 898 / (small.clip * small.steps))
-    assert Descent.default(rows=10**8, width=9, outputs=1, mu=0.25).rate == 400 / small.clip
 
 
 @settings(derandomize=True, deadline=None)

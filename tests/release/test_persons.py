@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracle.replay import replayed, spent
 from tests.oracle.training import descended, lengths_of, loss_and_target
 
 from memberbound import protect, summarize
@@ -132,23 +133,7 @@ RELEASES = {
 
 def replay(monkeypatch, make, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
-    sums = []
-
-    def release(values, scale, source):
-        exact = np.asarray(values, dtype=np.float64)
-        sums.append((exact.copy(), scale))
-        noise = source.normal(exact.size).reshape(exact.shape)
-        return scale * (9.0 * (np.arange(exact.size) % 5 == 0).reshape(exact.shape) + noise)
-
-    monkeypatch.setattr(budgets, "noisy_release", release)
-    return repr(make(table)), sums
-
-
-def spent(first, second):
-    """Return Σ(distance/noise)² of two worlds."""
-    assert [scale for _, scale in first] == [scale for _, scale in second]
-    pairs = zip(first, second, strict=True)
-    return sum(float(np.square((a - b) / scale).sum()) for (a, scale), (b, _) in pairs)
+    return replayed(monkeypatch, lambda: repr(make(table)))
 
 
 def allowed():

@@ -77,36 +77,6 @@ def test_a_replaced_record_changes_its_own_reading_only(values, place, other):
     assert np.square(counts[0] - counts[1]).sum() <= 2
 
 
-def test_a_columns_type_does_not_change_how_a_value_is_read():
-    whole = pd.Series([5, 0, -3, 1024])
-    forms = [
-        whole,
-        whole.astype(float),
-        whole.astype(object),
-        whole.astype(str),
-        whole.astype("Int64"),
-    ]
-    forms += [pd.Series([*whole, "word"])[:4], pd.Series([*whole, None])[:4]]
-    for form in forms:
-        read = Values.of(form)
-        assert cells_of(read).tolist() == cells_of(Values.of(whole)).tolist()
-        assert read.positions(["5", "0", "-3", "1024"]).tolist() == [0, 1, 2, 3]
-    assert Values.of(pd.Series([True, False])).positions(["True", "False"]).tolist() == [0, 1]
-    mixed = Values.of(column([True, 1, 1.0, "1"]))
-    assert mixed.positions(["True", "1"]).tolist() == [0, 1, 1, 1]
-    texts = ["1970-01-03", "1970-01-01 12:00", "1970-01-01T01:00+01:00", "2024-02-31", "soon"]
-    days = Values.of(pd.Series(texts)).numbers
-    assert days[:3].tolist() == [2.0, 0.5, 0.0]
-    assert np.isnan(days[3:]).all()
-    assert read_bounds({"born": ["1970-01-01", "1970-02-01"]})["born"] == Range(0, 31)
-    assert read_bounds({"day": {"categories": ["1970-01-01", "1970-02-01"]}})["day"] == Categories(
-        ("1970-01-01", "1970-02-01")
-    )
-    days = Values.of(pd.Series(pd.to_datetime(["1970-01-03", None])))
-    assert days.numbers[0] == 2.0
-    assert cells_of(days)[1] == MISSING
-
-
 @settings(derandomize=True, deadline=None)
 @given(number=st.floats(allow_nan=False))
 def test_numbers_lie_in_their_octave(number):
@@ -262,74 +232,6 @@ def test_a_name_is_never_stored(fitted):
         assert word not in stored
 
 
-def nothing_but_noise(values, scale, source):
-    """A release that forgets the table: what is stored then holds nothing that was not noisy."""
-    shape = np.shape(values)
-    size = int(np.prod(shape))
-    return scale * (8.0 * (np.arange(size) % 3 == 0) + source.normal(size)).reshape(shape)
-
-
-def fields_that_differ(first, second, path=""):
-    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
-        return [d for k in first for d in fields_that_differ(first[k], second[k], f"{path}.{k}")]
-    return [] if first == second else [path]
-
-
-def states(monkeypatch, bounds, learner="logistic"):
-    """Stored state of two different tables when every noisy number is the same."""
-    monkeypatch.setattr(budgets, "noisy_release", nothing_but_noise)
-    tables = raw_table(3000, 1), raw_table(3000, 2)
-    asked = {"eta": 0.4, "bounds": bounds, "learner": learner}
-    return [fit_private(t, "ill", source=InsecureSource(1), **asked).to_dict() for t in tables]
-
-
-@pytest.mark.parametrize("learner", ["logistic", "boosting"])
-@pytest.mark.parametrize("public", [(), ("age", "city")])
-def test_all_that_is_stored_is_public_or_noisy(monkeypatch, public, learner):
-    every = {"age": [0, 120], "city": ["Rome", "Oslo"]}
-    bounds = {name: every[name] for name in public} | {"ill": ["no", "yes"]}
-    first, second = states(monkeypatch, bounds, learner)
-    assert fields_that_differ(first, second) == []
-
-
-def test_state_that_holds_an_exact_mean_is_caught(monkeypatch):
-    honest = preprocessing._Draft.fine_counts
-    seen = {}
-
-    def leaky(self, values, persons):
-        seen[self.name] = float(np.nan_to_num(values.numbers).mean())
-        return honest(self, values, persons)
-
-    def finished(self, noisy, scale):
-        del noisy, scale
-        return ColumnCode(self.name, Scaling(seen[self.name], 1e9, 0.0, 1.0), (), self.cells)
-
-    monkeypatch.setattr(preprocessing._Draft, "fine_counts", leaky)
-    monkeypatch.setattr(preprocessing._Draft, "finished", finished)
-    first, second = states(monkeypatch, {"ill": ["no", "yes"]})
-    assert any("encoder" in path for path in fields_that_differ(first, second))
-
-
-@pytest.mark.parametrize("learner", ["logistic", "boosting"])
-def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only(learner):
-    table = raw_table(3000, 1)
-    other = table.copy()
-    for name, value in {
-        "city": "Ulm",
-        "name": "nobody",
-        "balance": 1e200,
-        "ill": "perhaps",
-    }.items():
-        other.loc[5, name] = value
-    found = [
-        fit_private(frame, "ill", eta=0.4, learner=learner, source=InsecureSource(1)).to_dict()
-        for frame in (table, other)
-    ]
-    # The noise's length is a function of the encoder's width.
-    noisy = {".coefficients", ".intercepts", ".encoder.columns", ".noise_scale", ".tables"}
-    assert set(fields_that_differ(*found)) <= noisy
-
-
 # Names of classes
 
 
@@ -436,18 +338,6 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
     public = {"x": [0, 1], "y": {"categories": [0, 1]}}
     with pytest.raises(InputError, match="at least about 40 rows at this eta"):
         fit_private(few, "y", eta=0.05, bounds=public)
-
-
-def test_bad_questions_are_refused():
-    table = raw_table(300)
-    for arguments in (
-        {"target": "none", "eta": 0.05},
-        {"target": "ill", "eta": 0.5},
-        {"target": "ill", "eta": 0.05, "learner": "forest"},
-        {"target": "ill", "eta": 0.05, "bounds": {"nothing": [0, 1]}},
-    ):
-        with pytest.raises(InputError):
-            fit_private(table, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import re
 
 import numpy as np
@@ -26,7 +25,6 @@ from memberbound import (
     load,
     predict,
     protect,
-    protect_half,
     summarize,
 )
 from memberbound.curve import GaussianCurve
@@ -171,17 +169,6 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
         # The owner is told about the record, and that this is for the owner.
         assert any("1 of 1500 rows" in note for note in answers[1][1]["warnings"])
         assert answers[0][1] != answers[1][1]
-
-
-def test_the_printed_table_marks_what_is_the_owners(released):
-    lines = released.summary().splitlines()
-    scores = [line for line in lines if line.startswith(("accuracy ", "balanced", "AUC "))]
-    assert len(scores) == 9
-    assert all(line.endswith("(owner only)") for line in scores)
-    assert all(line.startswith("note (owner only): ") for line in lines if line.startswith("note"))
-    half = protect_half(people(60), statistic="mean", columns=["age"], insecure_seed=1)
-    assert half.to_dict()["owner_only"] == []
-    assert "owner only" not in half.summary()
 
 
 @pytest.mark.parametrize(("eta", "useless"), [(0.05, False), (0.4999999, True)])
@@ -348,18 +335,6 @@ def test_a_file_that_held_an_exact_mean_would_be_caught(tmp_path, monkeypatch):
     assert first[1] != second[1]
 
 
-def test_numbers_of_a_file_are_read_as_their_texts_are(tmp_path):
-    """A file's columns of numbers lose their texts early, which changes nothing but memory."""
-    table = people(2500).assign(weight=lambda t: t["age"] / 7, born="1970-01-03")
-    table.loc[4, ["weight", "age"]] = np.nan
-    texts = table.map(lambda value: None if pd.isna(value) else str(value))
-    path = tmp_path / "people.csv"
-    texts.to_csv(path, index=False)
-    first, second = (protect(source, **(EVERY | {"eta": 0.2})) for source in (path, texts))
-    assert first.released.to_dict() == second.released.to_dict()
-    assert first.scores == second.scores
-
-
 def test_rare_classes_and_wrong_bounds_are_said_to_the_owner():
     table = people(1500)
     table.loc[:4, "ill"] = "perhaps"
@@ -405,15 +380,6 @@ def test_learners_of_scikit_learn_and_those_without_probabilities():
     assert margin.score_released > margin.score_baseline
 
 
-def test_many_categories_are_trained_and_scored_without_densifying():
-    draws = np.random.default_rng(0)
-    table = people(1500).assign(street=draws.integers(0, 60, 1500))
-    streets = {"street": {"categories": list(range(60))}}
-    found = protect(table, bounds=BOUNDS | streets, **EVERY)
-    assert found.score_clean > found.score_baseline
-    assert found.released.encoder.width > 60
-
-
 def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     table, fresh = people(), people(300, 1)
     bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
@@ -441,23 +407,6 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     # The same model as the verb's, from the same noise.
     same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
-
-
-def test_the_answer_says_where_the_budget_went():
-    asked = {"target": "ill", "eta": 0.2, "bounds": BOUNDS, "insecure_seed": 1}
-    plain, tuned = (protect(people(600), tune=tune, **asked) for tune in (False, True))
-    shares = tuned.to_dict()["budget"]
-    assert math.isclose(sum(shares.values()), 1.0, abs_tol=1e-9)
-    # A third of what histograms and probabilities leave goes to trials and their scores.
-    paid = shares["a trial"] + shares["the trials' scores"]
-    assert math.isclose(paid, 0.35 * 0.81, abs_tol=1e-9)
-    assert "a trial 21.26 %" in tuned.summary()
-    assert set(plain.to_dict()["budget"]) == {
-        "histograms of values",
-        "histograms within ranges",
-        "calibrated probabilities",
-        "gradient descent",
-    }
 
 
 def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():

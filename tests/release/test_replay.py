@@ -13,7 +13,6 @@ import json
 import sqlite3
 import sys
 import warnings
-from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
@@ -24,10 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
+from tests.oracle.replay import replayed, spent
 
 from memberbound import MembershipPrivate, open_table, protect, summarize
 from memberbound.errors import InputError
-from memberbound.release import budget as budgets
 from memberbound.release.all_rows import bounds as public_bounds
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import synthetic
@@ -145,20 +144,6 @@ FOREIGN = {"excel": as_excel}
 # ── Releases ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass
-class Ledger:
-    """The sums that were asked for, and the noise that hid them."""
-
-    sums: list = field(default_factory=list)
-
-    def release(self, values, scale, source):
-        exact = np.asarray(values, dtype=np.float64)
-        self.sums.append((exact.copy(), scale))
-        noise = source.normal(exact.size).reshape(exact.shape)
-        # Some cells rise above the noise, the same for every table.
-        return scale * (9.0 * (np.arange(exact.size) % 5 == 0).reshape(exact.shape) + noise)
-
-
 def bounds_for(table):
     return (
         {f"x{NAMES.index(n)}": b for n, b in BOUNDS.items()} if isinstance(table, list) else BOUNDS
@@ -221,25 +206,17 @@ def without_names(records, name, cells, count, histograms):
 
 def replay(monkeypatch, make, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
-    ledger = Ledger()
-    monkeypatch.setattr(budgets, "noisy_release", ledger.release)
     monkeypatch.setattr(column_cells, "noisy_texts", without_names)
     monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
-    try:
-        seen = json.dumps(make(table, InsecureSource(7)), sort_keys=True, default=str)
-    except InputError as problem:
-        seen = f"refused: {problem}"
-    return seen, ledger.sums
 
+    def observed():
+        try:
+            made = make(table, InsecureSource(7))
+        except InputError as problem:
+            return f"refused: {problem}"
+        return json.dumps(made, sort_keys=True, default=str)
 
-def spent(first, second):
-    """Return Σ(distance/noise)², or infinity where different things were asked for."""
-    if [(s.shape, scale) for s, scale in first] != [(s.shape, scale) for s, scale in second]:
-        return np.inf
-    return sum(
-        float(np.square((a - b) / scale).sum())
-        for (a, scale), (b, _) in zip(first, second, strict=True)
-    )
+    return replayed(monkeypatch, observed)
 
 
 #: η = Φ(μ/2) - ½ is what a budget of μ² allows.
@@ -466,20 +443,9 @@ def arrow_of(table):
     return pa.table(arrays, schema=SCHEMA)
 
 
-def as_parquet(table, folder):
-    pq.write_table(arrow_of(table), folder / "t.parquet")
-    return folder / "t.parquet"
-
-
 def as_old_parquet(table, folder):
     pq.write_table(arrow_of(table), folder / "t.parquet", use_deprecated_int96_timestamps=True)
     return folder / "t.parquet"
-
-
-def as_arrow(table, folder):
-    with pa.OSFile(str(folder / "t.arrow"), "wb") as file, pa.ipc.new_file(file, SCHEMA) as out:
-        out.write_table(arrow_of(table))
-    return folder / "t.arrow"
 
 
 def as_duckdb(table, folder):
@@ -506,10 +472,10 @@ def as_parts(table, folder):
 
 
 TYPED = {
-    "parquet": as_parquet,
+    "parquet": lambda table, folder: as_parquet_file(arrow_of(table), folder),
     "folder in parts": as_parts,
     "96-bit timestamps": as_old_parquet,
-    "arrow": as_arrow,
+    "arrow": lambda table, folder: as_arrow_file(arrow_of(table), folder),
     "duckdb": as_duckdb,
     "pyarrow": lambda table, _: arrow_of(table),
     "polars": lambda table, _: pl.from_arrow(arrow_of(table)),

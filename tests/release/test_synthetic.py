@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.oracle.replay import replayed, spent
 
 from memberbound.errors import InputError
-from memberbound.release import budget as budgets
 from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.bounds import Categories, Range, noisy_texts
 from memberbound.release.all_rows.cells import (
@@ -49,23 +49,11 @@ BOUNDS = {
 
 def measured(monkeypatch, table, unit, eta):
     """Return the sums that were asked for, with noise that does not depend on the table."""
-    sums = []
-
-    def release(values, scale, source):
-        exact = np.asarray(values, dtype=np.float64)
-        sums.append((exact.copy(), scale))
-        pattern = np.arange(exact.size) % 3 == 0
-        return 40 * scale * pattern.reshape(exact.shape) + 0 * source.normal(1)
-
-    monkeypatch.setattr(budgets, "noisy_release", release)
     monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
-    made = fit_synthetic(
-        read_records(table if unit else table.drop(columns="person")),
-        eta=eta,
-        bounds=BOUNDS,
-        target="ill",
-        unit=unit,
-        source=InsecureSource(0),
+    records = read_records(table if unit else table.drop(columns="person"))
+    asked = {"eta": eta, "bounds": BOUNDS, "target": "ill", "unit": unit}
+    made, sums = replayed(
+        monkeypatch, lambda: fit_synthetic(records, source=InsecureSource(0), **asked)
     )
     assert made.labels is not None
     return made, sums
@@ -92,12 +80,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
         if unit is not None:  # the number of a person's rows is not public
             other = pd.concat([other, *[other.iloc[[10]]] * more], ignore_index=True)
         _, second = measured(monkeypatch, other, unit, 0.4)
-        assert [(s.shape, scale) for s, scale in first] == [(s.shape, c) for s, c in second]
-        spent = sum(
-            float(np.square((a - b) / scale).sum())
-            for (a, scale), (b, _) in zip(first, second, strict=True)
-        )
-        worst = max(worst, spent)
+        worst = max(worst, spent(first, second))
     if broken:
         assert worst > made.budget.mu**2
     else:

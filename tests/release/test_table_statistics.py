@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracle.replay import replayed, spent
 
 from memberbound.errors import InputError
-from memberbound.release import budget as budgets
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
@@ -75,31 +75,13 @@ def test_releases_are_near_the_truth(statistic, bounds):
     assert 0.999 * found.budget.mu < spent <= found.budget.mu
 
 
-class Seen:
-    """What is released before noise is added; the noise of a first run is used for all."""
-
-    def __init__(self):
-        self.runs, self.past = [], []
-
-    def __call__(self, values, scale, source):
-        call = len(self.runs[-1])
-        self.runs[-1].append((np.array(values, dtype=float).ravel(), scale))
-        if call == len(self.past):
-            self.past.append(np.array(values, dtype=float) + scale * source.normal(np.size(values)))
-        return self.past[call]
-
-
-def moved(monkeypatch, statistic, first, second, bounds=PUBLIC):
+def moved(monkeypatch, statistic, first, second):
     """Return μ of all releases together between two tables, and what was promised."""
-    seen = Seen()
-    with monkeypatch.context() as patch:
-        patch.setattr(budgets, "noisy_release", seen)
-        for table in (first, second):
-            seen.runs.append([])
-            found = released(table, statistic, bounds=bounds)
-    steps = zip(*seen.runs, strict=True)
-    shifts = [np.linalg.norm(a - b) / scale for (a, scale), (b, _) in steps]
-    return math.hypot(*shifts), found.budget.mu
+    (made, one), (_, other) = (
+        replayed(monkeypatch, lambda table=table: released(table, statistic))
+        for table in (first, second)
+    )
+    return math.sqrt(spent(one, other)), made.budget.mu
 
 
 RECORDS = st.fixed_dictionaries(

@@ -10,7 +10,6 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.files import write_table
 from memberbound.release.saving import certificate_path, verified
 from memberbound.report.charts import marginals_chart
 from memberbound.verbs.synthesize import Synthesis, synthesize
@@ -62,13 +61,6 @@ def test_fidelity_says_what_models_reach(answer):
     assert area.constant_estimate == 0.5
     assert area.synthetic_estimate > 0.75
     assert area.real_estimate > 0.8
-
-
-def test_summary_marks_what_is_the_owners(answer):
-    lines = answer.summary().splitlines()
-    owner = [line for line in lines if "AUC" in line or "distance of two" in line]
-    assert owner
-    assert all("(owner only)" in line for line in owner)
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "arrow"])
@@ -125,16 +117,6 @@ def test_types_are_those_of_the_table(tmp_path):
     assert {type(value) for value in new["flag"].drop_null().to_pylist()} == {bool}
 
 
-def test_pandas_types_come_back():
-    table = people().drop(columns="patient")
-    table["ward"] = table["ward"].astype("category")
-    table["old"] = table["age"] > 60
-    answer = synthesize(table, bounds={"age": [0, 90], "kg": [0, 200]}, eta=0.4, insecure_seed=5)
-    assert isinstance(answer.table["ward"].dtype, pd.CategoricalDtype)
-    assert answer.table["age"].dtype.kind in "iu"
-    assert answer.table["old"].dtype in (np.dtype(bool), pd.BooleanDtype())
-
-
 def test_a_category_that_one_person_has_is_not_named():
     """The categories of a pandas column are usually those of its rows."""
     table = people().drop(columns="patient")
@@ -188,14 +170,6 @@ def test_bad_input_writes_nothing(tmp_path, monkeypatch, options, problem):
         synthesize(people(), **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exists.csv"]
     assert (tmp_path / "exists.csv").read_text() == "x\n"
-
-
-def test_packed_rows_have_the_same_bytes_under_any_name(tmp_path):
-    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "ü"]})
-    for name in ("one.csv.gz", "two.csv.gz"):
-        write_table(frame, tmp_path / name)
-    assert (tmp_path / "one.csv.gz").read_bytes() == (tmp_path / "two.csv.gz").read_bytes()
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one.csv.gz"), frame)
 
 
 def test_marginals_are_shares_of_every_column_and_a_picture(tmp_path):

@@ -341,7 +341,7 @@ def _texts(
 def _intercepts(model: PrivateModel) -> FloatArray:
     inner = model.model
     if isinstance(inner, BoostedModel):
-        return np.zeros((1, inner.outputs))
+        return np.zeros((1, inner.tables[0].shape[1]))
     return np.asarray(inner.intercepts, dtype=np.float64).reshape(1, -1)
 
 
@@ -362,7 +362,7 @@ def _outputs(model: PrivateModel, graph: _Graph, scores: str, taken: set[str]) -
         scaled = graph.node("Mul", cut, graph.constant(half))
         graph.node("Add", scaled, graph.constant(model.target.low + half), named=answer)
         return [tensor(answer, TensorProto.DOUBLE, [None, 1])]
-    single = model.model.outputs == 1
+    single = model.loss.outputs == 1
     if single:
         above = graph.node("Greater", scores, graph.constant(0.0))
         place = graph.node("Cast", graph.node("Reshape", above, graph.constant([-1])), to=7)
@@ -370,7 +370,7 @@ def _outputs(model: PrivateModel, graph: _Graph, scores: str, taken: set[str]) -
         place = graph.node("ArgMax", scores, axis=1, keepdims=0)
     names = graph.constant(np.array(model.class_names, dtype=object))
     graph.node("Gather", names, place, named=answer)
-    beside, columns = named("scores"), model.model.outputs
+    beside, columns = named("scores"), model.loss.outputs
     if model.model.loss in ("logistic", "softmax"):
         beside, columns = named("probabilities"), len(model.class_names)
     if model.model.loss == "softmax":

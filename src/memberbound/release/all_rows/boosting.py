@@ -62,10 +62,6 @@ class Boosting:
 
     ``rate`` multiplies a leaf's noisy sum over the number of rows; ``averaged`` is the share of the
     rounds, at the end, whose tables are averaged.
-
-    Examples:
-        >>> Boosting.default(rows=32561, columns=14, draws=500, mu=0.2513).rounds
-        60
     """
 
     rounds: int
@@ -206,13 +202,7 @@ class BoostedModel:
     loss: str
     boosting: Boosting
     scale: float
-    mu: float
     released_size: int
-
-    @property
-    def outputs(self) -> int:
-        """Number of scores."""
-        return int(self.tables[0].shape[1])
 
     def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""
@@ -233,7 +223,7 @@ class BoostedModel:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder, mu: float) -> BoostedModel:
+    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder) -> BoostedModel:
         """Return the model that :meth:`to_dict` described."""
         tables = tuple(np.array(table, dtype=np.float64) for table in fields["tables"])
         parts = binned_columns(encoder)
@@ -243,7 +233,7 @@ class BoostedModel:
         loss = one_of("loss", fields["loss"], LOSSES)
         how = Boosting(**fields["boosting"])
         size = outputs * sum(part.leaf_count(how.leaves) for part in parts)
-        return cls(tables, loss, how, float(fields["scale"]), mu, size)
+        return cls(tables, loss, how, float(fields["scale"]), size)
 
 
 # ── Boosting itself ───────────────────────────────────────────────────────────────────────────────
@@ -264,11 +254,6 @@ def leaf_sums(
 
     Guarantee: replacing one record moves the result by at most 2·2^units in length
     (proofs/boosting.md, claim 1), as long as there are at most 2^(53 - units) records.
-
-    Examples:
-        >>> leaf_sums(np.array([[0.5], [0.1], [-9.0]]), np.array([0, 0, 1]), 2, clip=0.2, units=2)
-        array([[ 6.],
-               [-4.]])
     """
     largest = math.ldexp(1.0, units)
     scaled = residuals * (largest / clip)
@@ -400,4 +385,4 @@ def boost(
                 means[k] += (table - means[k]) / (number - first + 1)
     in_residuals = up(sums.scale * how.clip / math.ldexp(1.0, units), 8)
     size = loss.outputs * sum(column.leaf_count(how.leaves) for column in binned)
-    return BoostedModel(tuple(means), loss.name, how, in_residuals, part.mu, size)
+    return BoostedModel(tuple(means), loss.name, how, in_residuals, size)

@@ -68,10 +68,6 @@ class Descent:
     ``rate`` multiplies the mean gradient, ``momentum`` β the velocity (of which 1 - β is new),
     ``averaged`` is the share of the steps, at the end, whose iterates are averaged, ``decay`` the λ
     of λ/2·‖θ‖² beside the mean loss, the intercept left out.
-
-    Examples:
-        >>> Descent.default(rows=898, width=64, outputs=10, mu=0.2513).steps
-        80
     """
 
     steps: int
@@ -296,22 +292,11 @@ class GradientModel:
     loss: str
     descent: Descent
     scale: float
-    mu: float
-
-    @property
-    def outputs(self) -> int:
-        """Number of scores."""
-        return int(self.intercepts.size)
 
     @property
     def released_size(self) -> int:
         """Number of noisy sums of one step."""
         return int(self.coefficients.size + self.intercepts.size)
-
-    @property
-    def noise_scale(self) -> float:
-        """Root-mean-square length of the noise that is added to every sum of gradients."""
-        return self.scale * math.sqrt(self.released_size)
 
     def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
@@ -329,12 +314,11 @@ class GradientModel:
             "coefficients": self.coefficients.tolist(),
             "intercepts": self.intercepts.tolist(),
             "descent": asdict(self.descent),
-            "noise_scale": self.noise_scale,
             "scale": self.scale,
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder, mu: float) -> GradientModel:
+    def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder) -> GradientModel:
         """Return the model that :meth:`to_dict` described."""
         model = cls(
             np.array(fields["coefficients"], dtype=np.float64),
@@ -342,9 +326,8 @@ class GradientModel:
             one_of("loss", fields["loss"], LOSSES),
             Descent(**fields["descent"]),
             float(fields["scale"]),
-            mu,
         )
-        if model.coefficients.shape != (encoder.width, model.outputs):
+        if model.coefficients.shape != (encoder.width, model.intercepts.size):
             raise ValueError("coefficients do not fit the columns")
         return model
 
@@ -464,7 +447,7 @@ def descend(
             mean += (theta - mean) / (number - first + 1)
     mean = _score_grid(mean)
     intercepts = descent.intercept * mean[-1]
-    return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale, part.mu)
+    return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale)
 
 
 def most_draws(width: int, outputs: int) -> int:

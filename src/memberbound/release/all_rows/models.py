@@ -95,7 +95,8 @@ class PrivateModel:
     settings: Settings = field(default_factory=Settings)
 
     @property
-    def _loss(self) -> Loss:
+    def loss(self) -> Loss:
+        """What was minimised."""
         return Loss(self.model.loss, len(self.target.classes))
 
     @property
@@ -180,7 +181,7 @@ class PrivateModel:
         if not self.target.classes:
             return self.target.numbers(scores[:, 0])
         names = np.array(self.target.classes, dtype=object)
-        return np.asarray(names[self._loss.predicted(scores)])
+        return np.asarray(names[self.loss.predicted(scores)])
 
     def ranking(self, rows: Features) -> FloatArray:
         """Return a score per class of encoded rows, larger for likelier; none for numbers."""
@@ -191,17 +192,17 @@ class PrivateModel:
 
     def probabilities(self, rows: Features) -> FloatArray | None:
         """Return class probabilities of encoded rows, for the losses that have them."""
-        loss = self._loss
+        loss = self.loss
         return loss.probabilities(self.model.scores(rows)) if loss.probable else None
 
     def predict(self, table: object) -> Labels:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
-    @available_if(lambda self: self._loss.probable)
+    @available_if(lambda self: self.loss.probable)
     def predict_proba(self, table: object) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
-        return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
+        return self.loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
     @available_if(lambda self: bool(self.target.classes))
     def decision_function(self, table: object) -> FloatArray:
@@ -237,7 +238,7 @@ class PrivateModel:
             return cls(
                 encoder,
                 TargetCode.from_dict(fields["target"]),
-                kind.from_dict(fields, encoder, budget.parts[-1].mu),
+                kind.from_dict(fields, encoder),
                 budget,
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
