@@ -75,16 +75,6 @@ def test_a_replaced_record_moves_leaf_sums_by_twice_the_clip(pair, clip, units):
     assert far <= (2 * 2**units) ** 2
 
 
-def test_sums_are_exact_in_any_order():
-    draws = np.random.default_rng(0)
-    values = draws.normal(size=(100_000, 1))
-    leaves = draws.integers(0, 5, 100_000)
-    order = draws.permutation(100_000)
-    one = leaf_sums(values, leaves, 5, clip=0.25, units=30)
-    other = leaf_sums(values[order], leaves[order], 5, clip=0.25, units=30)
-    assert np.array_equal(one, other)
-
-
 def distance(monkeypatch, table, fit):
     """Return the squares of shift ÷ noise of all releases, of a table and its neighbour."""
     (model, first), (_, second) = (

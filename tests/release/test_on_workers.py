@@ -194,7 +194,7 @@ def test_what_fails_on_a_worker_quotes_no_row(file, client, caplog):
 def test_what_a_cluster_cannot_do_is_refused(file, client, tmp_path, monkeypatch):
     plain = tmp_path / "people.csv"
     pd.read_parquet(file).to_csv(plain, index=False)
-    with pytest.raises(InputError, match=r"Parquet or Arrow file .* all_varchar = true"):
+    with pytest.raises(InputError, match="Parquet or Arrow file"):
         mb.summarize(plain, statistic="mean", columns=["age"], client=client)
     with pytest.raises(InputError, match="left out with unit"):
         mb.protect(file, target="ill", unit="patient_id", client=client)

@@ -341,19 +341,3 @@ def test_somebody_who_is_called_like_a_gap_is_one_person(name, stored, tmp_path)
         table.to_csv(source, index=False)
     made = summarize(source, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
     assert made.persons == 151
-
-
-def test_one_and_one_point_zero_are_one_person():
-    table = stays().astype({"patient": object})
-    for place, name in enumerate(("7", 7.0, "7.0", " 7")):
-        table.loc[table.index[table["patient"] == 20 + place], "patient"] = name
-    made = summarize(table, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
-    assert made.persons == 156
-
-
-def test_a_row_without_a_person_is_one():
-    table = stays()
-    table["patient"] = table["patient"].astype(object).where(table["patient"] != 7, None)
-    lost = int((stays()["patient"] == 7).sum())
-    made = summarize(table, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
-    assert made.persons == 159 + lost

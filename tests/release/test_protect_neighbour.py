@@ -102,12 +102,7 @@ def bounds_below(value, path=""):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"target": "ill", "learner": "logistic"},
-        {"target": "ill", "learner": "boosting"},
-        {"statistic": "mean", "columns": ["age"]},
-        {"statistic": "histogram", "columns": ["city"]},
-    ],
+    [{"target": "ill", "learner": "boosting"}, {"statistic": "mean", "columns": ["age"]}],
 )
 def test_beside_the_number_of_rows_no_bound_speaks_of_additions(options, tmp_path):
     """Who sees the exact number of rows is always right about a record that was added."""
@@ -120,9 +115,6 @@ def test_beside_the_number_of_rows_no_bound_speaks_of_additions(options, tmp_pat
         assert places
         assert all(place.endswith(".replace_one") for place in places)
         assert "add_remove" not in json.dumps(text)
-    told = [line for line in made.summary().splitlines() if line.startswith(("TPR", "ε at"))]
-    assert len(told) == 5
-    assert all(line.count("≤") == 1 and line.endswith("(record replaced)") for line in told)
 
 
 def masked(value):
@@ -137,9 +129,7 @@ def masked(value):
 @pytest.mark.parametrize(
     "options",
     [
-        {"target": "ill", "learner": "logistic"},
         {"target": "ill", "learner": "boosting"},
-        {"statistic": "mean", "columns": ["age"]},
         {"statistic": "contingency", "columns": ["city", "ill"]},
     ],
 )
@@ -369,15 +359,6 @@ def test_a_target_of_numbers(learner):
     assert found.score == "R²"
     assert found.score_released > found.score_baseline + 0.1
     assert predict(found.released, table).probabilities is None
-
-
-def test_learners_of_scikit_learn_and_those_without_probabilities():
-    found = protect(people(), bounds=BOUNDS, learner=LogisticRegression(C=3.0), **EVERY)
-    assert found.what == "logistic model"
-    assert found.released.settings.penalty == 1 / 3
-    margin = protect(people(), bounds=BOUNDS, learner="svm", **EVERY)
-    assert predict(margin.released, people(50, 3)).probabilities is None
-    assert margin.score_released > margin.score_baseline
 
 
 def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):

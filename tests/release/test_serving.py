@@ -75,15 +75,6 @@ def test_the_estimator_takes_dictionaries():
     assert model.predict(X.iloc[0])[0] == model.predict(X.iloc[:1])[0]
 
 
-def test_what_a_model_says_of_itself(model, tmp_path):
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert len(repr(model)) < 120
-    assert not hasattr(trained("ridge", target="paid"), "classes_")
-    save(model, tmp_path / "model.json")
-    again = load(tmp_path / "model.json")
-    assert repr(again) == repr(model)
-
-
 # ── What it has never seen ────────────────────────────────────────────────────────────────────────
 
 
@@ -122,17 +113,6 @@ def test_strict_refuses_it(model, column):
         predict(model, plain.assign(**{column: ODD[column]}), strict=True)
     with pytest.raises(InputError, match=column):
         predict(model, plain.drop(columns=column), strict=True)
-
-
-def test_strict_on_the_command_line(model, tmp_path):
-    save(model, tmp_path / "model.json")
-    ODD.to_csv(tmp_path / "new.csv", index=False)
-    arguments = ["predict", tmp_path / "model.json", tmp_path / "new.csv"]
-    code, text, _ = answered(*arguments, "--json")
-    assert (code, len(json.loads(text)["warnings"])) == (0, 2)
-    code, text, error = answered(*arguments, "--strict")
-    assert (code, text) == (2, "")
-    assert "'age'" in error
 
 
 # ── ONNX ──────────────────────────────────────────────────────────────────────────────────────────

@@ -90,19 +90,10 @@ class Prediction(Answer):
             lines.append(f"written  {self.out}")
         else:
             shown = self.frame.head(_SHOWN)
-            texts = [list(shown.columns)] + [
-                [
-                    significant(v, "estimate", 4) if isinstance(v, float) else str(v)
-                    for v in row.values()
-                ]
-                for row in shown.to_dict("records")
-            ]
-            widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-            lines.append("")
-            lines += [
-                "  ".join(f"{text:<{w}}" for text, w in zip(row, widths, strict=True)).rstrip()
-                for row in texts
-            ]
+            text = shown.to_string(
+                index=False, float_format=lambda v: significant(v, "estimate", 4)
+            )
+            lines += ["", *text.splitlines()]
             if self.rows > _SHOWN:
                 lines.append(f"… {self.rows - _SHOWN} more: write them with --out")
         return "\n".join(lines + [f"note: {w}." for w in self.warnings])

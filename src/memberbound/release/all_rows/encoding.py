@@ -62,8 +62,6 @@ _FARTHEST = 3.0
 _NUMBER_SQUARE = 0.25
 #: Rows whose values are quoted where the model does not know them.
 _LISTED = 5
-#: Bytes of encoded rows that are kept ready to be multiplied where no limit is given.
-_MOST_READY = 2**31
 NOTHING_FOUND = (
     "the table must have a column that rises above the noise, got none. "
     "Give bounds for its columns."
@@ -226,11 +224,6 @@ class Encoder:
                 if code.indicators:
                     places[listed.index(code), cut] = code.places(values.taken(cut)) + 1
         return EncodedRows(self.layout, numbers, places)
-
-    def fits(self, rows: int, memory: int | None) -> bool:
-        """Whether so many rows may be kept as blocks that are ready to be multiplied."""
-        entries = sum((code.scaling is not None) + (code.indicators > 0) for code in self.used)
-        return entries * rows * 8 <= (_MOST_READY if memory is None else memory)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""

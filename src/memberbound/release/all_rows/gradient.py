@@ -9,7 +9,7 @@ sum.  Steps, rate and clip never look at the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -348,7 +348,7 @@ class TrainingRows:
 
     Slices of ``features`` are blocks.  ``codes`` are the target as it was read, ``target`` as the
     loss takes it.  Rows that are not ``known`` have a class that is not listed, and no influence;
-    None: all are.  With ``ready`` blocks are kept as they are multiplied.
+    None: all are.
     """
 
     features: Any
@@ -356,7 +356,6 @@ class TrainingRows:
     target: NDArray[Any]
     known: BoolArray | None = None
     persons: Persons | None = None
-    ready: bool = True
     #: What is larger than so many bytes is kept on disk.
     memory: int | None = None
     #: Made of the fields above and of public numbers: never sent or stored.
@@ -381,30 +380,17 @@ class TrainingRows:
         residuals = loss.residuals(scores, self.target[rows])
         return residuals if self.known is None else residuals * self.known[rows, None]
 
-    def blocks(self, intercept: float) -> Iterable[tuple[slice, EncodedBlock, FloatArray]]:
-        """Return blocks that are ready to be multiplied, and the lengths of their rows."""
-        if not self.ready:
-            return self._blocks(intercept)
-        if self.cache.get("intercept") != intercept:
-            self.cache |= {"intercept": intercept, "blocks": list(self._blocks(intercept))}
-        blocks: list[tuple[slice, EncodedBlock, FloatArray]] = self.cache["blocks"]
-        return blocks
-
-    def _blocks(self, intercept: float) -> Iterator[tuple[slice, EncodedBlock, FloatArray]]:
-        for rows in self.cuts():
-            block = self.features[rows]
-            yield rows, block, row_lengths(block.squares(), block.shape[1], intercept)
-
 
 def _gradient(
     rows: TrainingRows, loss: Loss, descent: Descent, theta: FloatArray, step: float
 ) -> FloatArray:
     """Return the sum of the part's clipped gradients, that of a constant 1 last."""
     total = np.zeros_like(theta)
-    for place, block, lengths in rows.blocks(descent.intercept):
+    for cut in rows.cuts():
+        block, starts = rows.features[cut], rows.starts(cut)
+        lengths = row_lengths(block.squares(), block.shape[1], descent.intercept)
         scores = block @ theta[:-1] + descent.intercept * theta[-1]
-        residuals = rows.residuals(loss, scores, place)
-        starts = rows.starts(place)
+        residuals = rows.residuals(loss, scores, cut)
         total += clipped_sum(block, residuals, lengths, clip=descent.clip, starts=starts, step=step)
     return total
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -226,31 +226,41 @@ class PrivateModel:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
-        """Return the model that :meth:`to_dict` described.
+        """Return the model that :meth:`to_dict` described; refuse what is no such description."""
 
-        Edge cases: what is no such description is refused.
-        """
-        try:
-            encoder = Encoder.from_dict(fields["encoder"])
-            budget = Budget.from_dict(fields)
+        def model(encoder: Encoder, _target: TargetCode) -> GradientModel | BoostedModel:
             learner = one_of("learner", fields["learner"], LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
+            return kind.from_dict(fields, encoder)
+
+        return cls._restored(fields, model, Budget.from_dict)
+
+    @classmethod
+    def _restored(
+        cls,
+        fields: Mapping[str, Any],
+        model: Callable[[Encoder, TargetCode], Any],
+        budget: Callable[[Mapping[str, Any]], Any],
+    ) -> Self:
+        try:
+            encoder = Encoder.from_dict(fields["encoder"])
+            target = TargetCode.from_dict(fields["target"])
             return cls(
                 encoder,
-                TargetCode.from_dict(fields["target"]),
-                kind.from_dict(fields, encoder),
-                budget,
+                target,
+                model(encoder, target),
+                budget(fields),
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
                 float(fields["eta"]),
-                learner,
+                str(fields["learner"]),
                 Settings(**fields["settings"]),
             )
-        except (KeyError, IndexError, TypeError, ValueError) as problem:
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as problem:
             what = f"no {problem}" if isinstance(problem, KeyError) else problem
             raise InputError(
-                "the file must describe a model that this version of protect released, got another "
-                f"({what})."
+                "the file must describe a model that this version of protect released, made by the "
+                f"same factory if it is a network, got another ({what})."
             ) from None
 
 
@@ -323,8 +333,7 @@ def fit_private(
     else:
         name = "hinge" if learner == "svm" else learner
     loss, records = Loss(name, len(code.classes)), len(table)
-    ready = encoder.fits(table.rows, table.memory)
-    work = _Training(encoder, code, loss, how, boosted, records, ready)
+    work = _Training(encoder, code, loss, how, boosted, records)
     rows = table.mapped(work.encoded)
     # Free the raw table: training needs the encoded rows only.
     del made, table
@@ -425,7 +434,6 @@ class _Training:
     settings: Settings
     boosted: bool
     records: int
-    ready: bool
 
     def encoded(self, part: Records) -> TrainingRows:
         """Return a part of the rows as numbers, with their target."""
@@ -441,7 +449,6 @@ class _Training:
             large_copy(self.loss.target(codes), part.memory),
             None if known.all() else large_copy(known, part.memory),
             part.persons,
-            self.ready,
             part.memory,
         )
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
-from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.errors import InputError
 from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -85,10 +85,6 @@ class Training:
     Every step takes each row with probability ``sample_rate``; ``rate`` multiplies the sum of
     clipped gradients over the *expected* number of rows; ``averaged`` is the share of the steps, at
     the end, whose weights are averaged.
-
-    Examples:
-        >>> Training.default(rows=32_561).steps
-        80
     """
 
     steps: int
@@ -98,21 +94,11 @@ class Training:
     momentum: float = 0.9
     averaged: float = 0.5
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("steps", self.steps))
-        fraction("sample_rate", self.sample_rate, open_left=True)
-        positive("rate", self.rate)
-        if not 1e-30 < positive("clip", self.clip) < 1e30:
-            raise InputError(f"clip must be between 1e-30 and 1e30, got {self.clip!r}.")
-        fraction("momentum", self.momentum, open_right=True)
-        fraction("averaged", self.averaged, open_left=True)
-
     @classmethod
     def default(cls, *, rows: int) -> Training:
         """Return the rule of docs/gradient.md: a function of the number of rows only."""
-        n = whole_number("rows", rows)
         # Noise in the averaged weights is proportional to rate/rows.
-        return cls(_STEPS, min(1.0, _BATCH / n), _RATE * min(1.0, n / _MANY), _CLIP)
+        return cls(_STEPS, min(1.0, _BATCH / rows), _RATE * min(1.0, rows / _MANY), _CLIP)
 
 
 @dataclass
@@ -496,39 +482,29 @@ class PrivateNetwork(PrivateModel):
         ``factory`` makes the module: the file holds numbers, no code.
         """
         torch = _torch()
-        try:
-            encoder = Encoder.from_dict(fields["encoder"])
-            target = TargetCode.from_dict(fields["target"])
-            training = Training(**fields["training"])
-            module = _module(factory, encoder.width, len(target.classes) or 1)
-            _check_answers(module, encoder.width, len(target.classes) or 1)
+
+        def model(encoder: Encoder, target: TargetCode) -> NetworkModel:
+            outputs = len(target.classes) or 1
+            module = _module(factory, encoder.width, outputs)
+            _check_answers(module, encoder.width, outputs)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
-            steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
-            model = NetworkModel(
+            return NetworkModel(
                 module.requires_grad_(False).eval(),
                 _loss_name(target),
-                training,
+                Training(**fields["training"]),
                 float(fields["scale"]),
                 encoder.length,
                 factory,
                 float(fields["slope"]),
                 np.array(fields["offsets"], dtype=np.float64),
             )
-            return cls(
-                encoder,
-                target,
-                model,
-                NetworkBudget.from_dict(fields, training=steps),
-                int(fields["rows"]),
-                bool(fields["secure_source"]),
-                float(fields["eta"]),
-                str(fields["learner"]),
-            )
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as problem:
-            raise InputError(
-                "the file must describe a network that protect released, made by this factory: "
-                f"{problem}."
-            ) from None
+
+        def budget(fields: Mapping[str, Any]) -> NetworkBudget:
+            how = Training(**fields["training"])
+            steps = DpSgd(float(fields["noise_multiplier"]), how.sample_rate, how.steps)
+            return NetworkBudget.from_dict(fields, training=steps)
+
+        return cls._restored(fields, model, budget)
 
 
 def _loss_name(target: TargetCode) -> str:

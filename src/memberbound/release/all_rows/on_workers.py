@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +27,13 @@ from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.in_memory import Records, StoredColumns, read_records
 from memberbound.tables.parts import added
-from memberbound.tables.source import COLUMN_FILES, parquet_files, separator_of
+from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
 
 #: Rows of a share, at most.
 _MOST_ROWS = 2**21
 #: Times that the connection to the scheduler may be lost while one sum is made.
 _LOSSES = 3
-_NEED_FILE = (
-    "scheduler must be left out for {name}: workers read their shares of a Parquet or Arrow file "
-    "(or a folder of Parquet files) that all of them see."
-)
-_CONVERSION = (
-    " As Parquet, all columns being texts: duckdb -c \"COPY (FROM read_csv('{path}', "
-    "all_varchar = true)) TO 'table.parquet'\""
-)
 
 
 @dataclass(frozen=True)
@@ -131,23 +124,9 @@ class PartsThere:
         raise MemberboundError(f"the cluster at {self.cluster.address} was lost again and again.")
 
 
-@dataclass(frozen=True)
-class _Names(Mapping[str, Values]):
-    """Columns of which only the names are here."""
-
-    names: tuple[str, ...]
-
-    def __getitem__(self, name: str) -> Never:
-        raise KeyError(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
+def _elsewhere(names: Iterable[str]) -> dict[str, Values]:
+    """Return columns of which only the names are here."""
+    return dict.fromkeys(names, cast("Values", None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +150,7 @@ class RecordsThere(Records):
 
     def chosen(self, names: Iterable[str]) -> RecordsThere:
         """Return the records with these columns."""
-        return replace(self, columns=_Names(tuple(names)))
+        return replace(self, columns=_elsewhere(names))
 
     def taken(self, places: NDArray[np.intp]) -> Records:
         """Bring some of the records here, for their owner's eyes."""
@@ -255,7 +234,7 @@ def spread_records(
     read: Callable[[Any], Records]
     if table.memory is not None:
         here = read_records(table, forms, columns=names)
-        rows, types, read = here.rows, here.types, _same
+        rows, types, read = here.rows, here.types, copy
         ends = _ends(rows, workers)
         shares = [here.taken(np.arange(a, b)) for a, b in pairwise((0, *ends))]
     elif path is not None and (path.is_dir() or path.suffix.lower() in COLUMN_FILES):
@@ -266,14 +245,12 @@ def spread_records(
         ends = _ends(rows, workers)
         shares = [_Share(place, listed, forms, a, b - a, state) for a, b in pairwise((0, *ends))]
     else:
-        conversion = "" if separator_of(path) is None else _CONVERSION.format(path=path)
-        raise InputError(_NEED_FILE.format(name=table.name) + conversion)
+        raise InputError(
+            f"scheduler must be left out for {table.name}: workers read their shares of a Parquet "
+            "or Arrow file (or a folder of Parquet files) that all of them see."
+        )
     there = PartsThere(cluster, shares, read)
-    return RecordsThere(_Names(tuple(names)), rows, table.name, types=types, there=there, ends=ends)
-
-
-def _same(part: Records) -> Records:
-    return part
+    return RecordsThere(_elsewhere(names), rows, table.name, types=types, there=there, ends=ends)
 
 
 def _ends(rows: int, workers: int) -> tuple[int, ...]:
