@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import MemberboundError
+from memberbound.games import ATTACKERS
 from memberbound.quantities import (
     NO_GUARANTEE,
     Mark,
@@ -118,13 +119,6 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
 
 # ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
 
-#: Game → what its attacker knows.
-_ATTACKER = {
-    "model": "this model, its records against fresh ones",
-    "subset": "attacker knows all records, not which half",
-    "neighbour": "attacker knows every other record",
-    "iid": "attacker knows the source, not the table",
-}
 #: How the spans look: below a certificate, reached by an attack, and open.
 _SPANS: dict[str, Callable[[], Look]] = {
     "band": lambda: {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
@@ -163,7 +157,7 @@ def sandwich_of(
         for place, row in enumerate(rows):
             _draw_row(axes, row, -place - 0.52)
             write_text(axes, low, -place - 0.2, cut_text(row.label, room), fontsize=TEXT)
-            numbers = f"{_shown_numbers(row)}  ·  {_ATTACKER[row.game]}"
+            numbers = f"{_shown_numbers(row)}  ·  {ATTACKERS[row.game]}"
             write_text(axes, low, -place - 0.83, cut_text(numbers, room, SMALL))
         # One name above the other: two lines may be close.
         for place, (x, text) in enumerate(lines):
@@ -525,7 +519,7 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
 
 
 #: By the names in the answer of ``population``: who attacks, what they know, and the look.
-ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
+_SWEPT_ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
     "worst_case": (
         "worst case",
         "everybody drawn but one, any data set whatever",
@@ -602,7 +596,7 @@ def success_chart(
     def draw(width: float, _view: View) -> Figure:
         legend = [
             (line_key(**look(), lw=2.3), f"{who}: knows {knows}")
-            for name, (who, knows, look) in ATTACKERS.items()
+            for name, (who, knows, look) in _SWEPT_ATTACKERS.items()
             if name in whole
         ]
         figure, (axes,) = make_axes(width, 280, legend)
@@ -619,7 +613,7 @@ def success_chart(
             # A bound that excludes nothing keeps its place, not its look.
             axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
-            who, _, look = ATTACKERS[name]
+            who, _, look = _SWEPT_ATTACKERS[name]
             (line,) = axes.plot(epsilons, proved, ms=5, lw=2.3, markevery=every, **look())
             tag_mark(line, "line", who)
         epsilon, text = asked
@@ -630,12 +624,14 @@ def success_chart(
         write_text(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
         return figure
 
-    parts = [f"{ATTACKERS[name][0]} {marked(success[name], 'certificate')}" for name in whole]
+    parts = [
+        f"{_SWEPT_ATTACKERS[name][0]} {marked(success[name], 'certificate')}" for name in whole
+    ]
     return Chart(
         id,
         "Certified success of attackers over ε",
         f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
-        ("ε", *(ATTACKERS[name][0].capitalize() for name in whole)),
+        ("ε", *(_SWEPT_ATTACKERS[name][0].capitalize() for name in whole)),
         [
             # At a smaller ε the bound holds all the more.
             (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
@@ -688,8 +684,8 @@ def population_chart(
     delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
     return success_chart(
         epsilons,
-        {name: [getattr(point, name) for point in points] for name in ATTACKERS},
-        {name: getattr(answer.compared, name) for name in ATTACKERS},
+        {name: [getattr(point, name) for point in points] for name in _SWEPT_ATTACKERS},
+        {name: getattr(answer.compared, name) for name in _SWEPT_ATTACKERS},
         asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
         level=(answer.success_blind, "blind guessing"),
         axis=f"ε of the mechanism, worst case over all data sets{delta}",

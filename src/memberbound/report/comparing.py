@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -24,12 +24,6 @@ class RowNumbers:
     lower: Lower | None
     estimate: EstimateOf | None
     upper: Upper | None
-
-    @classmethod
-    def of(cls, row: SandwichRow) -> RowNumbers:
-        """Return the numbers of a row of a report."""
-        upper = None if vacuous(row.accuracy_upper) else row.accuracy_upper
-        return cls(row.game, row.accuracy_lower, row.accuracy_estimate, upper)
 
 
 @dataclass(frozen=True)
@@ -57,19 +51,25 @@ class StudySummary:
     floor_lower: Lower | None
     ceiling_upper: Upper | None
 
-    @classmethod
-    def of(cls, report: Report) -> StudySummary:
-        """Return a report as a line of the history."""
-        best, worst = report.recommended, report.row_of("model", "worst")
-        upper = None if best is None else best.accuracy_upper
-        return cls(
-            started=report.run.started,
-            data=report.data.name,
-            verdict=report.verdict.level,
-            remedy=None if best is None else best.id,
-            floor_lower=None if worst is None else worst.accuracy_lower,
-            ceiling_upper=None if vacuous(upper) else upper,
-        )
+
+def _numbers(row: SandwichRow | None) -> RowNumbers | None:
+    if row is None:
+        return None
+    upper = None if vacuous(row.accuracy_upper) else row.accuracy_upper
+    return RowNumbers(row.game, row.accuracy_lower, row.accuracy_estimate, upper)
+
+
+def _summarized(report: Report) -> StudySummary:
+    best, worst = report.recommended, report.row_of("model", "worst")
+    upper = None if best is None else best.accuracy_upper
+    return StudySummary(
+        started=report.run.started,
+        data=report.data.name,
+        verdict=report.verdict.level,
+        remedy=None if best is None else best.id,
+        floor_lower=None if worst is None else worst.accuracy_lower,
+        ceiling_upper=None if vacuous(upper) else upper,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,38 +115,21 @@ class Comparison(Answer):
     @computed
     def rows(self) -> tuple[ComparedRow, ...]:
         """Every subject of either report; the most exposed record first."""
-        return tuple(
-            ComparedRow(
-                subject,
-                LABELS[subject],
-                record,
-                *(None if row is None else RowNumbers.of(row) for row in pair),
-            )
-            for (subject, record), pair in self._pairs.items()
-        )
+        pairs = self._pairs.items()
+        return tuple(ComparedRow(s, LABELS[s], r, *map(_numbers, pair)) for (s, r), pair in pairs)
 
     @cached_property
     def _pairs(self) -> dict[tuple[Subject, str], tuple[SandwichRow | None, SandwichRow | None]]:
         """The rows of both reports by subject and record."""
-        subjects = dict.fromkeys(r.subject for x in (self.after, self.before) for r in x.sandwich)
-        pairs = {
-            (subject, record): (
-                self.before.row_of(subject, record),
-                self.after.row_of(subject, record),
-            )
-            for subject in subjects
-            for record in RECORDS
-        }
+        keys = [(subject, record) for subject in LABELS for record in RECORDS]
+        pairs = {key: (self.before.row_of(*key), self.after.row_of(*key)) for key in keys}
         return {key: pair for key, pair in pairs.items() if any(pair)}
 
     @computed
     def history(self) -> tuple[StudySummary, ...]:
         """One line per study, the oldest first."""
         reports = (*self.earlier, self.before, self.after)
-        return tuple(
-            StudySummary.of(report)
-            for report in sorted(reports, key=lambda report: report.run.started)
-        )
+        return tuple(map(_summarized, sorted(reports, key=lambda report: report.run.started)))
 
     @computed
     def sentence(self) -> str:
@@ -171,11 +154,15 @@ class Comparison(Answer):
             if LABELS[subject] != label:
                 label = LABELS[subject]
                 lines.append(label)
-            for name, mark_of in _KINDS.items():
-                marks = [None if row is None else mark_of(row) for row in pair]
-                if any(mark is not None for mark in marks):
-                    texts = ("–" if mark is None else str(mark) for mark in marks)
-                    lines.append(_line(f"  {RECORDS[record]}", name, *texts))
+            marks = {
+                "certified": [None if row is None else row.most for row in pair],
+                # A floor that is no more than blind guessing proves nothing.
+                "measured": [row.least if row is not None and row.beaten else None for row in pair],
+            }
+            for kind, both in marks.items():
+                if any(both):
+                    texts = ("–" if mark is None else str(mark) for mark in both)
+                    lines.append(_line(f"  {RECORDS[record]}", kind, *texts))
         lines += ["", "history"]
         for item in self.history:
             lines.append(f"  {item.started}  {prose.LEVELS[item.verdict]}  {item.data}")
@@ -184,17 +171,6 @@ class Comparison(Answer):
 
 def _line(name: str, kind: str, before: str, after: str) -> str:
     return f"{name:<27}{kind:<10}{before:>18}{after:>20}"
-
-
-def _floor(row: SandwichRow) -> Mark | None:
-    """Return what attacks proved; nothing where that is no more than blind guessing."""
-    return row.least if row.beaten is not None else None
-
-
-_KINDS: dict[str, Callable[[SandwichRow], Mark | None]] = {
-    "certified": lambda row: row.most,
-    "measured": _floor,
-}
 
 
 def _promised(report: Report) -> Mark:

@@ -835,12 +835,6 @@ def sacro_record(case: Case) -> str:
 
 # ── Which line answers which question ─────────────────────────────────────────────────────────────
 
-_ATTACKERS = {
-    "neighbour": "Somebody who knows every other record.",
-    "subset": "Somebody who knows the whole table, but not which half was drawn.",
-    "iid": "Somebody who knows the source of the records, but not the table.",
-}
-
 
 @lru_cache(maxsize=1)
 def _questions() -> list[dict[str, Any]]:
@@ -866,7 +860,7 @@ def checklist(case: Case) -> str:
         "success": percent(promise.accuracy_upper, "upper"),
         "blind": percent(promise.blind, "upper"),
         "whom": "every record (maximum)" if promise.protects == "every record" else "the average",
-        "attacker": _ATTACKERS[promise.game],
+        "attacker": f"{ATTACKERS[promise.game].capitalize()}.",
         "rows": case.size or "– rows",
         "unit": "what is protected is " + ("one row." if file is None else f"{_unit(file)}."),
         "private": "answered" if private else "not answered",

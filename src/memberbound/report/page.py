@@ -14,26 +14,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib import import_module
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from memberbound.declarations import function_name
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import PrivateFolder
-from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
-    INTERVAL,
     NO_LEAK,
     Kind,
     Mark,
-    Side,
-    Sides,
     at_confidence,
     confident,
     decimals,
@@ -41,7 +34,6 @@ from memberbound.quantities import (
     of_hundred,
     percent,
     points,
-    side_below,
     significant,
     vacuous,
 )
@@ -53,96 +45,12 @@ from memberbound.report.model import (
     Report,
     Result,
     Run,
-    StepRecord,
     access_floors,
     score_mark,
 )
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-# ── All numbers of a step as pairs, whatever the step's dictionary holds ──────────────────────────
-#
-# Each answer declares on which side its numbers are (``SIDES``); a bound has six significant
-# digits, rounded to its side, and a number without a side is shown with all of its digits.
-
-#: What a study adds to the answer of a verb.
-_ADDED: dict[str, Sides] = {
-    "audit": dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), "estimate"),
-    "explain": dict.fromkeys(("epsilon_as_strict", "epsilon_as_strict_with_delta"), "lower"),
-    "population": {
-        "sweep": {
-            "epsilon": "given",
-            "worst_case_upper": "upper",
-            "population_upper": "upper",
-            "coupled_upper": "upper",
-        }
-    },
-}
-#: Common to all results, and shown elsewhere.
-_ELSEWHERE = ("theorems", "assumptions", "sentence")
-
-
-def sides_of(command: str) -> Sides:
-    """Return what the answer of a command declares about its numbers; nothing if it is unknown.
-
-    >>> sides_of("population")["epsilon_population"], sides_of("certify")["security_lower"]
-    ('upper', 'lower')
-    """
-    verb = function_name(command)
-    if not verb.isidentifier() or find_spec(f"memberbound.verbs.{verb}") is None:
-        return {}
-    function = getattr(import_module(f"memberbound.verbs.{verb}"), verb, None)
-    answer = None if function is None else get_type_hints(function)["return"]
-    return {**getattr(answer, "SIDES", {}), **_ADDED.get(command, {})}
-
-
-def text_of(value: object, sides: Side | Sides | None = None) -> str:
-    """Return a value on one line; a number is rounded to its side.
-
-    >>> text_of(0.12345678, "upper"), text_of(0.12345678), text_of(None), text_of(True), text_of(9)
-    ('0.123457', '0.12345678', '–', 'yes', '9')
-    >>> text_of([{"row": 3, "leak": 0.5}, "x"])
-    'row: 3; leak: 0.5, x'
-    """
-    if value is None or value in ([], (), {}):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return significant(value, sides if isinstance(sides, str) else "given")
-    if isinstance(value, Mapping):
-        parts = (f"{name}: {text_of(v, side_below(sides, name))}" for name, v in value.items())
-        return "; ".join(parts)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(text_of(item, sides) for item in value)
-    return str(value)
-
-
-def pairs_of(
-    value: Mapping[str, object], sides: Side | Sides | None = None, above: str = ""
-) -> Iterator[tuple[str, str]]:
-    """Yield keys and values: a dictionary key by key, and of a list of dictionaries each on a line.
-
-    >>> list(pairs_of({"rows": 9, "leak": {"p99": 0.5, "max": 1.0}, "most": [{"row": 3}]}))
-    [('rows', '9'), ('leak.p99', '0.5'), ('leak.max', '1'), ('most[0]', 'row: 3')]
-    """
-    for name, item in value.items():
-        if not above and name in _ELSEWHERE:
-            continue
-        key, own = f"{above}{name}", side_below(sides, name)
-        if isinstance(item, Mapping) and item and set(item) != set(INTERVAL):
-            yield from pairs_of(item, own, f"{key}.")
-        elif isinstance(item, list) and any(isinstance(part, Mapping) for part in item):
-            yield from ((f"{key}[{i}]", text_of(part, own)) for i, part in enumerate(item))
-        else:
-            yield key, text_of(item, own)
-
-
-# ── ``report.html``: the content of ``report.json`` as one page that needs nothing else ───────────
-#
-# A pure function: the same report gives the same page, without a clock and without a network.  Data
-# reach the page as escaped text, or as JSON that the page's own script reads; never as markup.
 
 _TEMPLATES = "templates"
 
@@ -154,7 +62,7 @@ def render(
 
     The page has one script and one style, both inline, and a Content-Security-Policy of its own
     that allows exactly these two, by their hashes; ``nonce`` is put on both, for a server that
-    sends a policy as well.  Without scripts everything is there but the slider over the remedies.
+    sends a policy as well.  Without scripts everything is there.
 
     Args:
         report: the content of ``report.json``.
@@ -180,11 +88,8 @@ def render(
             sentences={step.id: step.sentence for step in report.steps},
             headline=_headline(report),
             people=_people(report),
-            gains=_gains(report),
-            steps=_steps(report),
             unfinished=report.steps_in("failed", "stopped"),
             impossible=report.steps_in("impossible"),
-            known={entry.id for entry in report.ledger},
             settings=[*_settings(report), *(stated or {}).items()],
             recipe=_recipe(report),
             exposed=_exposed(report),
@@ -243,47 +148,36 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
 
     What is allowed, what is proved, what it costs; then what attacks reached, every record first.
     """
-    question = report.question
-    shown: list[tuple[str, Mark | None, str]] = []
-    best = report.recommended
+    best, eta = report.recommended, report.question.eta
     blind = report.blind_in(report.game if best is None else best.game)
-    words = f"for {prose.WHOM}: {prose.promise(blind, question.eta)}; "
-    words += prose.who_chose(report)
-    shown.append(("Limit of this study", prose.allowed_over(blind, question.eta), words))
+    words = f"for {prose.WHOM}: {prose.promise(blind, eta)}; {prose.who_chose(report)}"
+    shown: list[tuple[str, Mark | None, str]] = [
+        ("Limit of this study", prose.allowed_over(blind, eta), words)
+    ]
     if best is None:
-        useless = any(remedy.enough for remedy in report.remedies)
-        words = "what is enough leaves no useful model" if useless else "no remedy tried is enough"
+        words = "no remedy tried is enough and leaves a useful model"
         shown.append(("After a remedy", marked(None, "certificate"), words))
     else:
         name = "As it is" if best.id == "nothing" else "With the remedy"
-        upper = marked(best.accuracy_upper, "certificate")
         sure = "" if best.confidence is None else at_confidence(best.confidence)
         sure = sure or ", certain if the assumptions hold"
         words = f"for {prose.WHOM}: {best.label.lower()}{sure}"
-        shown.append((name, upper, words))
+        shown.append((name, marked(best.accuracy_upper, "certificate"), words))
         before, after = best.score_before_estimate, best.score_after_estimate
         if before is not None and after is not None and best.id != "nothing":
             words = f"{best.score_name} {score_mark(after)}; {report.usual} {score_mark(before)}"
             name = "What it gains" if after > before else "What it costs"
             shown.append((name, best.change, words))
     given = report.row_of("given", "average")
-    if given is not None:
-        words = "an attack is right" if given.beaten else NO_LEAK
-        return [*shown, (given.label, given.least if given.beaten else None, words)]
-    rows = [report.row_of("model", record) for record in ("worst", "average")]
-    attacked = [row for row in rows if row is not None]
-    if attacked and not any(row.beaten for row in attacked):
-        words, average = NO_LEAK, report.row_of("model", "average")
-        reached = None if average is None else average.observed
-        if reached is not None and reached > attacked[0].blind + question.eta:
-            words += f"; the best attack reached {marked(reached, 'estimate')} on the "
-            words += "average record, and more models (--shadows) may show it"
-        shown.append(("Attacks on the model trained as usual", None, words))
-        return shown
-    for row in attacked:
+    rows = [given] if given else [report.row_of("model", r) for r in ("worst", "average")]
+    for row in rows:
+        if row is None:
+            continue
         words = "an attack is right" if row.beaten else NO_LEAK
-        mark = row.least if row.beaten else None
-        shown.append((f"Trained as usual, {RECORDS[row.record]}", mark, words))
+        if not row.beaten and row.observed is not None and row.observed > row.blind + eta:
+            words += f"; the best attack reached {row.seen}, more models (--shadows) may show it"
+        name = f"{row.label}, {RECORDS[row.record]}"
+        shown.append((name, row.least if row.beaten else None, words))
     return shown
 
 
@@ -301,7 +195,7 @@ def _given_rows(answer: Result | None) -> dict[str, Sequence[tuple[str | Mark, .
         for level, attack, estimate, floor in access_floors(answer)
     ]
     keys = ("name", "value", "rule", "passes", "reason")
-    facts = [tuple(text_of(fact[key]) for key in keys) for fact in answer["facts"]]
+    facts = [tuple(_text(fact[key]) for key in keys) for fact in answer["facts"]]
     return {"access": access, "facts": facts}
 
 
@@ -322,15 +216,6 @@ def _exposed(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _steps(report: Report) -> list[tuple[StepRecord, list[tuple[str, str]]]]:
-    """Return every step that has an answer with the keys of that."""
-    return [
-        (step, list(pairs_of(step.result, sides_of(step.result["command"]))))
-        for step in report.steps
-        if step.result is not None
-    ]
-
-
 def _settings(report: Report) -> list[tuple[str, str]]:
     parts: dict[str, Question | Data | Run] = {
         "": report.question,
@@ -338,11 +223,24 @@ def _settings(report: Report) -> list[tuple[str, str]]:
         "run.": report.run,
     }
     settings = [
-        (f"{prefix}{name}", text_of(value))
+        (f"{prefix}{name}", _text(value))
         for prefix, part in parts.items()
         for name, value in asdict(part).items()
     ]
     return [*settings, ("memberbound", report.version), ("format", report.schema)]
+
+
+def _text(value: object) -> str:
+    """Return a setting on one line."""
+    if value is None or value in ((), {}):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return significant(value, "given")
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_text(item)}" for name, item in value.items())
+    return ", ".join(map(_text, value)) if isinstance(value, tuple) else str(value)
 
 
 def _recipe(report: Report) -> str:
@@ -354,23 +252,6 @@ def _recipe(report: Report) -> str:
         options = {"source": report.data.name, **options}
     text: str = yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
     return text
-
-
-def _gains(report: Report) -> dict[str, float]:
-    """Return the least η for which each remedy would be enough, as it was made here.
-
-    Of those that protect every record, and rounded up: a slider that stops there is on
-    the safe side.
-    """
-    gains: dict[str, float] = {}
-    for remedy in report.remedies:
-        most = remedy.accuracy_upper
-        if most is None or vacuous(most) or remedy.protects != "every record":
-            continue
-        gain = sum_up(most, -report.blind_in(remedy.game))
-        # What was enough for the study's own limit is, whatever the last bit of a sum says.
-        gains[remedy.id] = min(gain, report.question.eta) if remedy.enough else gain
-    return gains
 
 
 def _policy(style: str, script: str) -> str:

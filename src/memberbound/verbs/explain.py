@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from memberbound.answers import (
     INTERNAL,
@@ -41,23 +42,18 @@ from memberbound.games import (
     ADJACENCIES,
     GUESSES_STAND_ALONE,
     Adjacency,
-    IidGame,
     NeighbourGame,
     gamma_from_priors,
 )
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
-    Certificate,
     marked,
     mu_row,
     percent,
     significant,
     vacuous,
 )
-
-if TYPE_CHECKING:
-    from memberbound.release.ledger_file import Ledger
 
 #: False-positive rates at which the TPR is bounded unless others are given.
 _DEFAULT_FPR = (0.1, 0.01, 0.001)
@@ -218,18 +214,6 @@ class Explanation(Answer, Limited):
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
         return (first, convert, one, *beyond, *self.notes)
 
-    def certificates(self) -> tuple[Certificate, ...]:
-        """Return the main numbers as certificates, each in its own game."""
-        here, swap, iid = self.game, NeighbourGame("replace-one"), IidGame(self.nu, self.lam)
-        rest, base = self.assumptions, _CURVE_THEOREMS[self.notion]
-        read, mis = ("I24-P2", *base), ("A25-P5", "A25-T6", *base)
-        return (
-            Certificate("advantage", self.advantage_upper, "upper", here, read, rest),
-            Certificate("accuracy", self.accuracy_upper, "upper", here, read, rest),
-            Certificate("eta", self.eta_upper, "upper", swap, read, rest),
-            Certificate("security", self.security_lower, "lower", iid, mis, rest),
-        )
-
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the accuracy of any attack on any record."""
         del on
@@ -244,11 +228,9 @@ class Explanation(Answer, Limited):
             total = sum(steps for _, _, steps in p.history)
             return f"{total} steps of DP-SGD of {len(p.history)} kinds of noise and sampling"
         if self.notion == "DP-SGD":
-            shown = significant(p.noise_multiplier, "given" if self.target is None else "upper")
-            return (
-                f"noise multiplier {shown}, sampling rate "
-                f"{significant(p.sample_rate, 'given')} and {p.steps} steps"
-            )
+            sigma = significant(p.noise_multiplier, "given" if self.target is None else "upper")
+            rate = significant(p.sample_rate, "given")
+            return f"noise multiplier {sigma}, sampling rate {rate} and {p.steps} steps"
         if self.notion == "μ-GDP":
             return f"μ = {significant(p.gdp, 'given')} (Gaussian DP)"
         if p.ledger is not None:
@@ -290,16 +272,6 @@ class Explanation(Answer, Limited):
                 f"An attack with a false-positive rate of at most {percent(alpha, 'given')} "
                 f"identifies at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the "
                 "members."
-            )
-        if self.guess_upper:
-            guesses = " and ".join(
-                f"{percent(float(before), 'given')} of the time without the release is right at "
-                f"most {percent(after, 'upper')} with it"
-                for before, after in self.guess_upper.items()
-            )
-            parts.append(
-                "A guess at something else about a record (an attribute, the record itself, which "
-                f"of many people it is) that is right {guesses}."
             )
         other = "the same data without that record"
         if self.adjacency == "replace-one":
@@ -417,170 +389,134 @@ def explain(
     if adjacency is not None:
         one_of("adjacency", adjacency, ADJACENCIES)
     rates = _DEFAULT_FPR if fpr is None else fractions("fpr", fpr)
-    question = _Question(
-        epsilon,
-        delta,
-        gdp,
-        noise_multiplier,
-        sample_rate,
-        steps,
-        None if history is None else dp_sgd_from_history(history),
-        _opened(ledger),
-    )
-    targets: list[Target] = []
-    if target_advantage is not None:
-        targets.append(AdvantageTarget(target_advantage))
-    if target_eta is not None:
-        targets.append(EtaTarget(target_eta))
-    if target_security is not None:
-        targets.append(SecurityTarget(target_security, nu, lam))
-    if target_tpr is not None:
-        if len(rates) != 1:
-            raise InputError(
-                f"a target TPR must come with exactly one FPR, got {len(rates)}. "
-                "Add --fpr 0.01, for example."
-            )
-        targets.append(TprTarget(target_tpr, rates[0]))
+    if target_tpr is not None and len(rates) != 1:
+        raise InputError(
+            f"a target TPR must come with exactly one FPR, got {len(rates)}. "
+            "Add --fpr 0.01, for example."
+        )
+    targets: list[Target] = [
+        *([] if target_advantage is None else [AdvantageTarget(target_advantage)]),
+        *([] if target_eta is None else [EtaTarget(target_eta)]),
+        *([] if target_security is None else [SecurityTarget(target_security, nu, lam)]),
+        *([] if target_tpr is None else [TprTarget(target_tpr, rates[0])]),
+    ]
     if len(targets) > 1:
         raise InputError(
             "the target must be one of advantage, TPR, η and security, got several of them."
         )
+    given: dict[str, Any] = {
+        "epsilon": epsilon,
+        "gdp": gdp,
+        "noise_multiplier": noise_multiplier,
+        "sample_rate": sample_rate,
+        "steps": steps,
+        "history": history,
+        "ledger": ledger,
+    }
     if targets:
-        question = question.solved(targets[0], adjacency)
-    guarantee = question.guarantee(adjacency)
-    quoted_epsilon, quoted_delta, notes = question.quoted(guarantee)
+        given |= _found(targets[0], given, delta, adjacency)
+    guarantee, parameters = _guarantee(given, delta, adjacency)
+    notes: tuple[str, ...] = () if history is None else (_HISTORY,)
+    if given["epsilon"] is not None:
+        quoted, at = float(given["epsilon"]), float(delta or 0.0)
+    else:
+        # The slack of a ledger, at most 1e-4, leaves no finite ε at a smaller δ.
+        usual = 1e-5 if ledger is None else 1e-3
+        at = float(usual if delta is None else fraction("delta", delta))
+        quoted = guarantee.curve.epsilon(at)
+        if delta is None:
+            notes += (f"No δ was given, so ε is quoted at δ = {significant(at, 'given')}.",)
     return Explanation(
         guarantee,
-        quoted_epsilon,
-        quoted_delta,
+        quoted if math.isfinite(quoted) else None,
+        at,
         nu=float(nu),
         lam=float(lam),
         prior=float(prior),
         fpr=rates,
-        parameters=question.parameters(),
+        parameters=parameters,
         target=targets[0].limit() if targets else None,
         notes=notes,
         baseline=fractions("baseline", baseline),
     )
 
 
-def _opened(ledger: Any) -> Ledger | None:
-    if ledger is None:
-        return None
-    from memberbound.release.ledger_file import opened_ledger
+# ── One description of a guarantee, or a target to be met ─────────────────────────────────────────
 
-    return opened_ledger(ledger)
-
-
-# ── The question: one description of a guarantee, or a target to be met ───────────────────────────
-
-#: The δ at which ε is quoted for notions that have no single one.
-_DEFAULT_DELTA = 1e-5
-#: … and for a ledger, whose slack of at most 1e-4 leaves no finite ε at a smaller δ.
-_LEDGER_DELTA = 1e-3
 #: What has to be true of a history.
 _HISTORY = (
     "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
     "make_private derives them from the number of rows: then only replace-one numbers hold."
 )
+_SGD = ("noise_multiplier", "sample_rate", "steps")
 
 
-@dataclass(frozen=True)
-class _Question:
-    """The parameters as given: exactly one notion, or the frame of an inverse question."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    gdp: float | None = None
-    noise_multiplier: float | None = None
-    sample_rate: float | None = None
-    steps: int | None = None
-    history: DpSgd | DpSgdHistory | None = None
-    ledger: Ledger | None = None
-
-    def guarantee(self, adjacency: Adjacency | None) -> DpGuarantee:
-        """Return the guarantee the parameters describe."""
-        sgd = {
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-        }
-        missing = [name for name, value in sgd.items() if value is None]
-        notions = {
-            "epsilon": self.epsilon is not None,
-            "gdp": self.gdp is not None,
-            "DP-SGD parameters": len(missing) < len(sgd),
-            "history": self.history is not None,
-            "ledger": self.ledger is not None,
-        }
-        chosen = [name for name, present in notions.items() if present]
-        if len(chosen) > 1:
+def _found(
+    target: Target, given: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
+) -> dict[str, float]:
+    """Return the parameter that meets a target."""
+    for name in ("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
+        if given[name] is not None:
             raise InputError(
-                f"the guarantee must be given in one way, got {' and '.join(chosen)} together."
+                f"a target finds the parameter, so {name} must be left out, got {given[name]!r}."
             )
-        if self.epsilon is not None:
-            delta = 0.0 if self.delta is None else fraction("delta", self.delta)
-            points = [(nonnegative("epsilon", self.epsilon), delta)]
-            return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
-        if self.gdp is not None:
-            return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
-        if self.ledger is not None:
-            if adjacency == "add-remove":
-                raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
-            return DpGuarantee(self.ledger.curve(), "replace-one", _LEDGER)
-        if self.history is not None:
-            return guarantee_from_dp_sgd(self.history, adjacency or "add-remove")
-        if not chosen:
-            raise InputError(
-                "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
-                "sample_rate and steps, a history of them, or a ledger; got none of them."
-            )
-        if self.noise_multiplier is None or self.sample_rate is None or self.steps is None:
-            raise InputError(
-                "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
-                f"{' and no '.join(missing)}."
-            )
-        steps = DpSgd(self.noise_multiplier, self.sample_rate, self.steps)
-        return guarantee_from_dp_sgd(steps, adjacency or "add-remove")
+    rate, steps = given["sample_rate"], given["steps"]
+    if rate is None and steps is None:
+        return {"epsilon": calibrated_epsilon(target, delta or 0.0, adjacency or "replace-one")}
+    if rate is None or steps is None:
+        raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
+    DpSgd(1.0, rate, steps)  # refuses what is none
+    sigma = calibrated_noise_multiplier(target, rate, steps, adjacency or "add-remove")
+    return {"noise_multiplier": sigma}
 
-    def solved(self, target: Target, adjacency: Adjacency | None) -> _Question:
-        """Return the question with the free parameter filled in."""
-        for name in ("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
-            if (value := getattr(self, name)) is not None:
-                shown = str(value.path) if name == "ledger" else value
-                raise InputError(
-                    f"a target finds the parameter, so {name} must be left out, got {shown!r}."
-                )
-        if self.sample_rate is None and self.steps is None:
-            epsilon = calibrated_epsilon(target, self.delta or 0.0, adjacency or "replace-one")
-            return replace(self, epsilon=epsilon)
-        if self.sample_rate is None or self.steps is None:
-            raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
-        DpSgd(1.0, self.sample_rate, self.steps)
-        noise_multiplier = calibrated_noise_multiplier(
-            target, self.sample_rate, self.steps, adjacency or "add-remove"
+
+def _guarantee(
+    given: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
+) -> tuple[DpGuarantee, Parameters]:
+    """Return the guarantee that was described, in one way, and its parameters."""
+    ways = [name for name in ("epsilon", "gdp", "history", "ledger") if given[name] is not None]
+    missing = [name for name in _SGD if given[name] is None]
+    if len(missing) < len(_SGD):
+        ways.append("DP-SGD parameters")
+    if len(ways) != 1:
+        raise InputError(
+            "the guarantee must be given in one way: epsilon (with delta), gdp, noise_multiplier "
+            "with sample_rate and steps, a history of them, or a ledger; got "
+            f"{' and '.join(ways) + ' together' if ways else 'none of them'}."
         )
-        return replace(self, noise_multiplier=noise_multiplier)
+    (way,) = ways
+    if way == "epsilon":
+        points = [(nonnegative("epsilon", given[way]), fraction("delta", delta or 0.0))]
+        return guarantee_from_epsilon_delta(points, adjacency or "replace-one"), Parameters()
+    if way == "gdp":
+        mu = nonnegative("gdp", given[way])
+        return guarantee_from_gdp(mu, adjacency or "replace-one"), Parameters(gdp=given[way])
+    if way == "ledger":
+        return _of_ledger(given[way], adjacency)
+    if way != "history" and missing:
+        raise InputError(
+            "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
+            f"{' and no '.join(missing)}."
+        )
+    run: DpSgd | DpSgdHistory
+    if way == "history":
+        run = dp_sgd_from_history(given[way])
+    else:
+        run = DpSgd(*(given[name] for name in _SGD))
+    parameters = (
+        Parameters(**asdict(run))
+        if isinstance(run, DpSgd)
+        else Parameters(history=tuple(astuple(part) for part in run.parts))
+    )
+    return guarantee_from_dp_sgd(run, adjacency or "add-remove"), parameters
 
-    def quoted(self, guarantee: DpGuarantee) -> tuple[float | None, float, tuple[str, ...]]:
-        """Return ε, δ and what was assumed about δ."""
-        if self.epsilon is not None:
-            return float(self.epsilon), float(self.delta or 0.0), ()
-        notes: tuple[str, ...] = () if self.history is None else (_HISTORY,)
-        delta = self.delta
-        if delta is None:
-            delta = _DEFAULT_DELTA if self.ledger is None else _LEDGER_DELTA
-            default = f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}."
-            notes = (*notes, default)
-        epsilon = guarantee.curve.epsilon(fraction("delta", delta))
-        return (epsilon if math.isfinite(epsilon) else None), float(delta), notes
 
-    def parameters(self) -> Parameters:
-        """Return what was given (or found) besides ε and δ."""
-        if isinstance(self.history, DpSgd):
-            return Parameters(**asdict(self.history))
-        if self.history is not None:
-            return Parameters(history=tuple(astuple(part) for part in self.history.parts))
-        if self.ledger is not None:
-            return Parameters(ledger=self.ledger.path.name, limit_eta=self.ledger.limit_eta)
-        return Parameters(self.gdp, self.noise_multiplier, self.sample_rate, self.steps)
+def _of_ledger(ledger: Any, adjacency: Adjacency | None) -> tuple[DpGuarantee, Parameters]:
+    """Return what all releases of a ledger promise together."""
+    from memberbound.release.ledger_file import opened_ledger
+
+    if adjacency == "add-remove":
+        raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
+    opened = opened_ledger(ledger)
+    parameters = Parameters(ledger=opened.path.name, limit_eta=opened.limit_eta)
+    return DpGuarantee(opened.curve(), "replace-one", _LEDGER), parameters
