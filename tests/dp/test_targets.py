@@ -1,6 +1,5 @@
 """Calibrated parameters meet their targets by independent formulae, and barely."""
 
-import math
 import re
 from fractions import Fraction
 
@@ -14,16 +13,14 @@ from memberbound.dp import (
     SecurityTarget,
     TprTarget,
     calibrated_epsilon,
-    calibrated_gdp,
     calibrated_noise_multiplier,
     guarantee_from_dp_sgd,
     guarantee_from_epsilon_delta,
-    guarantee_from_gdp,
 )
 from memberbound.errors import InputError
 from memberbound.verbs.explain import explain
 from oracle.readoffs import price
-from oracle.real import digits, gaussian_hockey_stick, gaussian_tpr
+from oracle.real import digits
 
 F = Fraction
 
@@ -97,41 +94,14 @@ def test_delta_alone_may_exceed_the_target():
     assert calibrated_epsilon(AdvantageTarget(0.25), 0.25) == 0.0
 
 
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_calibrated_gdp(adjacency):
-    double = 1 if adjacency == "replace-one" else 2
-
-    def variation(mu):
-        with digits():
-            return mp.erf(mp.mpf(mu) / mp.sqrt(8))
-
-    mu = calibrated_gdp(AdvantageTarget(0.1), adjacency)
-    assert variation(mu) <= 0.1 < variation(mu * (1 + 1e-9))
-    mu = calibrated_gdp(EtaTarget(0.05), adjacency)
-    assert variation(double * mu) <= mp.mpf(0.05) * 2 < variation(double * mu * (1 + 1e-9))
-    mu = calibrated_gdp(TprTarget(0.02, 0.001), adjacency)
-    assert gaussian_tpr(mu, 0.001) <= 0.02 < gaussian_tpr(mu * (1 + 1e-9), 0.001)
-    mu = calibrated_gdp(SecurityTarget(0.7, 0.75), adjacency)  # gamma = 3
-    log = math.log(3)
-    assert gaussian_hockey_stick(double * mu, log * (1 + 1e-14)) <= 1 - 0.7
-    assert gaussian_hockey_stick(double * mu * (1 + 1e-9), log * (1 - 1e-14)) > 1 - 0.7
-    assert target_holds(SecurityTarget(0.7, 0.75), mu, adjacency)
-
-
-def target_holds(target, mu, adjacency):
-    return target.excess(guarantee_from_gdp(mu, adjacency)) <= 0
-
-
 @pytest.mark.parametrize(
     "target", [AdvantageTarget(0.2), TprTarget(0.1, 0.01), EtaTarget(0.1), SecurityTarget(0.8, 0.6)]
 )
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_calibrated_noise_without_sampling_is_the_calibrated_shift(target, adjacency):
+def test_calibrated_noise_meets_the_target_and_barely(target, adjacency):
     sigma = calibrated_noise_multiplier(target, 1.0, 9, adjacency)
     assert target.excess(guarantee_from_dp_sgd(DpSgd(sigma, 1.0, 9), adjacency)) <= 0
     assert target.excess(guarantee_from_dp_sgd(DpSgd(sigma * (1 - 3e-4), 1.0, 9), adjacency)) > 0
-    shift = 3 / sigma * (2 if adjacency == "replace-one" else 1)
-    assert calibrated_gdp(target, adjacency) == pytest.approx(shift, rel=3e-4)
 
 
 @pytest.mark.parametrize(

@@ -107,22 +107,6 @@ class PolygonCurve(TradeoffCurve):
             )
         return cls(*float_segments(float_law("inside", inside), float_law("outside", outside)))
 
-    @classmethod
-    def from_points(cls, fpr: Sequence[float], tpr: Sequence[float]) -> PolygonCurve:
-        """Return the smallest concave ROC at or above the given points (and the diagonal).
-
-        An attacker who can reach two points can reach the line between them by tossing a coin, so
-        this hull is what a set of attacks reaches together (in terms of the trade-off function
-        1 - TPR, its lower convex hull).
-        Numerics: the hull is taken in exact arithmetic, then rounded up.
-
-        Examples:
-            >>> curve = PolygonCurve.from_points([0.1, 0.2, 0.5], [0.4, 0.3, 0.8])
-            >>> round(curve.tpr(0.3), 12)
-            0.6
-        """
-        return cls.from_masses(*hull_masses(fpr, tpr))
-
     # ---- the form -------------------------------------------------------------------------
 
     @cached_property
@@ -395,34 +379,6 @@ def _log_ratio(a: Fraction, b: Fraction) -> float:
         value = math.log(float(ratio / Fraction(2) ** power)) + power * _LN2
     size = math.nextafter(max(value * (1 + 16 * UNIT), SMALLEST), math.inf)
     return size if a > b else -size
-
-
-def hull_masses(
-    fpr: Sequence[float], tpr: Sequence[float]
-) -> tuple[list[Fraction], list[Fraction]]:
-    """In- and out-masses of the upper concave hull of ROC points, steepest first, exactly."""
-    if len(fpr) != len(tpr):
-        raise InputError(f"fpr and tpr must be of equal number, got {len(fpr)} and {len(tpr)}.")
-    points = {Fraction(0): Fraction(0), Fraction(1): Fraction(1)}
-    for x, y in zip(fpr, tpr, strict=True):
-        at, height = Fraction(fraction("fpr", x)), Fraction(fraction("tpr", y))
-        points[at] = max(height, points.get(at, height))
-    corners: list[tuple[Fraction, Fraction]] = []
-    for point in sorted(points.items()):
-        while len(corners) > 1 and _turns_up(corners[-2], corners[-1], point):
-            corners.pop()
-        corners.append(point)
-    # The first corner stands above (0, 0) when an attack never errs: a segment of infinite slope.
-    steps = list(pairwise([(Fraction(0), Fraction(0)), *corners]))
-    inside = [max(Fraction(0), b[1] - a[1]) for a, b in steps]
-    return inside, [b[0] - a[0] for a, b in steps]
-
-
-def _turns_up(
-    a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction], c: tuple[Fraction, Fraction]
-) -> bool:
-    """Whether b lies on or below the line from a to c."""
-    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
 # ── Polygons from support lines, and the chain of two curves ──────────────────────────────────────

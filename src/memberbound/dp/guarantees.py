@@ -355,17 +355,6 @@ def calibrated_epsilon(
     return last_true(met, 0.0, _LARGEST_EPSILON, near)
 
 
-def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> float:
-    """Return the largest μ at which μ-GDP meets ``target``."""
-
-    def met(mu: float) -> bool:
-        return target.excess(guarantee_from_gdp(mu, adjacency)) <= 0
-
-    if not met(0.0):
-        raise SearchError(f"no μ meets {target.limit()}.")
-    return last_true(met, 0.0, 100.0)
-
-
 def calibrated_noise_multiplier(
     target: Target,
     sample_rate: float,

@@ -19,7 +19,6 @@ from memberbound.errors import (
     finite_number,
     fraction,
     nonnegative,
-    one_of,
     positive,
     whole_number,
 )
@@ -55,48 +54,6 @@ def log_error_shared(
         raise InputError(f"share must be greater than 0, got {share!r}.")
     # The quotient is rounded once and the logarithm's error is below one unit of its size.
     return up(math.log(float(count / allowed)) + 2 * UNIT, 8)
-
-
-def hoeffding_upper(
-    mean: ArrayLike, count: int, log_error: float, width: float = 1.0
-) -> FloatArray:
-    """Return mean + width·√(ln(1/β)/(2n)) for variables in an interval of that width.
-
-    Theorem: Hoeffding (1963).  Numerics: rounded up.
-
-    Examples:
-        >>> hoeffding_upper([0.5], 200, 2.0).round(6).tolist()
-        [0.570711]
-    """
-    draws = whole_number("count", count)
-    span = positive("width", width)
-    radius = up(span * math.sqrt(positive("log_error", log_error) / (2 * draws)), 8)
-    return up_array(np.asarray(mean, dtype=np.float64) + radius)
-
-
-def empirical_bernstein_upper(samples: ArrayLike, log_error: float) -> FloatArray:
-    """Return the bound of Maurer and Pontil (2009) for the columns of samples in [0, 1].
-
-    With probability at least 1 - β the mean is at most X̄ + √(2V·l/n) + 7l/(3(n-1)), l = ln(2/β), V
-    the sample variance.
-    Numerics: rounded up; V is raised by the rounding of its sums.
-    Edge cases: never above 1.
-
-    Examples:
-        >>> empirical_bernstein_upper([[0.0]] * 1000, 3.0).round(6).tolist()
-        [0.008626]
-    """
-    table = unit_samples(samples)
-    draws = len(table)
-    level = up(positive("log_error", log_error) + math.log(2.0), 4)
-    mean = table.mean(axis=0) * (1 + sum_slack(draws))
-    if draws == 1:
-        return np.ones_like(mean)
-    spread = np.square(table - mean).sum(axis=0) / (draws - 1)
-    # A centre off by c adds c² to the mean square and never lowers it; the rest is rounding.
-    spread = spread * (1 + 4 * sum_slack(draws))
-    tail = 7 * level / (3 * (draws - 1))
-    return np.minimum(1.0, up_array(mean + np.sqrt(2 * spread * level / draws) + tail, 16))
 
 
 def moment_upper(
@@ -360,25 +317,20 @@ def mean_upper(
     confidence: float = 0.95,
     low: float = 0.0,
     high: float = 1.0,
-    method: str = "betting",
 ) -> FloatArray:
     """Bound the means of all columns at once from above, at the stated confidence.
 
     Guarantee: with probability at least ``confidence`` over n i.i.d. rows, no column's mean exceeds
     its bound (columns may depend on each other).
-    Theorem: proofs/bounded-means.md (``betting``), Maurer–Pontil (``bernstein``), ``hoeffding``;
-    union over the columns.
-    Assumes: rows are independent draws of variables in [``low``, ``high``]; the method is chosen
-    before looking at them.
+    Theorem: proofs/bounded-means.md (:func:`betting_upper`); union over the columns.
+    Assumes: rows are independent draws of variables in [``low``, ``high``].
     Numerics: rounded up.
     Edge cases: never above ``high``.
 
     Examples:
-        >>> draws = [0.0] * 990 + [1.0] * 10
-        >>> [mean_upper(draws, method=m).round(3).tolist() for m in ("betting", "hoeffding")]
-        [[0.024], [0.049]]
+        >>> mean_upper([0.0] * 990 + [1.0] * 10).round(3).tolist()
+        [0.024]
     """
-    kind = one_of("method", method, ("betting", "bernstein", "hoeffding"))
     values, bottom, top = _ranged(samples, low, high)
     width = top - bottom
     plain = (bottom, top) == (0.0, 1.0)
@@ -386,12 +338,7 @@ def mean_upper(
     scaled = values if plain else np.clip(up_array((values - bottom) / width, 8), 0.0, 1.0)
     table = unit_samples(scaled)
     level = log_error_shared(confidence, table.shape[1])
-    if kind == "betting":
-        bound = betting_upper(table, level)
-    elif kind == "bernstein":
-        bound = empirical_bernstein_upper(table, level)
-    else:
-        bound = hoeffding_upper(table.mean(axis=0) * (1 + sum_slack(len(table))), len(table), level)
+    bound = betting_upper(table, level)
     if plain:
         return np.minimum(bound, 1.0)
     raised = bottom + up_array(bound * width, 8)
@@ -404,7 +351,6 @@ def mean_lower(
     confidence: float = 0.95,
     low: float = 0.0,
     high: float = 1.0,
-    method: str = "betting",
 ) -> FloatArray:
     """Mirror of :func:`mean_upper`.
 
@@ -413,7 +359,7 @@ def mean_lower(
         [0.0025]
     """
     values, bottom, top = _ranged(samples, low, high)
-    return -mean_upper(-values, confidence=confidence, low=-top, high=-bottom, method=method)
+    return -mean_upper(-values, confidence=confidence, low=-top, high=-bottom)
 
 
 def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, float, float]:
