@@ -20,7 +20,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import memberbound
-from memberbound.attacks.learner_audit import Ceiling, ContradictionError, sandwiched
 from memberbound.games import IidGame, SubsetGame
 from memberbound.quantities import (
     AuditBound,
@@ -227,17 +226,10 @@ def test_a_number_on_the_wrong_side_is_found() -> None:
     assert not wrong("leak ≤ 0.123457", numbers)
 
 
-@given(st.floats(0.1, 0.45), st.floats(0.5, 0.9))
-def test_a_contradiction_quotes_its_bounds_to_the_safe_side(proved: float, seen: float) -> None:
-    ceiling = Ceiling(proved, 0.95, "average")
+@given(st.floats(0.5, 0.9))
+def test_an_interval_is_quoted_to_the_safe_side(seen: float) -> None:
     floor = AuditBound("advantage", 0.95, seen, 0.99, 0.9, SubsetGame(10, 5), "lira")
-    with pytest.raises(ContradictionError) as caught:
-        sandwiched(ceiling, floor)
-    said = str(caught.value)
-    assert read(re.search(r"at least (\S+)", said)[1]) <= exact(seen)  # type: ignore[index]
-    assert read(re.search(r"the certified (\S+)", said)[1]) >= exact(proved)  # type: ignore[index]
-    line = floor.summary()
-    low, high = re.search(r"\[(\S+), (\S+)\]", line).groups()  # type: ignore[union-attr]
+    low, high = re.search(r"\[(\S+), (\S+)\]", floor.summary()).groups()  # type: ignore[union-attr]
     assert read(low) <= exact(floor.lower)
     assert read(high) >= exact(floor.upper)
 

@@ -2,9 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
-from fractions import Fraction
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +9,7 @@ import pandas as pd
 import pytest
 
 from commands import answered
-from memberbound.attacks.learner_audit import ContradictionError, read_ceiling, sandwiched
-from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
-from memberbound.games import IidGame, ModelGame, SubsetGame
-from memberbound.quantities import AuditBound, Certificate
-from memberbound.verbs import audit_learner as auditor
 from memberbound.verbs.audit import audit
 from memberbound.verbs.audit_learner import audit_learner
 
@@ -115,88 +107,6 @@ def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path:
     again = audit_learner(table, learner="tree", cache=tmp_path / "c", **options())
     assert again.detail.run.reused == 24
     assert again.attacks == answer.attacks
-
-
-def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
-    table: pd.DataFrame, tmp_path: Path
-) -> None:
-    game = SubsetGame(80, 40, "average")
-    loose = Certificate("eta", 0.5, "upper", game, ("X1",))
-    answer = audit_learner(table, learner="tree", certificate=loose, cache=tmp_path, **options())
-    gap = answer.to_dict()["sandwich_gap"]
-    assert gap == pytest.approx(1.0 / answer.detail.best_advantage.lower)
-    tight = Certificate("eta", 0.01, "upper", game, ("X1",))
-    with pytest.raises(ContradictionError, match="One of the two is wrong"):
-        audit_learner(table, learner="tree", certificate=tight, cache=tmp_path, **options())
-
-
-def test_a_certificate_is_not_compared_when_fits_failed(
-    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*given, **more):
-        run = train_shadows(*given, **more)
-        return replace(run, failures=(FailedFit(24, 0, "ValueError: one class"),))
-
-    monkeypatch.setattr(auditor, "train_shadows", failing)
-    tight = Certificate("eta", 0.01, "upper", SubsetGame(80, 40, "average"), ("X1",))
-    answer = audit_learner(table, learner="tree", certificate=tight, **options())
-    assert answer.sandwich is None
-    assert any("not compared" in warning for warning in answer.warnings)
-
-
-def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None:
-    game = SubsetGame(80, 40, "average")
-    floor = AuditBound("advantage", 0.2, 0.1, 0.3, 0.95, game, "lira")
-    wrong = (
-        Certificate("security", 0.9, "lower", IidGame(), ("A25-T14",)),
-        {"certificate": {"game": "iid", "quantity": "eta"}},
-        {"something": 1},
-        tmp_path / "missing.json",
-        Certificate("eta", 0.1, "upper", SubsetGame(80, 20), ("X1",)),
-    )
-    for given in wrong:
-        with pytest.raises(InputError):
-            read_ceiling(given)
-    other = Certificate("eta", 0.1, "upper", SubsetGame(100, 50), ("X1",))
-    with pytest.raises(InputError, match="audited population"):
-        sandwiched(read_ceiling(other), floor)
-    same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
-    assert sandwiched(read_ceiling(same), floor).sandwich_gap == pytest.approx(2.0)
-    for game in (ModelGame(), IidGame()):
-        with pytest.raises(InputError, match="in the game “subset”"):
-            sandwiched(read_ceiling(same), replace(floor, game=game))
-    with pytest.raises(InputError, match="must be an advantage"):
-        sandwiched(read_ceiling(same), replace(floor, quantity="AUC"))
-    # The file that protect writes holds the same.
-    said = {"certificate": same.to_dict(), "population": 80, "size": 40}
-    (tmp_path / "c.json").write_text(json.dumps(said))
-    assert read_ceiling(tmp_path / "c.json") == read_ceiling(same)
-
-
-def test_a_certificate_without_sizes_or_from_below_is_refused() -> None:
-    same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
-    with pytest.raises(InputError, match="population and size"):
-        read_ceiling({"certificate": same.to_dict()})
-    with pytest.raises(InputError, match="from above"):
-        read_ceiling(Certificate("eta", 0.1, "lower", SubsetGame(80, 40), ("X1",)))
-
-
-def test_the_ceiling_of_an_odd_population_covers_every_channel() -> None:
-    # With k = (N-1)/2 the blind guess is "out": a channel may have an advantage at eta = 0.
-    population, size = 21, 10
-    grid = [Fraction(i, 44) for i in range(45)]
-    worst = Fraction(0)
-    prior = Fraction(size, population)
-    for tpr, fpr in product(grid, grid):
-        if tpr < fpr:
-            continue
-        # Two answers: the best attack calls both, one or none of them members.
-        eta = max(Fraction(0), prior * tpr - (1 - prior) * fpr)
-        game = SubsetGame(population, size, "average")
-        bound = read_ceiling(Certificate("eta", float(eta), "upper", game, ("X1",)))
-        assert bound.advantage >= tpr - fpr
-        worst = max(worst, tpr - fpr - 2 * eta)
-    assert worst == Fraction(1, 11)  # what 2η alone would miss
 
 
 def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> None:

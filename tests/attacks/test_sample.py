@@ -5,8 +5,6 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.attacks.learner_audit import (
-    Ceiling,
-    ContradictionError,
     audit_shadows,
     no_leak_p_value,
     record_exposure,
@@ -14,7 +12,6 @@ from memberbound.attacks.learner_audit import (
 )
 from memberbound.attacks.shadows import attacked_records, draw_half, train_shadows
 from memberbound.learners import Examples
-from memberbound.verbs.audit_learner import audit_run
 
 ROWS, SOME = 160, 60
 
@@ -70,18 +67,6 @@ def test_the_advantage_of_a_sample_is_linear_in_its_records() -> None:
     np.testing.assert_allclose(found["advantage"], 2 * right.mean(axis=1) - 1, atol=1e-15)
     whole = release_statistics(scores, member, 0.5, (0.1,))
     assert np.abs(whole["advantage"] - found["advantage"]).max() > 0.01
-
-
-def test_a_certificate_for_every_record_is_compared_and_an_average_is_not(runs) -> None:
-    part = runs[1]
-    low = Ceiling(0.05, 0.95, "every", ROWS)
-    with pytest.raises(ContradictionError):
-        audit_run(part, attacks=["lira"], ceiling=low)
-    found = audit_run(part, attacks=["lira"], ceiling=Ceiling(0.05, 0.95, "average", ROWS))
-    assert found.sandwich is None
-    assert any("average over all records" in said for said in found.warnings)
-    with pytest.raises(ContradictionError):
-        audit_run(runs[0], attacks=["lira"], ceiling=Ceiling(0.05, 0.95, "average", ROWS))
 
 
 def broken_p_value(guesses: np.ndarray, member: np.ndarray) -> float:

@@ -192,7 +192,6 @@ GOOD: dict[str, tuple[str, Callable[[], bytes]]] = {
     "hierarchy": ("groups.yaml", lambda: TREE),
     "config": ("study.yaml", lambda: CONFIG),
     "history": ("history.json", lambda: HISTORY),
-    "certificate": ("c.json", lambda: json.dumps(_released()[1]).encode()),
     "recipe": ("recipe.json", _recipe),
     "report": ("report.json", _report),
 }
@@ -340,7 +339,7 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
     **dict.fromkeys(
         ("bounds", "hierarchy", "config"), lambda: tuple(text[:20_000] for text in TEXTS)
     ),
-    **dict.fromkeys(("history", "certificate", "recipe", "report"), lambda: TEXTS),
+    **dict.fromkeys(("history", "recipe", "report"), lambda: TEXTS),
 }
 
 
@@ -455,7 +454,6 @@ def _recipe_of(path: Path) -> object:
 #: Kind of document → its reader.
 _READERS = {
     "bounds": "memberbound.release.all_rows.bounds:read_bounds",
-    "certificate": "memberbound.attacks.learner_audit:read_ceiling",
     "config": "memberbound.studies.question:read_configuration",
     "hierarchy": "memberbound.tables.coarsening:read_hierarchy",
     "history": "memberbound.dp:dp_sgd_from_history",

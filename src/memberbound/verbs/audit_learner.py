@@ -9,18 +9,13 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from memberbound.answers import INTERNAL, Inline
+from memberbound.answers import INTERNAL
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
 from memberbound.attacks.learner_audit import (
-    Ceiling,
     Exposure,
-    Sandwich,
     ShadowAudit,
     audit_shadows,
-    compare_exposure,
-    read_ceiling,
     record_exposure,
-    sandwiched,
 )
 from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.declarations import (
@@ -43,7 +38,7 @@ from memberbound.files import in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
-from memberbound.quantities import NO_LEAK, Certificate, confident, marked, significant
+from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (
     RATES,
     AuditAnswer,
@@ -68,7 +63,6 @@ class LearnerAudit(AuditAnswer):
     targets: int
     failed_fits: tuple[FailedFit, ...]
     records: Exposure
-    sandwich: Inline[Sandwich | None] = None
     roles: dict[str, str] = field(default_factory=dict)
     detail: ShadowAudit = field(metadata=INTERNAL)
 
@@ -96,13 +90,6 @@ class LearnerAudit(AuditAnswer):
                 "\n  (floors hold for all records at once, confidence "
                 f"{confident(records.confidence)})"
             )
-        if self.sandwich is not None:
-            gap, ceiling = self.sandwich.sandwich_gap, self.sandwich.certified_advantage_upper
-            text += f"\n\ncertified advantage {marked(ceiling, 'certificate', 'advantage', 4)}, "
-            if gap is None:
-                return text + NO_LEAK
-            least = significant(self.sandwich.audited_advantage_lower, "lower", 4)
-            text += f"audited ≥ {least}, ratio ≈ {significant(gap, 'estimate', 2)}"
         return text
 
 
@@ -125,11 +112,6 @@ def audit_learner(
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
-    certificate: Annotated[
-        Certificate | str | os.PathLike[str] | Mapping[str, object],
-        Option("file", metavar="FILE", web=False),
-    ]
-    | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
     cache: Annotated[
@@ -169,9 +151,6 @@ def audit_learner(
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        certificate: a certificate of protect-half to check the audit against: an audit
-            above it raises :class:`memberbound.attacks.learner_audit.ContradictionError`. If fits
-            failed the two are not compared, and a warning says so.
         records: write every record's exposure to this CSV file; its limits hold for all records
             simultaneously.
         force: overwrite ``records``.
@@ -202,7 +181,6 @@ def audit_learner(
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, table, force=force)
-    ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(
         table,
         target,
@@ -221,7 +199,7 @@ def audit_learner(
         cache=cache_folder(cache),
         progress=progress,
     )
-    answer = audit_run(run, attacks=attacks, confidence=confidence, fpr=rates, ceiling=ceiling)
+    answer = audit_run(run, attacks=attacks, confidence=confidence, fpr=rates)
     answer = replace(answer, warnings=(*answer.warnings, *examples.notes), roles=examples.roles)
     if out is None:
         return answer
@@ -243,30 +221,16 @@ def audit_run(
     attacks: Iterable[str] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
     fpr: Iterable[float] = RATES,
-    ceiling: Ceiling | None = None,
 ) -> LearnerAudit:
-    """Audit models that are trained already; see :func:`audit_learner`.
-
-    With a ``ceiling`` an audit above it raises a ContradictionError.
-    """
+    """Audit models that are trained already; see :func:`audit_learner`."""
     audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr)
     exposure = record_exposure(audit)
-    sandwich, warnings = None, audit.warnings
+    warnings = audit.warnings
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
         exposure = exposure.unproved()
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
-        if ceiling is not None:
-            warnings += ("The certificate was not compared, for the same reason.",)
-    elif ceiling is not None and run.sample is not None and ceiling.record == "average":
-        warnings += (
-            "The certificate was not compared: it speaks of the average over all records, the "
-            "audit of a sample of them.",
-        )
-    elif ceiling is not None:
-        sandwich = sandwiched(ceiling, audit.best_advantage)
-        compare_exposure(ceiling, exposure)
     return LearnerAudit(
         **measured_fields(audit) | {"warnings": warnings},
         assumptions=audit.assumptions,
@@ -275,6 +239,5 @@ def audit_run(
         targets=audit.targets,
         failed_fits=run.failures,
         records=exposure,
-        sandwich=sandwich,
         detail=audit,
     )
