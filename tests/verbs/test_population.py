@@ -280,27 +280,6 @@ def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
     assert reached(again.bounds) <= limit
 
 
-def test_no_number_of_rows_switches_the_exact_mixture_off(monkeypatch) -> None:
-    from memberbound.subset import mixtures
-
-    monkeypatch.setattr(mixtures, "MOST_EXACT", 100)
-    monkeypatch.setattr(mixtures, "_FIRST", 30)
-    gains = []
-    for count in (96, 100, 104, 108):
-        answer = population(cloud(108, 1, seed=2)[:count], epsilon=1.0, clip=4.0)
-        assert "exact mixtures" in answer.bounds.method
-        gains.append(answer.bounds.eta_upper)
-    assert np.abs(np.diff(gains)).max() < 0.1 * gains[0]
-
-
-@pytest.mark.long
-def test_twelve_thousand_rows_leak_no_more_than_ten_thousand() -> None:
-    values = np.clip(cloud(12_000, 1), -3, 3)
-    ten, twelve = (population(values[:n], epsilon=1.0, clip=3.0) for n in (10_000, 12_000))
-    assert twelve.bounds.eta_upper < ten.bounds.eta_upper * 1.02
-    assert ten.bounds.eta_upper < ten.coupled.eta_upper / 2
-
-
 def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
     rows = cloud(1000, 3, seed=5)
     answer = population(rows, epsilon=10, clip=4)

@@ -210,13 +210,10 @@ class NoisySum:
         return best, coupled
 
     def worst_success(self, sigma: float) -> float:
-        """Return how often any attack on the record that the game names is right, from above.
-
-        For searches: of exact mixtures only the worst record's are tight.
-        """
+        """Return how often any attack on the record that the game names is right, from above."""
         success = self._coupled_success(sigma)
         if self.line is not None:
-            exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=0.0, every=False)
+            exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=0.0)
             success = np.minimum(success, exact.success)
         if self.crowd is not None:
             success = np.minimum(success, Crowd(self.crowd, sigma).success)
@@ -225,7 +222,7 @@ class NoisySum:
     def worst_pmp_epsilon(self, sigma: float, delta: float) -> float:
         """Return the largest ε̃ of any record, from above, for searches."""
         if self.line is not None:
-            exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=delta, every=False)
+            exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=delta)
             if math.isfinite(exact.pmp_epsilon_upper):
                 return exact.pmp_epsilon_upper
         epsilon = self.profile.pmp_epsilon(delta, sigma)

@@ -60,9 +60,9 @@ class DensityPair:
     """Densities "in" and "out" of R records on n cells, with certified errors.
 
     ``inside`` and ``outside`` have shape (4, R, n); the errors bound |density - cubic| on a cell
-    and have shape (R, 1).  ``uncovered`` bounds the masses in and out that no cell holds;
-    ``folded`` the masses that cells hold although they belong elsewhere (0 unless periodic).
-    The errors include at least 32 roundings of the largest coefficient in the cell.
+    and have shape (R, 1).  ``beyond`` bounds the masses in and out that belong to no cell, and that
+    cells may hold all the same, where they are periodic.  The errors include at least 32 roundings
+    of the largest coefficient in the cell.
     """
 
     width: float
@@ -70,8 +70,7 @@ class DensityPair:
     outside: FloatArray
     error_in: FloatArray
     error_out: FloatArray
-    uncovered: tuple[float, float] = (0.0, 0.0)
-    folded: tuple[float, float] = (0.0, 0.0)
+    beyond: tuple[float, float] = (0.0, 0.0)
 
     @property
     def records(self) -> int:
@@ -92,8 +91,7 @@ class DensityPair:
             self.inside,
             self.error_out,
             self.error_in,
-            self.uncovered[::-1],
-            self.folded[::-1],
+            self.beyond[::-1],
         )
 
     def hockey_sticks(
@@ -121,7 +119,7 @@ class DensityPair:
         part[mixed] = _positive_parts(lifted[:, mixed[0], mixed[1]])
         part = np.minimum(part, self._caps[chosen])
         total = part.sum(axis=1) * (self.width * (1 + sum_slack(part.shape[1])))
-        total += (self.uncovered[0] + c[:, 0] * self.folded[1]) * (1 + 8 * UNIT)
+        total += (self.beyond[0] + c[:, 0] * self.beyond[1]) * (1 + 8 * UNIT)
         mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)
         return up_array(total), mass
 
@@ -276,7 +274,7 @@ class FourierSums:
     normaliser: tuple[float, float]
 
     @property
-    def folded(self) -> tuple[float, float]:
+    def beyond(self) -> tuple[float, float]:
         """Masses in and out beyond the window: P_in ≤ P·N/k and P_out ≤ P·N/(N - k)."""
         n = len(self.w)
         return (2.02 * OUTSIDE * n / self.size, 2.02 * OUTSIDE * n / (n - self.size))
@@ -400,17 +398,7 @@ class FourierSums:
             rounding = (transform + 64 * UNIT) * (moments[:, 0] + width / 4 * moments[:, 1])
             bound = left_out + rounding + moments[:, 2] * (width**4 / 384)
             errors.append(bound[:, None] * (1 + 1e-9))
-        # Cells where no record has more than a few errors' worth of density only add their masses.
-        empty = np.ones(cells, dtype=bool)
-        for cubic, error in zip(cubics, errors, strict=True):
-            empty &= (cubic.max(axis=0) <= 4 * error).all(axis=0)
-        uncovered = []
-        for cubic, error, beyond in zip(cubics, errors, self.folded, strict=True):
-            masses = np.maximum(cubic[:, :, empty].sum(axis=0) / 4 + error, 0.0).sum(axis=1)
-            uncovered.append(float(masses.max()) * width * (1 + 1e-9) + beyond)
-        inside, outside = (np.ascontiguousarray(cubic[:, :, ~empty]) for cubic in cubics)
-        tails = (uncovered[0], uncovered[1])
-        return DensityPair(width, inside, outside, errors[0], errors[1], tails, self.folded)
+        return DensityPair(width, cubics[0], cubics[1], errors[0], errors[1], self.beyond)
 
 
 def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
@@ -507,14 +495,8 @@ def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray
 
 # ── Bounds of every record ────────────────────────────────────────────────────────────────────────
 
-#: Up to so many different values every one is worked out.
+#: Up to so many different values every one is worked out; of more, so many.
 MOST_EXACT = 3_000
-#: Of more, so many in the first round.
-_FIRST = 400
-#: Of any number, so many in the first round where only the worst is wanted.
-_FEW = 64
-#: Part of the worst gain that may be lost to not working out every value.
-_LOSS = 1e-4
 #: Part of δ that pays the way to a neighbour.
 _SHARE = 0.05
 
@@ -525,13 +507,11 @@ def mixture_bounds(
     *,
     sigma: float,
     delta: float,
-    every: bool = True,
     progress: Progress | None = None,
 ) -> RecordBounds:
     """Bound PMP's ε and the attack's success for every record, from the exact mixtures.
 
     The release is Σ_{i∈D} values[i] + N(0, σ²), D a uniform k-subset; for a mean give f/k.
-    ``every=False`` is for searches: only the worst record's numbers are tight.
 
     Guarantee: both hockey-sticks of P_in,x and P_out,x at e^``pmp_epsilon[x]`` are at most δ, and
         no attack on x is right more often than ``success[x]`` at the prior k/N.
@@ -541,10 +521,8 @@ def mixture_bounds(
         what an error of 1e-9 in both hockey-sticks makes of it.  This is felt where δ·e^-ε is
         below about 1e-9, and there the coupling bound may be smaller.  Combine the two with
         :meth:`RecordBounds.tightened`.
-        Of more than :data:`MOST_EXACT` different values so many are worked out, among them those
-        that leak most; the others are bounded through a neighbour (step 4 of the proof), so that
-        ``pmp_epsilon_upper`` and ``success_upper`` lose 1e-4 of the gain or less.  Where k ≠ N/2
-        and hardly anything leaks, success keeps the way between two values that were worked out.
+        Of more than :data:`MOST_EXACT` different values so many are worked out, the outermost among
+        them; the others are bounded through a neighbour (step 4 of the proof).
     Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
         80, or a population whose sums spread over more than some 10⁵ σ give ε = ∞; the last
         also success = 1.
@@ -579,111 +557,72 @@ def mixture_bounds(
         if np.abs(scaled).max() < 1e6:
             plan = fourier_sums(scaled, size, min(len(first), MOST_EXACT))
         if plan is not None:
-            line = _Line(distinct, first, game, scale, target)
-            line.work(plan, progress, every=every)
-            # Equal values have equal laws.
-            epsilon, success = line.epsilon[twins], line.success[twins]
+            epsilon, success = _along_the_line(
+                plan, distinct, first, game=game, sigma=scale, delta=target, progress=progress
+            )
+            epsilon, success = epsilon[twins], success[twins]  # equal values have equal laws
     return RecordBounds(
         game, target, epsilon, success, "exact mixtures", ("X9", "I24-P2", "L24-D2"),
         ("The release is one number, the sum (or mean) over a uniform subset plus normal noise.",),
     )  # fmt: skip
 
 
-class _Line:
-    """Bounds along the different values in ascending order: worked out, or through a neighbour.
+def _along_the_line(
+    plan: FourierSums,
+    values: FloatArray,
+    first: IntArray,
+    *,
+    game: SubsetGame,
+    sigma: float,
+    delta: float,
+    progress: Progress | None,
+) -> tuple[FloatArray, FloatArray]:
+    """ε and success of the different values in ascending order, ``first`` a record of each.
 
-    Exchanging records x and r in D moves the sum by |w_x - w_r| = τ at most, so P_in,x is within
-    the hockey-sticks of N(τ, 1) against N(0, 1) of P_in,r, and P_out,x of P_out,r (step 4 of
-    proofs/exact-mixtures.md).
+    Of many values the others go through a neighbour: exchanging records x and r in D moves the sum
+    by |w_x - w_r| = τ at most, so P_in,x is within the hockey-sticks of N(τ, 1) against N(0, 1) of
+    P_in,r, and P_out,x of P_out,r (step 4 of proofs/exact-mixtures.md).
     """
-
-    def __init__(
-        self,
-        values: FloatArray,
-        first: NDArray[np.intp],
-        game: SubsetGame,
-        sigma: float,
-        delta: float,
-    ) -> None:
-        self.values, self.first, self.game = values, first, game
-        self.sigma, self.delta = sigma, delta
-        count = len(values)
-        self.exact = np.zeros(count, dtype=bool)
-        self.epsilon, self.success = np.full(count, math.inf), np.ones(count)
-        #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
-        self.spare = np.full(count, math.inf)
-
-    def work(self, plan: FourierSums, progress: Progress | None, *, every: bool) -> None:
-        """Work out every value, or of many so many that the others cannot be the worst."""
-        count = len(self.values)
-        if count <= (MOST_EXACT if every else _FEW):
-            self._work_out(np.arange(count), plan, progress, count)
-            return
-        # Evenly by value, both ends included; then wherever the worst may still be.
-        grid = np.linspace(self.values[0], self.values[-1], _FIRST if every else _FEW)
-        wanted = np.unique(np.minimum(np.searchsorted(self.values, grid), count - 1))
-        while len(wanted):
-            self._work_out(wanted, plan, progress, MOST_EXACT)
-            self._bound_the_rest()
-            left = MOST_EXACT - int(self.exact.sum())
-            wanted = self._suspects()[:left]
+    count = len(values)
+    done = np.arange(count)
+    if count > MOST_EXACT:
+        # The outermost leak most; between them evenly by value.
+        third = MOST_EXACT // 3
+        between = np.searchsorted(values, np.linspace(values[0], values[-1], third))
+        between = np.minimum(between, count - 1)
+        done = np.unique(np.concatenate([done[:third], between, done[-third:]]))
+    epsilon, success = np.full(count, math.inf), np.ones(count)
+    #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
+    spare = np.full(count, math.inf)
+    place = np.full(game.population, -1)
+    place[first[done]] = done
+    worked_out = 0
+    for records, pair in plan.pairs(first[done]):
+        where = place[records]
+        success[where] = _success(pair, game)
+        if delta > 0:
+            back = pair.swapped()
+            forth = pair.epsilon(delta)
+            both = epsilon[where] = np.maximum(forth, back.epsilon(delta, forth))
+            if len(done) < count:
+                less = delta * (1 - 2 * _SHARE)
+                spare[where] = np.maximum(pair.epsilon(less, both), back.epsilon(less, both))
+        worked_out += len(records)
         if progress is not None:
-            progress(MOST_EXACT, MOST_EXACT)
-
-    def _work_out(
-        self, wanted: NDArray[np.intp], plan: FourierSums, progress: Progress | None, total: int
-    ) -> None:
-        """Work out these values."""
-        place = np.full(self.game.population, -1)
-        place[self.first[wanted]] = wanted
-        for records, pair in plan.pairs(self.first[wanted]):
-            where = place[records]
-            self.success[where] = _success(pair, self.game)
-            if self.delta > 0:
-                back = pair.swapped()
-                forth = pair.epsilon(self.delta)
-                both = np.maximum(forth, back.epsilon(self.delta, forth))
-                self.epsilon[where] = both
-                if len(wanted) < len(self.values):
-                    less = self.delta * (1 - 2 * _SHARE)
-                    both = np.maximum(pair.epsilon(less, both), back.epsilon(less, both))
-                    self.spare[where] = both
-            self.exact[where] = True
-            if progress is not None:
-                progress(int(self.exact.sum()), total)
-
-    def _bound_the_rest(self) -> None:
-        """Bound the values that were not worked out through the nearest ones that were."""
-        done, rest = np.flatnonzero(self.exact), np.flatnonzero(~self.exact)
-        right = np.searchsorted(done, rest)  # both ends are exact
-        self.success[rest], self.epsilon[rest] = 1.0, math.inf
-        # Differences of values rounded by w's own roundings, in units of σ.
-        slack = 16 * UNIT * float(np.abs(self.values).max()) / self.sigma
-        for near in (done[right - 1], done[right]):
-            way = np.abs(self.values[near] - self.values[rest]) / self.sigma * (1 + 1e-12) + slack
-            # TV of N(τ, 1) and N(0, 1) is 2Φ(τ/2) - 1 ≤ τ/√(2π).
-            through = self.success[near] + way * (1 + 1e-12) / math.sqrt(2 * math.pi)
-            self.success[rest] = np.minimum(self.success[rest], up_array(through))
-            if self.delta > 0:
-                through = self.spare[near] + 2 * _cost_of_moving(way, self.spare[near], self.delta)
-                self.epsilon[rest] = np.minimum(self.epsilon[rest], up_array(through))
-
-    def _suspects(self) -> NDArray[np.intp]:
-        """Between two exact values, the middle one of those that may be worse than all exact.
-
-        Success first, up to half of what may be worked out where ε is wanted as well.
-        """
-        worst = float(self.success[self.exact].max())
-        blind = max(self.game.prior, 1 - self.game.prior)
-        over = self.success > worst + _LOSS * (worst - blind) + 1e-9
-        if self.delta > 0 and (not over.any() or 2 * self.exact.sum() > MOST_EXACT):
-            worst = float(self.epsilon[self.exact].max())
-            over = self.epsilon > worst * (1 + _LOSS) + 1e-9
-        suspects = np.flatnonzero(over & ~self.exact)
-        gap = np.searchsorted(np.flatnonzero(self.exact), suspects)
-        _, start, size = np.unique(gap, return_index=True, return_counts=True)
-        middle = suspects[start + size // 2]
-        return np.asarray(middle[np.argsort(-self.success[middle], kind="stable")])
+            progress(worked_out, len(done))
+    rest = np.setdiff1d(np.arange(count), done)
+    right = np.searchsorted(done, rest)  # both ends are worked out
+    # Differences of values rounded by w's own roundings, in units of σ.
+    slack = 16 * UNIT * float(np.abs(values).max()) / sigma
+    for near in (done[right - 1], done[right]):
+        way = np.abs(values[near] - values[rest]) / sigma * (1 + 1e-12) + slack
+        # TV of N(τ, 1) and N(0, 1) is 2Φ(τ/2) - 1 ≤ τ/√(2π).
+        through = up_array(success[near] + way * (1 + 1e-12) / math.sqrt(2 * math.pi))
+        success[rest] = np.minimum(success[rest], through)
+        if delta > 0:
+            through = up_array(spare[near] + 2 * _cost_of_moving(way, spare[near], delta))
+            epsilon[rest] = np.minimum(epsilon[rest], through)
+    return epsilon, success
 
 
 def _cost_of_moving(way: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
