@@ -26,16 +26,14 @@ annotation of a number says on which side it is (:data:`Upper`, :data:`Lower`, :
 {'command': 'leak', 'game': 'iid', 'leak_upper': 0.25, 'by_column': {'age': None}}
 >>> Leak.SIDES
 {'leak_upper': 'upper', 'by_column': 'estimate'}
->>> Leak.from_dict(answer.to_dict()).sentence
-'At most 0.25 leaks.'
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
@@ -44,9 +42,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
-    Literal,
     NotRequired,
-    Self,
     TypeVar,
     Union,
     cast,
@@ -56,7 +52,7 @@ from typing import (
     is_typeddict,
 )
 
-from memberbound.games import Game, IidGame, ModelGame, NeighbourGame, SubsetGame
+from memberbound.games import Game, IidGame
 from memberbound.quantities import Side, Sides, common_fields, number_text, numbers_in
 
 if TYPE_CHECKING:
@@ -166,7 +162,7 @@ def _sides(hint: Any, where: str) -> Side | Sides | None:
     return sides_of_class(hint) if is_dataclass(hint) and isinstance(hint, type) else None
 
 
-# ── Its values as JSON, and back ──────────────────────────────────────────────────────────────────
+# ── Its values as JSON ────────────────────────────────────────────────────────────────────────────
 
 
 def plain(value: Any) -> Any:
@@ -200,52 +196,6 @@ def _dictionary(value: Any) -> dict[str, Any]:
         elif not (key.omit_empty and item in (None, [], {}, "")):
             result[key.name] = item
     return result
-
-
-def _read(hint: Any, value: Any) -> Any:
-    """Return a value of this type from its JSON."""
-    origin, args = get_origin(hint), [arg for arg in get_args(hint) if arg is not NoneType]
-    if value is None:
-        return None
-    if origin in (Annotated, Union, UnionType):
-        return _read(args[0], value)
-    if is_dataclass(hint) and isinstance(hint, type) and not hasattr(hint, "to_dict"):
-        return _from_dictionary(hint, value)
-    if isinstance(value, list):
-        items = args if args and len(args) == len(value) and Ellipsis not in args else None
-        types = items or [args[0] if args else Any] * len(value)
-        read = [_read(each, item) for each, item in zip(types, value, strict=True)]
-        return read if origin is list else tuple(read)
-    if isinstance(value, Mapping):
-        below = args[1] if len(args) == 2 else Any
-        return {key: _read(below, item) for key, item in value.items()}
-    return value
-
-
-def _from_dictionary(cls: Any, values: Mapping[str, Any]) -> Any:
-    """Return an object that holds these keys; internal fields without a default are absent."""
-    instance = object.__new__(cls)
-    for each in fields(cls):
-        if each.default is not MISSING:
-            instance.__dict__[each.name] = each.default
-        elif each.default_factory is not MISSING:
-            instance.__dict__[each.name] = each.default_factory()
-    for key in _declared(cls):
-        if key.inline:
-            instance.__dict__[key.name] = _read_inline(key.hint, values)
-        elif key.name in values or key.name not in instance.__dict__:
-            instance.__dict__[key.name] = _read(key.hint, values.get(key.name))
-    return instance
-
-
-def _read_inline(hint: Any, values: Mapping[str, Any]) -> Any:
-    """Return a part whose keys stand among those of the whole; ``None`` where it has none there."""
-    part = get_args(hint)[0]
-    if get_origin(part) in (Union, UnionType):
-        part = get_args(part)[0]
-        if _has_declared_keys(part) and not any(key.name in values for key in _declared(part)):
-            return None
-    return _read(part, values)
 
 
 # ── Its JSON Schema ───────────────────────────────────────────────────────────────────────────────
@@ -330,32 +280,6 @@ class Answer:
         """Return the dictionary of the contract."""
         common = common_fields(self.VERB, self.game, self.theorems, self.assumptions)
         return common | _dictionary(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the answer that a dictionary was made from, as far as its keys go.
-
-        Internal fields without a default are absent, and what is computed is what was stored.
-        """
-        answer: Self = _from_dictionary(cls, values)
-        answer.__dict__["game"] = cls._game_of(values)
-        for key in ("theorems", "assumptions"):
-            answer.__dict__[key] = tuple(values[key])
-        return answer
-
-    @classmethod
-    def _game_of(cls, values: Mapping[str, Any]) -> Game:
-        """Return the game that a dictionary names, with the parameters it holds."""
-        record: Literal["every", "average"] = (
-            "every" if values["protects"] == "every record" else "average"
-        )
-        makers: dict[str, Callable[[], Game]] = {
-            "iid": lambda: IidGame(values.get("nu", 0.5), values.get("lam", 1.0)),
-            "model": ModelGame,
-            "neighbour": lambda: NeighbourGame(values.get("adjacency", "replace-one")),
-            "subset": lambda: SubsetGame(values.get("records", 2), values.get("size", 1), record),
-        }
-        return makers[values["game"]]()
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

@@ -146,20 +146,16 @@ _SHARED_HELP = {
 #: What an argument is about, by its kind and by its name: the headings of a help page.
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
 _GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
-_GROUP_OF_NAME = dict.fromkeys(
-    ("database_table", "uniform", "unit", "reference", "model", "nonmembers", "predictions"),
-    "Data",
-)
-_GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "shadows", "scheduler", "tune", "pairs", "memory"),
-    "Computation",
-)
-_GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"), "Computation")
-_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "browser"), "Output")
-_GROUP_OF_NAME |= dict.fromkeys(("fail_above", "fail_on", "junit"), "Limit")
-_GROUP_OF_NAME |= dict.fromkeys(("host", "port", "token", "allow_host"), "Address")
-_GROUP_OF_NAME |= {"attacks": "Question", "open_browser": "Output"}
-_GROUP_OF_NAME |= {"data": "Data", "encoding": "Data"}
+_NAMES = {
+    "Address": "host port token allow_host",
+    "Data": "data database_table encoding model nonmembers predictions reference uniform unit",
+    "Question": "attacks",
+    "Computation": "confidence insecure_seed learners memory pairs scheduler seed shadows subsets "
+    "tune width workers",
+    "Limit": "fail_above fail_on junit",
+    "Output": "browser force open_browser resume",
+}
+_GROUP_OF_NAME = {name: group for group, names in _NAMES.items() for name in names.split()}
 #: Choices that are longer are listed by the help text alone, which needs the room.
 _WIDEST = 20
 

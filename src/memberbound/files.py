@@ -7,7 +7,6 @@ ends, so the next one can tell what was left by one that was killed, and deletes
 
 from __future__ import annotations
 
-import atexit
 import codecs
 import contextlib
 import errno
@@ -27,7 +26,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from memberbound.errors import InputError, MemberboundError
@@ -195,7 +193,7 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
     new one.  Drafts in the same folder that killed runs left are deleted.
     """
     remove_drafts(path.parent)
-    draft = _named(path.parent.absolute() / _DRAFT)
+    draft = path.parent.absolute() / f"{_DRAFT}{secrets.token_hex(8)}"
     handle = -1
     try:
         # Private while it is written.
@@ -220,7 +218,6 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
         if handle >= 0:
             os.close(handle)
         draft.unlink(missing_ok=True)
-        _own_names.pop(draft, None)
 
 
 def _renamed(draft: Path, path: Path, force: bool) -> None:
@@ -233,13 +230,6 @@ def _renamed(draft: Path, path: Path, force: bool) -> None:
             raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
         except OSError:  # a file system without links
             draft.replace(path)
-    # The name is safe once its folder is on the disk; not every system can do that.
-    with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def unwritable(name: str, error: OSError) -> MemberboundError:
@@ -249,35 +239,10 @@ def unwritable(name: str, error: OSError) -> MemberboundError:
     return MemberboundError(f"{name} could not be written: {why}.{remedy}")
 
 
-# ── What is deleted at the end of the process, wherever a signal or a lack of memory has hit it ───
-
-#: Drafts and private folders, and the process that made them: a fork must not delete them.
-#: Names are entered before there is anything by that name, so that no moment is left in between.
-_own_names: dict[Path, int] = {}
-
-
-def _named(start: Path) -> Path:
-    """Return a random name, to be deleted at the end at the latest."""
-    path = start.with_name(f"{start.name}{secrets.token_hex(8)}")
-    _own_names[path] = os.getpid()
-    return path
-
-
-@atexit.register
-def _remove_own() -> None:
-    for path, owner in list(_own_names.items()):
-        if owner == os.getpid():
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
 # ── Private folders, and those that killed runs could not delete ──────────────────────────────────
 
 #: Locked as long as its owner lives.
 _LOCK = "lock"
-#: What it is called until it is locked.
-_FRESH = "lock.new"
-
 
 #: Bytes of a file that several arrays share: each file takes a descriptor.
 _SHARED = 2**26
@@ -331,54 +296,54 @@ def large_copy(array: NDArray[Any], memory: int | None) -> NDArray[Any]:
 
 
 class PrivateFolder:
-    """A temporary folder that only this user can read, known to be in use while it is."""
+    """A temporary folder that only this user can read, locked while it is in use.
+
+    It is deleted by ``remove``, or at the end of the process that made it, not at that of a fork.
+    """
 
     def __init__(self, prefix: str = "memberbound-") -> None:
-        self._lock = -1
-        self.path = _named(Path(tempfile.gettempdir()).absolute() / prefix)
-        fresh = self.path / _FRESH
         try:
-            self.path.mkdir(0o700)
-            self._lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            # Named when it is locked: a lock that nobody holds is one whose owner is gone.
-            if _locked(self._lock):
-                fresh.rename(self.path / _LOCK)
-        except BaseException as error:
-            self.remove()
-            if not isinstance(error, OSError):
-                raise
-            raise unwritable(f"the temporary folder {self.path.parent}", error) from error
+            self.path = Path(tempfile.mkdtemp(prefix=prefix)).absolute()
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            if hasattr(self, "path"):
+                self.path.rmdir()
+            place = tempfile.gettempdir()
+            raise unwritable(f"the temporary folder {place}", error) from error
+        #: Calling it twice does no harm.
+        self.remove = weakref.finalize(self, _delete, self.path, lock, os.getpid())
+        _locked(lock)
 
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.remove()
 
-    def remove(self) -> None:
-        """Delete the folder with everything in it; calling twice does no harm."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._lock)
-            self._lock = -1
-        _own_names.pop(self.path, None)
+
+def _delete(folder: Path, lock: int, owner: int) -> None:
+    if owner == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def remove_leftovers(prefix: str = "memberbound-") -> list[Path]:
     """Delete the private folders of this user's runs that were killed, and return them.
 
-    They hold people's data; a run that was killed could not delete them itself.
+    They hold people's data; a run that was killed could not delete them itself.  Whoever makes one
+    has a minute to lock it.
     """
     removed = []
-    for folder in _abandoned(prefix):
-        shutil.rmtree(folder, ignore_errors=True)
-        removed += [] if folder.exists() else [folder]
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if _own(folder, stat.S_ISDIR) and _forgotten(folder):
+                handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                try:
+                    if _locked(handle):
+                        shutil.rmtree(folder)
+                        removed.append(folder)
+                finally:
+                    os.close(handle)
     return removed
 
 
@@ -393,28 +358,6 @@ def remove_once() -> None:
         remove_leftovers()
 
 
-def _abandoned(prefix: str) -> Iterator[Path]:
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):
-            if not _own(folder, stat.S_ISDIR):
-                continue
-            lock = folder / _LOCK
-            if not lock.exists():
-                # Killed before it was locked, or about to lock it.
-                if not _forgotten(folder):
-                    continue
-                lock = folder / _FRESH
-                if not lock.exists():
-                    folder.rmdir()  # which fails where anything is in it
-                    continue
-            handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                if _locked(handle):
-                    yield folder
-            finally:
-                os.close(handle)
-
-
 def _forgotten(path: Path) -> bool:
     return time.time() - path.stat().st_mtime >= _FORGOTTEN
 
@@ -422,19 +365,14 @@ def _forgotten(path: Path) -> bool:
 def remove_drafts(folder: Path) -> None:
     """Delete the drafts that killed runs left in a folder."""
     for draft in folder.glob(f"{_DRAFT}*"):
-        _remove_abandoned_draft(draft)
-
-
-def _remove_abandoned_draft(draft: Path) -> None:
-    with contextlib.suppress(OSError):
-        if not _own(draft, stat.S_ISREG) or not _forgotten(draft):
-            return
-        handle = os.open(draft, os.O_RDWR | os.O_NOFOLLOW)
-        try:
-            if _locked(handle):
-                draft.unlink()
-        finally:
-            os.close(handle)
+        with contextlib.suppress(OSError):
+            if _own(draft, stat.S_ISREG) and _forgotten(draft):
+                handle = os.open(draft, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    if _locked(handle):
+                        draft.unlink()
+                finally:
+                    os.close(handle)
 
 
 def _own(path: Path, kind: Callable[[int], bool]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from memberbound.attacks.synthetic_tables import audit_refits, audit_synthetic
 from memberbound.errors import InputError
-from memberbound.verbs.audit_table import TableAudit, audit_table
+from memberbound.verbs.audit_table import audit_table
 
 
 def people(rows, draws):
@@ -147,7 +147,6 @@ def test_the_answer():
     assert content["game"] == "model"
     assert set(content["attacks"]) >= {"distance", "density ratio", "marginals", "combined"}
     assert content["best"] in content["attacks"]
-    assert TableAudit.from_dict(content).to_dict() == content
     assert answer.exceeds(0.6)
     refitted = audit_table(members, synthesizer=copying, refits=9)
     assert refitted.to_dict()["game"] == "subset"

@@ -71,13 +71,6 @@ def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None
     assert faults(text, text.replace("≤ ", "≤\n"), 400)
 
 
-def test_a_table_that_is_too_wide_becomes_a_block_per_row(summaries: dict[str, str]) -> None:
-    narrow = fitted(summaries["audit"], 50)
-    assert re.search(r"^  AUC +0\.\d+ \[", narrow, re.MULTILINE)
-    assert re.search(r"^  TPR at FPR 0\.001 +", narrow, re.MULTILINE)
-    assert "attack" not in narrow.split("\n\n")[1].split("\n")[0]
-
-
 @given(st.lists(st.text("abc ≤%0", min_size=1), min_size=1), st.integers(30, 90))
 def test_no_word_is_lost_whatever_the_text(lines: list[str], width: int) -> None:
     text = " ".join(" ".join(lines).split())  # no table: one space between words

@@ -10,11 +10,9 @@ and prints a line before and after each, so that whoever watches can tell a hang
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import json
-import lzma
 import pickle
 import sqlite3
 import sys
@@ -68,8 +66,6 @@ def _arrow(kind: str) -> bytes:
     table, out = pa.table(columns()), io.BytesIO()
     if kind == "parquet":
         pq.write_table(table, out, compression="zstd")
-    elif kind == "plain parquet":
-        pq.write_table(table, out, compression="none", use_dictionary=False, row_group_size=7)
     elif kind == "feather":
         feather.write_feather(table, out)
     else:
@@ -176,11 +172,8 @@ def _report() -> bytes:
 GOOD: dict[str, tuple[str, Callable[[], bytes]]] = {
     "csv": ("people.csv", csv_bytes),
     "csv.gz": ("people.csv.gz", lambda: gzip.compress(csv_bytes(), mtime=0)),
-    "csv.xz": ("people.csv.xz", lambda: lzma.compress(csv_bytes())),
-    "csv.bz2": ("people.csv.bz2", lambda: bz2.compress(csv_bytes())),
     "csv.zst": ("people.csv.zst", _zstd),
     "parquet": ("people.parquet", lambda: _arrow("parquet")),
-    "plain parquet": ("people.parquet", lambda: _arrow("plain parquet")),
     "feather": ("people.feather", lambda: _arrow("feather")),
     "arrow stream": ("people.arrows", lambda: _arrow("stream")),
     "npy": ("people.npy", _npy),
@@ -222,47 +215,33 @@ def _laughs() -> bytes:
 #: Text that any reader of text may meet.
 TEXTS: tuple[bytes, ...] = (
     b"",
-    b"\n",
     b"\x00",
     b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"a",
     b"\xef\xbb\xbfage,y\n1,2\n",
     "größe,y\n1,2\n".encode("latin-1"),
-    "age,y\n1,2\n".encode("utf-16"),
     b"age,y\n1,2\n\xff\xff,3\n",
     b'"age,y\n1,2\n',
-    b'a,b\n"1,2\n3,4\n',
     b"a,a\n1,2\n",
     b"a,b\n1\n1,2,3\n",
-    b"a,b\r1,2\r3,4\r",
     b"a\x00b,c\n1,2\n",
     b"," * 500 + b"\n",
-    b"x" * 300_000 + b"\n1\n",
     b'"' + b"x" * 300_000 + b'",y\n1,2\n',
     b"a,b\n" + b"y" * 3_000_000 + b",1\n",
     b"[" * 100_000,
     b'{"a":' * 100_000,
     b"- " * 2_000,
-    b"? " * 2_000,
     b"a: &a [*a]\n",
-    b"&a {*a : *a}\n",
     _laughs(),
     b"a: !!python/object/apply:os.system [ls]\n",
-    b"a: !!binary x\n",
     b"a: 2020-13-45\n",
     b"a: " + b"9" * 6_000 + b"\n",
-    b"9" * 6_000,
     b"[1, NaN, Infinity, -Infinity]",
     b'{"a": 1e999, "b": -0.0, "c": "\\ud800"}',
     b'{"sha256": []}',
     b"null",
-    b'"text"',
-    b"%YAML 9.9\n---\na: 1\n",
     b"\t\ta: 1\n",
     b"a: [1, 2\nb: 3\n",
     b"? [1, 2]\n: 3\n",
-    b"{{}: 1}",
     b"age: [60, 18]\n",
     b"age: .nan\n",
     b"age: {low: x, high: []}\n",
@@ -281,12 +260,6 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
         gzip.compress(b"a,b\n1,2\n") + b"trailing rubbish",
         *(gzip.compress(text, mtime=0) for text in TEXTS[:12]),
     ),
-    "csv.xz": lambda: (
-        b"\xfd7zXZ\x00",
-        lzma.compress(b"x" * 60_000_000, preset=0),
-        lzma.compress(b""),
-    ),
-    "csv.bz2": lambda: (b"BZh9", bz2.compress(b"x" * 60_000_000, 1), bz2.compress(b"")),
     "csv.zst": lambda: (b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd" + b"\xff" * 40),
     "parquet": lambda: (
         b"PAR1",
@@ -299,24 +272,16 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
     "arrow stream": lambda: (b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"\xff\xff\xff\xff" + b"\0" * 60),
     "npy": lambda: (
         _npy_header("(1000000000000,)"),
-        _npy_header("(1000000000, 1000000000)"),
         _npy_header("(10, 1000000000000000000000)"),
         _npy_header("(-1, 3)"),
-        _npy_header("(3, -4)") + b"\0" * 96,
         _npy_header("()") + b"\0" * 8,
-        _npy_header("(2, 2, 2)") + b"\0" * 64,
         _npy_header("(0, 3)"),
-        _npy_header("(3, 0)"),
         _npy_header("(2,)", "|O") + pickle.dumps([1, 2]),
         _npy_header("(2,)", "<c16") + b"\0" * 32,
         _npy_header("(2,)", "<U1000000000") + b"\0" * 32,
-        _npy_header("((1, 2), 3)"),
         _npy_header("[2, 3]") + b"\0" * 48,
-        _npy_header("(" * 60 + ")" * 60),
         b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + b" " * 64,
-        b"\x93NUMPY\x09\x00" + b" " * 64,
         b"\x93NUMPY\x01\x00\x10\x00" + b"__import__('os')",
-        b"\x93NUMPY\x01\x00\x04\x00" + b"{{{{",
     ),
     "sqlite": lambda: (b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 100, b"\0" * 4096),
     "duckdb": lambda: (b"DUCK", b"\0" * 8 + b"DUCK" + b"\xff" * 5000, b""),

@@ -22,8 +22,7 @@ from commands import command
 from faults.slow_learner import SlowTree
 from memberbound import audit_learner, protect, protect_half
 from memberbound.errors import InputError
-from memberbound.learners.refits import Cluster, connected
-from memberbound.release.half.fitting import fitted
+from memberbound.learners.refits import Cluster
 from optional import Later
 
 distributed = Later("distributed")
@@ -165,29 +164,9 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
         exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
-class SlowMean:
-    """A statistic that takes its time; local to the module, so that it is found on workers."""
-
-    dimension = 1
-
-    def __call__(self, rows):
-        time.sleep(0.05)
-        return np.array([np.sin(rows).mean() + np.random.random()])  # noqa: NPY002
-
-
 def audited(people, **cluster):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
     return timeless(audit_learner(people, **asked, **(cluster or {"workers": 1})))
-
-
-def calibrated(people, **cluster):
-    """Also that the coins, which are drawn from numpy's generator, are the same everywhere."""
-    del people
-    with connected(**cluster) if cluster else contextlib.nullcontext():
-        groups = [[np.arange(n, n + 4), np.arange(n + 1, n + 5)] for n in range(60)]
-        fits = fitted(SlowMean(), groups, workers=2 if cluster else 1)
-    assert not fits.own_coins
-    return fits.rows.tolist()
 
 
 @pytest.fixture
@@ -205,7 +184,7 @@ def boosted(people, **where):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("asked", [audited, calibrated, boosted])
+@pytest.mark.parametrize("asked", [audited, boosted])
 def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked, reconnections):
     alone = asked(people)
 
@@ -225,54 +204,6 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked, re
         assert asked(people, scheduler=cluster.address) == alone
     assert len(cluster.workers) == 1
     assert reconnections
-
-
-class Wire:
-    """A connection between client and scheduler that can be cut."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp://127.0.0.1:{self.server.getsockname()[1]}"
-        self.ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self.server.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.port))
-            self.ends += [near, far]
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    @staticmethod
-    def _pass(one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65536):
-                other.sendall(data)
-        except OSError:
-            pass
-        finally:
-            other.close()
-
-    def cut(self) -> None:
-        for end in self.ends:
-            end.close()
-        self.ends.clear()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("asked", [audited, calibrated, boosted])
-def test_a_connection_that_is_cut(cluster, people, asked, reconnections):
-    alone = asked(people)
-    wire = Wire(cluster.port)
-    with during(wire.cut, after=2.0):
-        assert asked(people, scheduler=wire.address) == alone
-    assert reconnections
-    wire.server.close()
 
 
 def test_an_address_where_nobody_answers(people, monkeypatch):

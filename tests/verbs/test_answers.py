@@ -99,14 +99,13 @@ def test_what_proves_nothing_is_not_printed_as_a_bound() -> None:
     assert "≤ 1" not in set(frame["text"])
 
 
-def test_an_answer_is_read_back_from_its_dictionary_and_fits_its_schema(answers: list[Any]) -> None:
+def test_an_answer_fits_its_schema(answers: list[Any]) -> None:
     # A study's dictionary is its report, which has a schema of its own.
     declared = [answer for answer in answers if type(answer).to_dict is Answer.to_dict]
     assert len(declared) >= 5
     for answer in declared:
         fields = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
         jsonschema.validate(fields, type(answer).json_schema())
-        assert type(answer).from_dict(fields).to_dict() == fields
         missing = type(answer).json_schema()["required"][-1]
         broken = {key: value for key, value in fields.items() if key != missing}
         with pytest.raises(jsonschema.ValidationError):
@@ -135,9 +134,6 @@ def test_an_answer_follows_what_it_holds() -> None:
         "empty": "given",
         "bound_lower": "lower",
     }
-    again = Nested.from_dict(answer.to_dict())
-    assert again.by_name == answer.by_name
-    assert again.to_dict() == answer.to_dict()
 
 
 @dataclass(frozen=True)

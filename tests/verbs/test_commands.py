@@ -41,80 +41,18 @@ def test_json_is_the_dictionary_of_the_function():
     assert run("--version").stdout.strip() == f"memberbound {memberbound.__version__}"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--gdp 1 --delta 1e-6 --adjacency add-remove",
-        "--noise-multiplier 2 --sample-rate 0.05 --steps 20",
-        "--noise-multiplier 2 --sample-rate 1 --steps 20 --delta 1e-6",
-        "--epsilon 1 --nu 0.3 --lam 2 --prior 0.2",
-        "--epsilon 1 --fpr 0.01 --fpr 0.0001",
-        "--target-advantage 0.1 --delta 1e-6",
-        "--target-tpr 0.05 --fpr 0.01",
-        "--target-tpr 0.05 --fpr 0.01 --sample-rate 0.05 --steps 20",
-        "--target-eta 0.05",
-        "--target-security 0.9",
-    ],
-)
-def test_every_form_of_explain(arguments):
-    done = command("explain", *arguments.split(), "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert 0 <= result["advantage_upper"] <= 1
-    if "--target-tpr" in arguments:
-        assert result["tpr_upper"]["0.01"] <= 0.05
-        assert result["noise_multiplier" if "--steps" in arguments else "epsilon"] > 0
-    assert command("explain", *arguments.split()).returncode == 0
-
-
-def test_certify_plan_harden_from_csv_to_parquet(folder, tmp_path):
-    people = folder / "people.csv"
-
-    def answer(*arguments):
-        done = command(*arguments, "--json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    assert answer("certify", people, "--roles", "id=category")["delta_upper"] == 1.0
-    part = answer("certify", people, "--columns", "sex,ill")
-    assert part["atoms"] == 4
-    needed = answer("plan", people, "--columns", "sex,ill", "--security", "0.95")["n_required"]
-    assert 0 < needed <= 900
-    result = answer(
-        *("harden", people, "--security", "0.8", "--target", "ill", "--out", "safe.parquet"),
-        *("--recipe", "recipe.json", "--plot", "f.svg"),
-    )
-    assert result["after"]["security_lower"] >= 0.8
-    again = answer("certify", "safe.parquet")
-    assert again["delta_upper"] == pytest.approx(result["after"]["delta_upper"], rel=1e-9)
-    assert again["rows"] == result["rows_released"]
-    assert json.loads((tmp_path / "recipe.json").read_text())
-    assert (tmp_path / "f.svg").read_text().count("<svg") == 1
-    existing = ("harden", people, "--security", "0.8", "--out", "safe.parquet")
-    assert command(*existing, cwd=tmp_path).returncode == 2
-
-
 BAD = {
     "nonsense": "nonsense",
     "explain --nonsense": "--nonsense",
     "explain --epsilon abc": "epsilon",
     "explain --epsilon 5%": "Write it as 0.05",
-    "explain --epsilon inf": "epsilon",
     "explain": "guarantee",
     "explain --epsilon 1 --plot roc.bmp": "plot",
-    "explain --epsilon 1 --plot missing/roc.png": "plot",
-    "explain --epsilon 1 --plot .": "plot",
     "certify": "exactly one",
     "certify people.csv --columns sex,,age": "columns",
-    "certify people.csv --n 2.5": "n must be",
     "certify people.csv --records people.csv": "people.csv",
-    "plan --uniform 3 --security 1": "security",
-    "harden people.csv": "security",
-    "harden people.csv --security 0.9 --keep id": "",
     "harden people.csv --security 0.9 --bins age": "bins",
-    "harden people.csv --security 0.9 --plot x.bmp": "plot",
     "population missing.csv --epsilon 1": "missing.csv",
-    "population . --epsilon 1": "",
 }
 
 
@@ -143,21 +81,6 @@ def test_plot_formats(suffix, tmp_path):
         assert "http-equiv" not in text
         assert "<script" not in text
     assert [p.name for p in tmp_path.iterdir()] == [target.name]
-
-
-def test_bad_parameters_leave_an_existing_plot_alone(tmp_path):
-    target = tmp_path / "roc.png"
-    target.write_bytes(b"old")
-    assert command("explain", "--epsilon", "-1", "--plot", target).returncode == 2
-    assert target.read_bytes() == b"old"
-
-
-def test_help_shows_an_example():
-    for verb in ("explain", "theorems"):
-        done = command(verb, "--help")
-        assert done.returncode == 0
-        assert f"memberbound {verb}" in done.stdout
-    assert command().returncode == 0
 
 
 def test_import_is_light():

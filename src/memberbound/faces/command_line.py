@@ -122,32 +122,35 @@ def whole(name: str, text: str) -> float:
     return int(value) if value == int(value) else value
 
 
+def _place(name: str, text: str) -> str | Path:
+    """Read the name of a file, or an address of one."""
+    del name
+    return text if "://" in text else Path(text)
+
+
+#: Kind of an argument → what the verb takes for what was typed; of other kinds, that itself.
+_READERS: dict[str, Callable[[str, Any], object]] = {
+    **dict.fromkeys(("table", "file", "document"), _place),
+    "whole": whole,
+    "number": number,
+    "rates": lambda name, texts: [number(name, text) for text in texts],
+    "names": names,
+    "numbers": numbers,
+    "numbers by column": lambda name, texts: {
+        column: numbers(f"{name} of {column!r}", text)
+        for column, text in by_column(name, texts).items()
+    },
+    "text by column": by_column,
+    "roles": lambda name, text: by_column(name, names(name, text)),
+}
+
+
 def _python_value(parameter: Parameter, typed: object) -> object:
     """Return what the verb takes for what was typed."""
-    name = parameter.name
     if typed is None or typed == []:
         return parameter.default
-    match parameter.kind:
-        case "table" | "file" | "document" if isinstance(typed, str):
-            return typed if "://" in typed else Path(typed)
-        case "whole" if isinstance(typed, str):
-            return whole(name, typed)
-        case "number" if isinstance(typed, str):
-            return number(name, typed)
-        case "rates" if isinstance(typed, list):
-            return [number(name, text) for text in typed]
-        case "names" if isinstance(typed, str):
-            return names(name, typed)
-        case "numbers" if isinstance(typed, str):
-            return numbers(name, typed)
-        case "numbers by column" if isinstance(typed, list):
-            pairs = by_column(name, typed).items()
-            return {column: numbers(f"{name} of {column!r}", text) for column, text in pairs}
-        case "text by column" if isinstance(typed, list):
-            return by_column(name, typed)
-        case "roles" if isinstance(typed, str):
-            return by_column(name, names(name, typed))
-    return typed
+    read = _READERS.get(parameter.kind)
+    return typed if read is None else read(parameter.name, typed)
 
 
 # ── a command from a declaration ──────────────────────────────────────────────────────────────────

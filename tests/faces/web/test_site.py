@@ -1,6 +1,6 @@
 """The documentation as a browser opens it from files: for everybody, and with a search that finds.
 
-Four pages are built here; the whole site needs ``make docs`` first, and ``make test-long``.
+Four pages are built here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ from documentation.pages import page
 from web.pages_checks import until, violations
 
 ROOT = Path(__file__).parents[3]
-SITE = ROOT / "site"
-# The page for wrong addresses is only served, and its address is the server's.
-PAGES = sorted(path for path in SITE.rglob("*.html") if path.name != "404.html")
-
 pytestmark = pytest.mark.browser
-whole = [
-    pytest.mark.long,
-    pytest.mark.skipif(not PAGES, reason="the documentation is not built: make docs"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -84,22 +76,6 @@ def test_the_home_page_and_its_formulas(site: Path) -> None:
     assert "e^" not in tour
 
 
-def test_the_copy_button_takes_the_command_only(site: Path, open_page: Callable[..., Any]) -> None:
-    """Material copies the text that is in sight while the block is marked."""
-    page = open_page((site / "tutorial.html").as_uri())
-    copied = """(mark) => {
-        const blocks = [...document.querySelectorAll("pre code")];
-        const code = blocks.find((each) => each.querySelector(".go"));
-        code.toggleAttribute("data-md-copying", mark);
-        return code.innerText.trim();
-    }"""
-    assert page.evaluate(copied, False).startswith("$ memberbound audit")
-    text = page.evaluate(copied, True)
-    assert text.startswith("memberbound audit train.csv")
-    assert "\n" not in text
-    page.complaints.clear()
-
-
 def test_nothing_is_fetched_from_a_network(site: Path) -> None:
     """The offline plugin would take a script from a network, and Material its fonts."""
     for path in site.rglob("*.html"):
@@ -115,18 +91,6 @@ def test_the_search_works_without_a_server(site: Path, open_page: Callable[..., 
     page.keyboard.type("advantage")
     until(page, "document.querySelectorAll('.md-search-result__item').length > 0")
     page.complaints.clear()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-class TestWholeSite:
-    """Every page of ``make docs``."""
-
-    pytestmark = whole
-
-    def test_axe_finds_nothing_on_any_page(
-        self, open_page: Callable[..., Any], scheme: str
-    ) -> None:
-        assert faults(SITE, PAGES, open_page, scheme) == {}
 
 
 def faults(

@@ -14,7 +14,6 @@ import memberbound
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Events, respond, sentence_of
 from memberbound.faces.web.child import performed as perform
-from memberbound.report.charts import population_chart
 
 
 @pytest.fixture
@@ -124,26 +123,6 @@ def test_an_answer_is_the_functions_dictionary(asked, run, path, tmp_path, monke
     # The summary in parts: every cell of it is a piece of the text of the command line.
     cells = [cell for block in job["summary"] for row in block["rows"] for cell in row]
     assert asked == "audit-learner" or all(cell["text"] in answer.summary() for cell in cells)
-
-
-def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkeypatch):
-    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
-
-    def fail(self, epsilons):
-        raise memberbound.SearchError("no noise meets it.")
-
-    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
-    job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
-    assert job["charts"] == {}
-    assert 0.5 <= job["result"]["success_upper"] <= 1
-
-
-def test_a_slow_sweep_gives_no_chart(monkeypatch):
-    answer = memberbound.population(pd.DataFrame({"x": range(10)}), epsilon=1.0, clip=10.0)
-    times = iter(range(100))
-    monkeypatch.setattr("memberbound.report.charts.time.monotonic", lambda: next(times))
-    assert population_chart(answer, 30.0) is not None
-    assert population_chart(answer, 3.0) is None
 
 
 def test_several_models_at_once_are_threads(run, path, monkeypatch):
