@@ -23,10 +23,9 @@ import rivals
 from protect_data import counts, mean_rows
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.least_noise import FreshSubsets
-from memberbound.release.half.parameters import clipped_rows
+from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.half.statistics import SumStatistic, calibrate_sum, mean
+from memberbound.release.half.statistics import SumStatistic, calibrate_sum, clipped_rows, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)

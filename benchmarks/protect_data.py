@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.release.half.parameters import Population
-from memberbound.release.half.statistics import SumStatistic, histogram
+from memberbound.release.half.statistics import Population, SumStatistic, histogram
 
 
 def _standard(table: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.least_noise import FreshSubsets
+from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise, izzo_constant
 from oracle.released_statistic import Column

@@ -28,13 +28,13 @@ from memberbound.release.half import fitting
 from memberbound.release.half.fitting import (
     COINS_PUBLIC,
     COINS_SECRET,
+    FreshSubsets,
     evaluated,
     fitted,
     public_coins,
     with_public_coins,
 )
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate, released
 from memberbound.release.half.statistics import computed
 from memberbound.release.randomness import InsecureSource

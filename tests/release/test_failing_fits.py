@@ -8,9 +8,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import evaluated
+from memberbound.release.half.fitting import FreshSubsets, evaluated
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.least_noise import FreshSubsets
 from memberbound.release.half.refitting import calibrate, released
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource

@@ -12,9 +12,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.least_noise import FreshSubsets, least_draws
-from memberbound.release.half.parameters import FittedParameters, Population
+from memberbound.release.half.fitting import FreshSubsets, least_draws
 from memberbound.release.half.refitting import calibrate
+from memberbound.release.half.statistics import FittedParameters, Population
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from oracle.bayes_attack import exact_attack, linear_attack, shadow_attack
 from oracle.released_statistic import (

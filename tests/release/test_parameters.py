@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, Ri
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
-from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
+from memberbound.release.half.statistics import FittedParameters, Population, clipped_rows
 
 TWO = make_classification(60, n_features=4, random_state=0)
 THREE = make_blobs(90, n_features=3, centers=3, cluster_std=2.0, random_state=1)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import optimize
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -11,11 +10,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.parameters import (
+from memberbound.release.half.statistics import (
     FittedPredictions,
     Population,
     PredictionTable,
-    _probabilities,
 )
 
 X, Y = make_classification(120, n_features=4, random_state=0)
@@ -77,19 +75,6 @@ def test_absent_classes_have_probability_zero():
     assert (two[:, 0] == 0).all()
     one = statistic(np.flatnonzero(people.target == 1)).reshape(6, 3)
     assert (one == [0, 1, 0]).all()
-
-
-def test_probabilities_are_the_nearest_point_of_the_simplex():
-    rows = np.random.default_rng(0).normal(0, 2, (20, 4))
-    for row, result in zip(rows, _probabilities(rows), strict=True):
-        best = optimize.minimize(
-            lambda p, r=row: np.square(p - r).sum(),
-            np.full(4, 0.25),
-            bounds=[(0, 1)] * 4,
-            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-            tol=1e-12,
-        )
-        assert result == pytest.approx(best.x, abs=1e-5)
 
 
 def test_negative_zero_is_zero():

@@ -11,8 +11,7 @@ import pytest
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.learners.refits import current_cluster
-from memberbound.release.half.fitting import fitted
-from memberbound.release.half.least_noise import FreshSubsets
+from memberbound.release.half.fitting import FreshSubsets, fitted
 from memberbound.release.half.refitting import (
     METHODS,
     calibrate,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.least_noise import FreshSubsets, least_draws
+from memberbound.release.half.fitting import FreshSubsets, least_draws
 from memberbound.release.half.refitting import calibrate
 from oracle.released_statistic import (
     Column,

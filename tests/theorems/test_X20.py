@@ -15,7 +15,7 @@ from scipy.stats import binom, norm
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.half.least_noise import FreshSubsets, certified_in_order
+from memberbound.release.half.fitting import FreshSubsets, certified_in_order
 from memberbound.release.half.refitting import (
     MixtureDistances,
     calibrate,

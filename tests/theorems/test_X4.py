@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.least_noise import (
+from memberbound.release.half.fitting import (
     FreshSubsets,
     certified_scale,
     distance_target,

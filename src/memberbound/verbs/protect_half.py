@@ -25,17 +25,17 @@ from memberbound.declarations import (
     Table,
     Workers,
 )
-from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import Calibration, Record, Release
+from memberbound.release.calibration import Calibration, Release
+from memberbound.release.half.fitting import Progress
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
-from memberbound.release.half.least_noise import Progress
-from memberbound.release.half.refitting import METHODS, released_statistic
+from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import (
+    CallableStatistic,
     SumStatistic,
     computed,
     covariance,
@@ -145,12 +145,8 @@ def protect_half(
     """
     del scheduler, client  # read by on_cluster
     checked_eta(eta)
-    for name, value, least in (("pairs", pairs, 2), ("insecure_seed", insecure_seed, 0)):
-        if value is not None:
-            whole_number(name, value, at_least=least)
-    one_of("record", record, ("average", "every"))
-    one_of("method", method, METHODS)
-    fraction("confidence", confidence, open_left=True, open_right=True)
+    if pairs is not None:
+        whole_number("pairs", pairs, at_least=2)
     if (target is None) == (statistic is None):
         raise InputError("protect-half needs either a target for a learner, or a statistic.")
     if out is not None:
@@ -189,9 +185,14 @@ def protect_half(
         if query is not None or learner is not None:
             raise InputError("learner and query apply to a model: name its target.")
         table = read_population(source, numeric=statistic not in _COUNTED, **read)
+        if table.rows < _FEWEST:
+            raise InputError(
+                f"{table.name} must hold at least {_FEWEST} records, got {table.rows}."
+            )
+        game = SubsetGame(table.rows, table.rows // 2 if size is None else size, record)
         release = released_statistic(
-            _statistic(table, statistic, size=size, clip=clip),
-            _game(table, size, record),
+            _statistic(table, statistic, game.size, clip),
+            game,
             workers=workers,
             progress=progress,
             **how,
@@ -219,55 +220,40 @@ _BINS = 20
 _QUARTILES = (0.25, 0.5, 0.75)
 
 
-def _game(table: Population, size: int | None, record: Record) -> SubsetGame:
-    if table.rows < _FEWEST:
-        raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {table.rows}.")
-    drawn = table.rows // 2 if size is None else whole_number("size", size)
-    return SubsetGame(table.rows, drawn, record)
-
-
-def _statistic(table: Population, statistic: Any, *, size: int | None, clip: float | None) -> Any:
+def _statistic(
+    table: Population, statistic: Any, size: int, clip: float | None
+) -> SumStatistic | CallableStatistic:
     """Return what is computed from the drawn records: a name, or a function of them."""
-    if clip is not None and statistic in _COUNTED:
-        raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
-    drawn = _game(table, size, "every").size
-    if not isinstance(statistic, str):
-        return computed(_numbers(table, clip), statistic, size=drawn)
-    name = one_of("statistic", statistic, STATISTICS)
-    if name == "histogram":
-        return _histogram(table)
-    if name == "contingency":
-        if len(table.columns) < 2:
-            raise InputError(f"a contingency table needs two columns of {table.name}, got one.")
-        columns = [_category_texts(table, column) for column in table.columns]
-        texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
-        return histogram(texts, categories=sorted(set(texts)))
-    values = _numbers(table, clip)
-    if name == "mean":
-        return replace(mean(values, size=drawn), names=table.columns)
-    if name == "sum":
-        return replace(total(values), names=table.columns)
-    if name == "covariance":
-        return covariance(values, size=drawn)
-    return quantiles(values, _QUARTILES)
+    if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in _COUNTED:
+        if clip is not None:
+            raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
+        return _counts(table, statistic)
+    values = table.values if clip is None else clipped(table.values, clip).vectors
+    if statistic == "mean":
+        return mean(values, size=size, names=table.columns)
+    if statistic == "sum":
+        return total(values, names=table.columns)
+    if statistic == "covariance":
+        return covariance(values, size=size)
+    return (
+        quantiles(values, _QUARTILES) if statistic == "quantiles" else computed(values, statistic)
+    )
 
 
-def _numbers(table: Population, clip: float | None) -> FloatArray:
-    return table.values if clip is None else clipped(table.values, clip).vectors
-
-
-def _histogram(table: Population) -> SumStatistic:
-    """Return the counts of one column: of numbers by bins, of everything else by value."""
-    if len(table.columns) != 1:
+def _counts(table: Population, statistic: str) -> SumStatistic:
+    """Return the counts of cells: of numbers by bins, of everything else by value."""
+    if (statistic == "histogram") != (len(table.columns) == 1):
         raise InputError(
-            f"a histogram needs one column of {table.name}, got {', '.join(table.columns)}. "
-            "Name it with columns."
+            f"a histogram needs one column of {table.name} and a contingency table several, got "
+            f"{', '.join(table.columns)}. Name them with columns."
         )
-    (column,) = table.columns
-    if table.readings[column].numeric and table.frame[column].nunique() > _CATEGORIES:
+    first = table.columns[0]
+    distinct = table.frame[first].nunique()
+    if statistic == "histogram" and table.readings[first].numeric and distinct > _CATEGORIES:
         values = table.values[:, 0]
         return histogram(values, bins=np.linspace(values.min(), values.max(), _BINS + 1))
-    texts = _category_texts(table, column)
+    columns = [_category_texts(table, column) for column in table.columns]
+    texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
     return histogram(texts, categories=sorted(set(texts)))
 
 

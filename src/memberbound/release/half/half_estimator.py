@@ -24,9 +24,14 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration
-from memberbound.release.half.fitting import evaluated
-from memberbound.release.half.least_noise import FreshSubsets, Progress, Rows, promised_eta
-from memberbound.release.half.parameters import (
+from memberbound.release.half.fitting import FreshSubsets, Progress, Rows, evaluated, promised_eta
+from memberbound.release.half.refitting import (
+    calibrate,
+    calibration_seed_from,
+    released,
+    secret_subset,
+)
+from memberbound.release.half.statistics import (
     FittedParameters,
     FittedPredictions,
     Labels,
@@ -34,12 +39,6 @@ from memberbound.release.half.parameters import (
     Population,
     PredictionTable,
     clipped_rows,
-)
-from memberbound.release.half.refitting import (
-    calibrate,
-    calibration_seed_from,
-    released,
-    secret_subset,
 )
 from memberbound.release.model_quality import ModelScores, Score, answers_of, scores_of
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise

@@ -28,12 +28,8 @@ from memberbound.release.calibration import Calibration, Release
 from memberbound.release.half.fitting import (
     COINS_PUBLIC,
     COINS_SECRET,
-    Fits,
-    evaluated,
-    fitted,
-)
-from memberbound.release.half.least_noise import (
     CertifiedScale,
+    Fits,
     FreshSubsets,
     Progress,
     Rows,
@@ -42,13 +38,14 @@ from memberbound.release.half.least_noise import (
     certified_scale,
     distance_target,
     eta_from_distance,
+    evaluated,
+    fitted,
     least_draws,
     promised_eta,
     subset_assumptions,
     without_slack,
 )
-from memberbound.release.half.parameters import FittedPredictions
-from memberbound.release.half.statistics import SumStatistic, calibrate_sum
+from memberbound.release.half.statistics import FittedPredictions, SumStatistic, calibrate_sum
 from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
