@@ -32,11 +32,10 @@ from sklearn.linear_model import LogisticRegression
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from memberbound.games import SubsetGame
-from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.half.statistics import FittedParameters, Population, clipped_rows
-from memberbound.release.noise import GaussianNoise
+from memberbound.release.noise import Calibration, GaussianNoise
 from oracle.bayes_attack import (
     Attacked,
     Interval,

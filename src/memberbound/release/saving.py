@@ -33,7 +33,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
 from memberbound.release.all_rows.synthetic import SyntheticRows
-from memberbound.release.calibration import Calibration, Release
+from memberbound.release.noise import Calibration, Release
 from memberbound.release.onnx_file import onnx_bytes, stored_text
 
 if TYPE_CHECKING:

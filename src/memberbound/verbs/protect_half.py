@@ -30,7 +30,6 @@ from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.calibration import Calibration, Release
 from memberbound.release.half.fitting import Progress
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.refitting import released_statistic
@@ -45,7 +44,7 @@ from memberbound.release.half.statistics import (
     total,
 )
 from memberbound.release.model_quality import usefulness_notes
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import Calibration, Release, checked_eta
 from memberbound.release.saving import save
 from memberbound.subset.profile import clipped
 from memberbound.tables.in_memory import Population, read_population

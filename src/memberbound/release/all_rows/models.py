@@ -57,8 +57,7 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
-from memberbound.release.calibration import Calibration
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.in_memory import Records, read_records
 from memberbound.tables.parts import Parts

@@ -32,8 +32,7 @@ from memberbound.release.all_rows.bounds import (
 )
 from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.calibration import Calibration, Release
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, Records, read_records

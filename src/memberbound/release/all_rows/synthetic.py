@@ -56,8 +56,7 @@ from memberbound.release.all_rows.cells import (
     written_as,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.calibration import Calibration
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.in_memory import PERSON_UNITS, Persons, Records
 from memberbound.tables.parts import Parts

@@ -23,7 +23,6 @@ from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
-from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets, Progress, Rows, evaluated, promised_eta
 from memberbound.release.half.refitting import (
     calibrate,
@@ -41,7 +40,7 @@ from memberbound.release.half.statistics import (
     clipped_rows,
 )
 from memberbound.release.model_quality import ModelScores, Score, answers_of, scores_of
-from memberbound.release.noise import GaussianNoise, NormExponentialNoise
+from memberbound.release.noise import Calibration, GaussianNoise, NormExponentialNoise
 from memberbound.release.private_estimator import PrivateEstimator
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.tables.columns import label_of
