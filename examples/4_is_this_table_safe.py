@@ -2,8 +2,8 @@
 
 A model can only give away what its rows show. With every column each row is unique, and nothing is
 proved. With few coarse columns many people share their values, and the bound holds for every model
-that anybody will ever train on such rows. It is about the average row: the rare ones are counted
-and listed, since a certificate for the average does not cover them.
+that anybody will ever train on such rows. It is about the average row: the rare ones are
+counted, since a certificate for the average does not cover them.
 """
 
 import numpy as np
@@ -27,4 +27,4 @@ print(mb.certify(survey).sentence)
 
 print("\n── Without the income")
 coarse = ["age", "sex", "region"]
-print(mb.certify(survey, columns=coarse, list_exposed=3).summary())
+print(mb.certify(survey, columns=coarse).summary())

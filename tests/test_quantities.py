@@ -308,7 +308,7 @@ def answers() -> list[tuple[Any, dict[str, Any]]]:
     learned = {"target": "y", "learner": "tree", "shadows": 8, "workers": 1}
     return [
         (memberbound.certify(uniform=5, n=100), {}),
-        (memberbound.certify(np.array([[1.5], [2.5], [2.5]]), list_exposed=2), {}),
+        (memberbound.certify(np.array([[1.5], [2.5], [2.5]])), {}),
         (memberbound.plan(uniform=5, security=0.9123456789, record_leak=0.2), {}),
         (memberbound.explain(epsilon=1.2345678901, delta=1.2e-7, prior=0.314159), {}),
         (memberbound.explain(gdp=1.5, delta=1e-6), {"epsilon": "upper"}),

@@ -92,12 +92,12 @@ CASES: dict[str, Case] = {
         exceeded=0.6,
     ),
     "certify": Case(
-        "certify people.csv --columns sex,ill --list-exposed 1",
+        "certify people.csv --columns sex,ill",
         CERTIFIED,
         "certify people.csv --columns nobody",
         also=(
             "certify visits.csv --unit person",
-            "certify people.csv --columns id --list-exposed 1",
+            "certify people.csv --columns id",
             "certify --uniform 316 --n 32561",
         ),
         kept=0.7,

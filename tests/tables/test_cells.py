@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.tables.counting import count_profile, rarest_cells, write_records
+from memberbound.tables.counting import count_profile, write_records
 from tables import naive
 from tables.test_counting import random_table, sqlite_file
 
@@ -26,23 +26,6 @@ def expected_values(table: pa.Table, columns=KEYS) -> list[float]:
     rows = naive.rows_of(table, columns)
     count = Counter(rows)
     return [1 / count[row] for row in rows]
-
-
-def test_the_rarest_cells_are_those_of_a_dictionary_on_every_engine(tmp_path):
-    table = random_table(12, 300, lite=True)
-    every = Counter(map(tuple, zip(*(table[key].to_pylist() for key in KEYS), strict=True)))
-    fewest = sorted(every.values())[:9]
-    expected = {(tuple(map(shown, cell)), rows) for cell, rows in every.items()}
-    sqlite_file(table, tmp_path / "a.sqlite")
-    for source in (table, tmp_path / "a.sqlite"):
-        cells = rarest_cells(source, KEYS, 9)
-        assert [rows for rows, _ in cells] == fewest
-        assert {(tuple(values.values()), rows) for rows, values in cells} <= expected
-
-
-def shown(value):
-    """A value as JSON can hold it."""
-    return str(value) if value in (float("inf"), float("-inf")) else value
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -260,7 +259,7 @@ def _int64(rows: pa.Table, name: str) -> NDArray[np.int64]:
     return np.asarray(rows.column(name).to_numpy(), dtype=np.int64)
 
 
-# ── The cells themselves: their values with counts, and the table's rows with a value per count
+# ── The table's rows, each with the leak of its count
 #
 # Record leakage depends on a row only through the count of its cell (X7), so row-level output is a
 # join of the table with its own cell counts and with a small list count → value, written by the
@@ -273,36 +272,6 @@ _FORMATS = {
 }
 #: The column that is written beside those of the table.
 LEAK_COLUMN = "record_leak_upper"
-
-
-def rarest_cells(
-    source: object, columns: Columns = None, most: int = 10
-) -> list[tuple[int, dict[str, object]]]:
-    """Return the cells with the fewest rows: their number of rows, and their values for JSON.
-
-    Examples:
-        >>> import pyarrow
-        >>> rarest_cells(pyarrow.table({"x": ["a", "b", "a"]}), most=1)
-        [(1, {'x': 'b'})]
-    """
-    with opened_table(source) as opened:
-        keys = record_columns(opened, columns, None)
-        rows = numbered(opened, keys, values=True)
-        places = [f"k{index}" for index in range(len(keys))]
-        values = {f"v{place}": rows[f"v_{place}"].arbitrary() for place in places}
-        cells = rows.group_by(places).agg(n=rows.count(), **values)
-        rarest = opened.fetch(cells.order_by(["n", *values]).limit(most).select("n", *values))
-    return [
-        (count, {name: _plain(value) for name, value in zip(keys, shown, strict=True)})
-        for count, *shown in zip(*(column.to_pylist() for column in rarest.columns), strict=True)
-    ]
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON can hold it."""
-    if value is None or isinstance(value, (str, int)):
-        return value
-    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def write_records(

@@ -14,15 +14,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import csv_codec, csv_encoding
 from memberbound.tables.columns import label_of
-from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading, streamed
+from memberbound.tables.engine import Engine, one_sentence, reading, streamed
 from memberbound.tables.exact import (
     compiled_rows,
     fetched_columns,
@@ -69,7 +69,7 @@ _SAMPLE_ROWS = 100_000
 class Table:
     """An open table; a context manager.
 
-    Its rows are ``memory`` (a pandas table, an array or a list of rows), an expression of ibis on
+    Its rows are ``memory`` (a pandas table or an array), an expression of ibis on
     an engine of the user's (``elsewhere``), or a view of the embedded engine, which is made of
     ``memory`` when it is asked for.  ``beside`` is a table whose engine this one shares.
     ``secret`` says that no row decides how another is read.
@@ -93,12 +93,7 @@ class Table:
     def __enter__(self) -> Table:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -190,12 +185,6 @@ class Table:
         """Return the rows of a small result."""
         return self.run(expr.to_pyarrow)
 
-    def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Return the rows of an expression over this table as a stream."""
-        if self.connection is None:
-            return expr.to_pyarrow_batches(chunk_size=rows)
-        return streamed(self.connection, compiled_rows(expr), rows)
-
     def embedded(self, beside: Table | None = None, columns: list[str] | None = None) -> Table:
         """Return this table on the embedded engine, copied to its private folder if need be."""
         if self.elsewhere is None and (beside is None or beside.engine is self.engine):
@@ -227,7 +216,7 @@ class Table:
     @property
     def is_array(self) -> bool:
         """Whether it is an array or a list of rows, whose columns are taken for numbers."""
-        return self.memory is not None and not _is_pandas(self.memory)
+        return isinstance(self.memory, np.ndarray)
 
     def readings(
         self, columns: Columns = None, roles: Roles = None, *, forms: bool = True
@@ -303,9 +292,7 @@ class Table:
         return self.view in self.engine.copies or self.separator is None
 
     def count_rows(self) -> int:
-        """Return the number of rows."""
-        if self.elsewhere is not None:
-            return int(self.elsewhere.count().execute())
+        """Return the number of rows on the embedded engine."""
         counting = self.engine.sql(f"SELECT count(*) FROM ({self.query}) AS stored_rows")
         # All of the result is fetched: the connection takes no other query before.
         ((count,),) = counting.fetchall()
@@ -433,8 +420,11 @@ def _fill(table: Table, source: object, database_table: str | None) -> None:
             else:
                 table.secret = table.secret and not same_for_secret_rows(path)
                 table.view = file_view(table.engine, path, database_table, secret=table.secret)
-    elif _is_pandas(source) or isinstance(source, (np.ndarray, list, tuple)):
-        table.name, table.memory = "the table" if _is_pandas(source) else "the array", source
+    elif _is_pandas(source):
+        table.name, table.memory = "the table", source
+    elif isinstance(source, (np.ndarray, list, tuple)):
+        table.name = "the array"
+        table.memory = source if isinstance(source, np.ndarray) else _listed_rows(source)
     elif hasattr(source, "get_backend"):
         refuse_cut(source)
         table.name, table.elsewhere = "the ibis table", source
@@ -492,11 +482,8 @@ def _is_pandas(source: object) -> bool:
 
 def _names_in_memory(source: object) -> tuple[str, ...]:
     """Return the names of columns as text; an array's are x0, x1, …."""
-    if not _is_pandas(source):
-        if isinstance(source, np.ndarray):
-            width = 1 if source.ndim < 2 else source.shape[1]
-        else:
-            width = len(_listed_rows(cast("Sequence[object]", source))[0])
+    if isinstance(source, np.ndarray):
+        width = 1 if source.ndim < 2 else source.shape[1]
         return tuple(f"x{place}" for place in range(width))
     names = tuple(str(name) for name in cast("DataFrame", source).columns)
     if len(set(names)) < len(names):
@@ -505,32 +492,34 @@ def _names_in_memory(source: object) -> tuple[str, ...]:
     return names
 
 
-def _listed_rows(source: Sequence[object]) -> list[Any]:
+def _listed_rows(source: Sequence[object]) -> NDArray[np.object_]:
+    """Return a list of rows as an array in which every value keeps its own type."""
     rows = [row if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in source]
     widths = {len(row) for row in rows}
     if len(widths) != 1 or 0 in widths:
         raise InputError("a list of rows must hold rows of equal length, and at least one.")
-    return rows
+    array = np.empty((len(rows), widths.pop()), dtype=object)
+    for place, row in enumerate(rows):
+        for column, value in enumerate(row):
+            array[place, column] = value
+    return array
 
 
 def _columns_in_memory(source: object, names: Sequence[str]) -> dict[str, object]:
-    """Return the columns of an object in memory; values of a list keep their own types."""
-    if _is_pandas(source):
+    """Return the columns of an object in memory."""
+    if not isinstance(source, np.ndarray):
         frame = cast("DataFrame", source)
         return {name: frame.iloc[:, place] for place, name in enumerate(names)}
-    if isinstance(source, np.ndarray):
-        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
-            raise InputError(
-                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
-                f"shape {source.shape}."
-            )
-        return {name: source[:, place] for place, name in enumerate(names)}
-    rows = _listed_rows(cast("Sequence[object]", source))
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
+        raise InputError(
+            f"the array must hold rows of values and no mask, got {type(source).__name__} of "
+            f"shape {source.shape}."
+        )
+    return {name: source[:, place] for place, name in enumerate(names)}
 
 
 def _numbers(source: object, names: Sequence[str], name: str) -> DataFrame:
-    """Return an array or a list of rows as numbers."""
+    """Return an array as numbers."""
     import pandas as pd
 
     try:

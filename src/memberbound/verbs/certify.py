@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from memberbound.answers import INTERNAL, IidAnswer, Sided, Upper, computed
+from memberbound.answers import INTERNAL, IidAnswer, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -75,15 +75,6 @@ def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class ExposedCell:
-    """Values that few rows share, and what may leak about such a row."""
-
-    rows: int
-    leak_upper: Upper
-    values: Annotated[dict[str, Any], Sided("given")]
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Certification(IidAnswer, Certified, Limited):
     """A certificate for a table or a law.
@@ -102,7 +93,6 @@ class Certification(IidAnswer, Certified, Limited):
     warnings: tuple[str, ...] = ()
     unit: str | None = None
     records: str | None = None
-    exposed_cells: tuple[ExposedCell, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
 
@@ -173,18 +163,6 @@ class Certification(IidAnswer, Certified, Limited):
             rows.append((f"{one}s without a useful guarantee (leak > {limit})", leak.exposed_rows))
         return rows
 
-    def summary_notes(self) -> list[str]:
-        """Return the warnings and the exposed cells."""
-        return [
-            *super().summary_notes(),
-            *(
-                f"exposed: {cell.rows} row(s), leak limit: "
-                f"{marked(cell.leak_upper, 'certificate', 'leak', 6)}; "
-                + ", ".join(f"{name}={value}" for name, value in cell.values.items())
-                for cell in self.exposed_cells
-            ),
-        ]
-
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +183,6 @@ def certify(
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
-    list_exposed: int = 0,
     records: RecordsFile | None = None,
     force: Force = False,
 ) -> Certification:
@@ -239,7 +216,6 @@ def certify(
             are counted instead of rows.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
-        list_exposed: how many exposed cells to list with their values, rarest first.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 
@@ -261,29 +237,20 @@ def certify(
             f"{' and '.join(given) or 'none of them'}."
         )
     if table is None:
-        options = (columns, roles, reference, unit, database_table, records, list_exposed or None)
+        options = (columns, roles, reference, unit, database_table, records)
         if n is None:
             raise InputError("n must be given with a distribution: the number of rows trained on.")
         if any(option is not None for option in options):
             raise InputError(
-                "columns, roles, reference, unit, database_table, records and list_exposed apply "
-                "only to a table."
+                "columns, roles, reference, unit, database_table and records apply only to a table."
             )
         return _certify_law(game, n, probabilities, uniform)
     fraction("confidence", confidence, open_left=True, open_right=True)
-    shown = whole_number("list_exposed", list_exposed, at_least=0)
     if n is not None:
         whole_number("n", n)
     if unit is not None and reference is not None:
         raise InputError("a reference must be counted by rows, so unit must be left out.")
-    if unit is not None and shown:
-        raise InputError("exposed cells are listed by rows, so unit must be left out.")
-    from memberbound.tables.counting import (
-        count_pair_profile,
-        count_profile,
-        rarest_cells,
-        write_records,
-    )
+    from memberbound.tables.counting import count_pair_profile, count_profile, write_records
     from memberbound.tables.table import chosen_columns, opened_table
 
     with opened_table(table, database_table) as opened:
@@ -297,24 +264,16 @@ def certify(
             joint = JointProfile(pair.train, pair.reference, pair.cells)
             profile = joint.training()
         result = certify_profile(profile, n, confidence, game=game, reference=joint, unit=unit)
-        assert result.leaks is not None
-        pairs = zip(profile.count, result.leaks.leak, strict=True)
-        leak_by_count = {int(count): float(leak) for count, leak in pairs}
-        cells = rarest_cells(opened, chosen, shown) if shown else ()
-        above = result.record_leak.exposed_above or 0.0
         if records is not None:
-            write_records(opened, chosen, leak_by_count, records, unit=unit, overwrite=force)
+            assert result.leaks is not None
+            leaks = zip(profile.count.tolist(), result.leaks.leak.tolist(), strict=True)
+            write_records(opened, chosen, dict(leaks), records, unit=unit, overwrite=force)
         whose_rows = () if unit is not None else (ONE_ROW_PER_PERSON,)
         return replace(
             result,
             assumptions=(*result.assumptions, *selection.assumption, *whose_rows),
             warnings=(*result.warnings, *selection.notes),
             roles=selection.roles,
-            exposed_cells=tuple(
-                ExposedCell(rows, leak_by_count[rows], values)
-                for rows, values in cells
-                if leak_by_count[rows] > above
-            ),
             records=None if records is None else str(records),
         )
 
