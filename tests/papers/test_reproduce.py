@@ -41,8 +41,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduction-summary.md"
     "id", [pytest.param(id, marks=[pytest.mark.long] * (id in SLOW)) for id in SELF_CONTAINED]
 )
 def test_figure_end_to_end(id, command, tmp_path, monkeypatch):
-    # What is measured is for other tests: fewer draws, and some of the dimensions.
-    monkeypatch.setattr(subset_figures, "_DRAWS", 2000)
+    # What is measured is for other tests.
     monkeypatch.setattr(subset_figures, "_DIMENSIONS", (1, 5, 20))
     out = tmp_path / "new" / "folder"
     code, printed, errors = command("reproduce", id, "--out", out, "--trials", 2, "--json")

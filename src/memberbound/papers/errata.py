@@ -456,16 +456,15 @@ def theorem_8() -> Outcome:
     return eta, gap, gap > eta, {"corrected_bound": 2 * eta}
 
 
-def attack_on_noise(
-    law: Literal["laplace", "gamma", "gaussian"], eta: float, draws: int, seed: int, d: int
+def attack_on_norm_noise(
+    radius: Literal["laplace", "gamma"], eta: float, draws: int, seed: int, d: int
 ) -> float:
-    """Share of right guesses of the likelihood-ratio attacker on I24-C10's noise or X1's.
+    """Share of right guesses of the likelihood-ratio attacker on I24-C10's noise, M = 2.
 
     World: four records, two of them train, six training sets; the learner writes the one-hot
     code of its training set d/6 times over, so every coordinate has σ_i² = 5/36 exactly.
     Divided by σ_i√d the norm of I24-C10 is the Euclidean one and the six outputs are
-    √(6/5)·e_j for six orthonormal e_j; σ₁ = 1. I24's noise (M = 2) is radius × uniform direction
-    with the radius ``law``; "gaussian" is X1's in the moment form.
+    √(6/5)·e_j for six orthonormal e_j. The noise is radius × uniform direction.
 
     The attacker's likelihood depends on the noise only through its length and its six
     coordinates along the e_j, and those of a uniform direction are six normal variables over
@@ -479,28 +478,21 @@ def attack_on_noise(
     rng = np.random.default_rng(seed)
     member = np.array([0 in chosen for chosen in combinations(range(4), 2)])
     secret = rng.integers(6, size=draws)
+    c, length = izzo_constant(eta, 2), math.sqrt(6 / 5)
+    # The direction is symmetric, so only |r| matters: Laplace(c) has |r| exponential.
+    r = rng.exponential(c, draws) if radius == "laplace" else rng.gamma(d, c, draws)
     normals = rng.standard_normal((draws, 6))
-    length = math.sqrt(6 / 5)
-    # Change of the squared distance of the release when it is measured from another centre.
+    norm = np.sqrt((normals**2).sum(axis=1) + rng.chisquare(d - 6, draws))
+    noise = normals * (r / norm)[:, None]
+    own = noise[np.arange(draws), secret][:, None]
+    # Relative change of the squared length when the noise is read from another centre.
     other = secret[:, None] != np.arange(6)
-    if law == "gaussian":
-        scale = 1 / (eta * math.sqrt(2 * math.pi))
-        own = normals[np.arange(draws), secret][:, None]
-        farther = (2 * length * scale * (own - normals) + 2 * length**2) * other
-        log_density = -farther / (2 * scale**2)
-    else:
-        c = izzo_constant(eta, 2)
-        # The direction is symmetric, so only |r| matters: Laplace(c) has |r| exponential.
-        r = rng.exponential(c, draws) if law == "laplace" else rng.gamma(d, c, draws)
-        norm = np.sqrt((normals**2).sum(axis=1) + rng.chisquare(d - 6, draws))
-        noise = normals * (r / norm)[:, None]
-        own = noise[np.arange(draws), secret][:, None]
-        farther = (2 * length * (own - noise) + 2 * length**2) * other
-        relative = np.maximum(farther / (r**2)[:, None], -1 + 1e-15)
-        log_density = -r[:, None] * relative / (1 + np.sqrt(1 + relative)) / c
-        if law == "laplace":
-            # Density in R^d of (Laplace radius) × (uniform direction): exp(−‖x‖/c)·‖x‖^−(d−1).
-            log_density -= (d - 1) / 2 * np.log1p(relative)
+    change = (2 * length * (own - noise) + 2 * length**2) * other / (r**2)[:, None]
+    change = np.maximum(change, -1 + 1e-15)
+    log_density = -r[:, None] * change / (1 + np.sqrt(1 + change)) / c
+    if radius == "laplace":
+        # Density in R^d of (Laplace radius) × (uniform direction): exp(−‖x‖/c)·‖x‖^−(d−1).
+        log_density -= (d - 1) / 2 * np.log1p(change)
     likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     guess = likelihood[:, member].sum(axis=1) >= likelihood[:, ~member].sum(axis=1)
     return float((guess == member[secret]).mean())
@@ -518,7 +510,7 @@ def corollary_10() -> Outcome:
     attack, hence for the optimal attacker's accuracy.
     """
     d, eta, draws, seed = 999_996, 0.25, 200_000, 20240401
-    published = attack_on_noise("laplace", eta, draws, seed, d)
+    published = attack_on_norm_noise("laplace", eta, draws, seed, d)
     lower = published - math.sqrt(math.log(1e6) / (2 * draws))
     # With density ∝ exp(−‖x‖/c) the log-likelihood ratio of two outputs is at most their
     # distance √(12/5) over c: pure DP among the six sets, so I24-T4 applies.
@@ -526,7 +518,7 @@ def corollary_10() -> Outcome:
     numbers = {
         "draws": draws,
         "laplace_radius_accuracy_estimate": published,
-        "gamma_radius_accuracy_estimate": attack_on_noise("gamma", eta, draws, seed, d),
+        "gamma_radius_accuracy_estimate": attack_on_norm_noise("gamma", eta, draws, seed, d),
         "gamma_radius_accuracy_upper": 1 / (1 + math.exp(-epsilon)),
     }
     return 0.5 + eta, lower, lower > 0.5 + eta, numbers

@@ -12,8 +12,7 @@ of X, ε̃(X) with L24-P12, and what can be proved beyond with X21.  The mean of
 is the sum with noise n·s, so everything is computed for the sum.
 
 I24-F1: the noise that DP, I24 and X1 ask for on the population of I24-P11 and the statistic 1/Σ of
-a random half.  A second panel asks whether the noise keeps its promise in high dimension: the
-published sampler of I24-Alg1 (erratum I24-C10), the corrected one and Gaussian noise, under attack.
+a random half.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,6 @@ from numpy.typing import NDArray
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.papers.errata import attack_on_noise
 from memberbound.papers.reproduction import (
     Average,
     Check,
@@ -477,9 +475,6 @@ ETAS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3),
     *(0.35, 0.4, 0.45, 0.48, 0.495, 0.499),
 )
-#: A multiple of six near 10⁶, as the erratum's world needs.
-DIMENSION = 999_996
-_DRAWS = 20_000
 
 
 def sensitivity(population: int) -> tuple[float, float]:
@@ -534,36 +529,11 @@ def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
     return float(((6.16 / etas) ** 2 * spread_upper(population)[0] < dp).mean())
 
 
-#: Quantity, text, colour and marker of the second panel, and the law of the noise.
-_PROMISES: tuple[tuple[Curve, Literal["laplace", "gamma", "gaussian"]], ...] = (
-    (("accuracy_published", "I24-Alg1 as printed (Laplace radius)", ORANGE, "s"), "laplace"),
-    (("accuracy_gamma_radius", "I24-C10 corrected (Gamma radius)", GREY, "^"), "gamma"),
-    (("accuracy_gaussian", "X1 (Gaussian)", BLUE, "o"), "gaussian"),
-)
-
-
-def noise_figure(trials: int, seed: int, progress: Progress | None) -> Findings:
-    """Run I24-F1."""
-    fixed = [{k: v for size in SIZES for k, v in scales(size, eta).items()} for eta in ETAS]
-
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        seeds = np.random.default_rng([seed, 1, trial]).integers(2**62, size=len(ETAS))
-        return [
-            row
-            | {
-                curve[0]: attack_on_noise(law, eta, _DRAWS, int(own), DIMENSION)
-                for curve, law in _PROMISES
-            }
-            for row, eta, own in zip(fixed, ETAS, seeds, strict=True)
-        ]
-
-    sweep = swept("eta", ETAS, trials, measure, progress)
-    where = f"d = {DIMENSION}, η = 0.25: best attacker's accuracy at most 0.75"
-    promises = [
-        below(f"{label}, {where}", 0.75, sweep.at(name, 0.25), limit=0.75)
-        for (name, label, _, _), _ in _PROMISES
-    ]
-    return Findings.of_sweep(sweep, [*_scale_checks(sweep), *promises], lambda: _scales(sweep))
+def noise_figure(trials: int, _seed: int, progress: Progress | None) -> Findings:
+    """Run I24-F1, in which nothing is random: every trial is the same."""
+    rows = [{k: v for size in SIZES for k, v in scales(size, eta).items()} for eta in ETAS]
+    sweep = swept("eta", ETAS, trials, lambda _: rows, progress)
+    return Findings.of_sweep(sweep, _scale_checks(sweep), lambda: _scales(sweep))
 
 
 def _scale_checks(sweep: Sweep) -> list[Check]:
@@ -603,25 +573,19 @@ def _scale_checks(sweep: Sweep) -> list[Check]:
 
 
 def _scales(sweep: Sweep) -> Figure:
-    """Draw the scales, and whether the promise is kept."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 5.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
+    axes = figure.subplots()
     curves: list[Curve] = []
     for size, marker in zip(SIZES, "osD^", strict=True):
         curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]
         curves += [(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, marker)]
     curves += [("mip_48", "MIP, any n", "black", "")]
     curves += [("x14_12", "X14 (Laplace), n = 12", GREY, "o")]
-    draw_means(left, sweep, curves)
-    left.set_yscale("log")
-    left.set(xlabel="η", ylabel="noise scale", xlim=(0, 0.5))
-    left.set_title("I24-F1: noise for 1/Σ on the population of I24-P11", fontsize=12)
-    right.plot(sweep.values, 0.5 + np.array(sweep.values), "k-", lw=2, label="promised: ½ + η")
-    draw_means(right, sweep, [curve for curve, _ in _PROMISES])
-    right.set(xlabel="η", ylabel="accuracy of the best attacker", xlim=(0, 0.5))
-    right.set_title(f"Does the promise hold at d = {DIMENSION}?", fontsize=12)
-    for axes in (left, right):
-        axes.legend(fontsize=9)
+    draw_means(axes, sweep, curves)
+    axes.set_yscale("log")
+    axes.set(xlabel="η", ylabel="noise scale", xlim=(0, 0.5))
+    axes.set_title("I24-F1: noise for 1/Σ on the population of I24-P11", fontsize=12)
+    axes.legend(fontsize=9)
     return figure
