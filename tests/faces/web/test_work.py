@@ -67,7 +67,7 @@ JOBS = {
     ),
     "audit": ("audit", "scores.csv", {"seed": 3}, []),
     "audit-learner": (
-        *("audit-learner", "people.csv", AUDITED | {"attacks": ["loss", "learned"]}),
+        *("audit-learner", "people.csv", AUDITED | {"attacks": ["loss", "lira"]}),
         [],
     ),
     "population": (
