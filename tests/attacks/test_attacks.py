@@ -27,7 +27,6 @@ from memberbound.attacks.learner_audit import (
     best_threshold,
     blocks_of,
     mean_interval,
-    no_leak_p_value,
     release_statistics,
 )
 from memberbound.attacks.shadows import train_shadows
@@ -304,36 +303,3 @@ def test_intervals_hold_when_releases_differ():
     # Bin(40, 0.05) exceeds 8 with probability 2e-4.
     assert covered >= 32
     assert pooled < 38
-
-
-@pytest.mark.parametrize(("rows", "size"), [(6, 3), (7, 3)])
-def test_the_no_leak_p_value_holds_over_all_halves(rows, size):
-    """Two releases, all verdicts: P(p ≤ β) ≤ β, by counting every pair of halves."""
-    halves = np.array(
-        [[x in half for x in range(rows)] for half in itertools.combinations(range(rows), size)]
-    )
-    broken = 0
-    for first, second in ((1, 2), (3, 3), (0, 5)):
-        guess = np.array([np.arange(rows) < first, np.arange(rows) < second])
-        values, rash = [], []
-        for a, b in itertools.product(halves, halves):
-            member = np.array([a, b])
-            values.append(no_leak_p_value(guess, member))
-            # Broken: twice the exponent.
-            rash.append(values[-1] ** 2)
-        for level in np.unique(values):
-            assert np.mean(np.array(values) <= level) <= level + 1e-12
-        broken += any(np.mean(np.array(rash) <= level) > level + 1e-12 for level in np.unique(rash))
-    assert broken > 0
-
-
-def test_weak_leaks_are_seen_by_the_p_value_and_nothing_is_not():
-    weak = audit_shadows(synthetic(16, 400, 0.5, 0), attacks=["loss"]).attacks["loss"]
-    assert weak.more["no_leak_p_value"] < 1e-6
-    assert weak.advantage.lower < 0
-    false = 0
-    for seed in range(40):
-        audit = audit_shadows(synthetic(8, 60, 0.0, seed), attacks=["loss"], fpr=[0.1])
-        false += audit.attacks["loss"].more["no_leak_p_value"] <= 0.1
-    # Bin(40, 0.1) exceeds 11 with probability 1e-3.
-    assert false <= 11

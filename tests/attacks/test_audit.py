@@ -39,20 +39,6 @@ def test_scores_from_a_file(tmp_path: Path) -> None:
     json.dumps(answer, allow_nan=False)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda t: t.drop(columns="member"), "'member' is missing"),
-        (lambda t: t.assign(member=t.member + 1), "0 or 1|0 and 1|labels|member"),
-        (lambda t: t.assign(score=np.nan), "score"),
-        (lambda t: t.assign(score="high"), "numbers"),
-    ],
-)
-def test_unusable_scores(change, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        audit(change(scores(1.0)))
-
-
 def test_scores_have_groups_and_records_as_a_model_has(tmp_path: Path) -> None:
     table = scores(4.0).assign(sex=np.repeat(["f", "m"], 300))
     answer = audit(table, by="sex", records=tmp_path / "r.csv")

@@ -34,7 +34,7 @@ def test_the_best_of_many_null_attacks_is_paid_for() -> None:
     each = shared_confidence(0.2, 60)
     shared = alone = 0
     for _ in range(20):
-        nothing = rng.choice([-1.0, 1.0], size=(60, 60))
+        nothing = rng.choice([-1.0, 1.0], size=(60, 24))
         paid = [mean_bound("advantage", draws, confidence=each, **told) for draws in nothing]
         shared += highest_floor(paid, 0.2).lower > 0
         bounds = (mean_bound("advantage", draws, confidence=0.2, **told) for draws in nothing)

@@ -246,7 +246,6 @@ def test_bad_input(tree) -> None:
     refused("must not be members", model, (x, y), (x, y))
     refused("5 columns", model, (x[:, :4], y), (x0[:, :4], y0))
     refused("at least 20", model, (x, y), (x0[:5], y0[:5]))
-    refused("needs at least 43819", model, (x, y), (x0, y0), fpr=[0.0001])
     refused("nonmembers must be given", model, (x, y), None)
     refused("as many targets", model, (x, y[:5]), (x0, y0))
     refused("must be among", model, (x, y), (x0, y0), attacks=["magic"])

@@ -5,7 +5,6 @@ that often, more than 31 misses would happen with probability below 1e-7 (binomi
 rate per law, quantity and end.
 """
 
-import json
 import math
 
 import numpy as np
@@ -133,10 +132,6 @@ def test_a_model_that_ignores_its_data_is_not_accused_by_its_own_members():
     assert wrong <= 2 * MISSES
 
 
-def test_misses_are_what_the_header_says():
-    assert stats.binom.sf(MISSES, AUDITS, 0.025) < 1e-7
-
-
 def test_a_threshold_chosen_and_evaluated_on_the_same_scores_would_be_caught():
     """Null scores have advantage 0; the invalid lower bound is above 0 far too often."""
     rng = np.random.default_rng(21)
@@ -225,44 +220,12 @@ def test_the_split_is_a_fresh_sample_though_the_seed_is_fixed(seed):
     assert 300 < largest < 500
 
 
-def test_constant_scores_are_a_valid_answer():
-    audit = audit_scores(Scores.of(np.zeros(200), np.arange(200) % 2))
-    assert audit.auc.estimate == 0.5
-    assert audit.auc.lower < 0.5 < audit.auc.upper
-    assert audit.advantage.estimate == 0.0
-    assert audit.accuracy.estimate == 0.5
-    assert audit.tpr_at_fpr["0.1"].estimate == 0.0
-
-
-def test_infinite_scores_are_ranked():
-    audit = audit_scores(Scores.of([-np.inf] * 30 + [np.inf] * 30, [0] * 30 + [1] * 30), fpr=[0.3])
-    assert audit.auc.estimate == 1.0
-    assert audit.tpr_at_fpr["0.3"].estimate == 1.0
-
-
-def test_too_few_non_members_make_no_claim():
-    audit = audit_scores(Scores.from_samples(np.arange(5000.0), np.arange(436.0)))
-    assert audit.tpr_at_fpr["0.1"] is not None
-    assert audit.tpr_at_fpr["0.01"] is None
-    assert audit.to_dict()["tpr_at_fpr"]["0.001"] is None
-    assert any("436 non-members are too few, at least 437" in note for note in audit.notes)
-
-
-def test_contract_form():
-    audit = audit_scores(Scores.from_samples(np.arange(50.0), np.arange(50.0)), attack="loss")
-    form = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
-    assert set(form["auc"]) == {"estimate", "lower", "upper"}
-    assert set(form["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
-    assert audit.auc.attack == "loss"
-
-
 def test_one_member_is_enough_to_be_honest():
     audit = audit_scores(Scores.from_samples([1.0], np.zeros(30)))
     assert (audit.advantage.estimate, audit.advantage.lower, audit.advantage.upper) == (1, 0, 1)
 
 
 GOOD = np.arange(30.0)
-PAIR = Scores.of(GOOD, np.arange(30) % 2)
 
 
 @pytest.mark.parametrize(
@@ -283,12 +246,3 @@ PAIR = Scores.of(GOOD, np.arange(30) % 2)
 def test_unusable_scores_are_refused(scores, member, message):
     with pytest.raises(InputError, match=message):
         Scores.of(scores, member)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"confidence": 1.0}, "confidence must be"), ({"fpr": [0.0]}, "fpr must be")],
-)
-def test_unusable_options_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        audit_scores(PAIR, **options)

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +14,6 @@ from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
 from memberbound.learners import Examples, read_examples, refits
-from memberbound.learners.refits import connected
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):
@@ -156,13 +147,6 @@ def test_mostly_failing_fits_are_refused(learner):
         train_shadows(examples(), learner, models=4, n_jobs=1)
 
 
-def test_too_small_a_population_and_bad_arguments_are_refused():
-    with pytest.raises(InputError, match="at least 20 records"):
-        train_shadows(examples(19), DecisionTreeClassifier(), models=4, n_jobs=1)
-    with pytest.raises(InputError, match="models"):
-        train_shadows(examples(), DecisionTreeClassifier(), models=1)
-
-
 def test_learners_without_probabilities_fall_back_and_say_so():
     run = train_shadows(examples(classes=3), RidgeClassifier(), models=2, n_jobs=1)
     assert run.signals.kind == "decision values"
@@ -196,89 +180,6 @@ def test_a_class_the_model_never_saw_has_probability_zero():
     assert signals.correct[0][seen].all()
 
 
-_MODULE = """
-import time
-import warnings
-from pathlib import Path
-from sklearn.tree import DecisionTreeClassifier
-
-class Slow(DecisionTreeClassifier):
-    def __init__(self, log="", pause=0.0, random_state=None):
-        super().__init__(random_state=random_state)
-        self.log = log
-        self.pause = pause
-
-    def fit(self, x, y):
-        time.sleep(self.pause)
-        with Path(self.log).open("a") as file:
-            file.write("fit\\n")
-        return super().fit(x, y)
-"""
-_SCRIPT = """
-import sys
-import numpy as np
-from memberbound.attacks.shadows import train_shadows
-from memberbound.learners import Examples
-from slow_learner import Slow
-
-def run(folder, log):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 2))
-    data = Examples(x, np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
-    run = train_shadows(data, Slow(log, 0.1), models=12, n_jobs=1, cache=folder)
-    return run.reused, run.signals.models, float(run.signals.logit.sum())
-
-if __name__ == "__main__":
-    run(*sys.argv[1:])
-"""
-
-
-def test_a_killed_run_goes_on_without_losing_finished_fits(tmp_path, monkeypatch):
-    """The run that is killed is a process of its own; those that go on are in this one."""
-    (tmp_path / "slow_learner.py").write_text(_MODULE)
-    (tmp_path / "slow_script.py").write_text(_SCRIPT)
-    log, folder = tmp_path / "log", tmp_path / "cache"
-    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, str(tmp_path / "slow_script.py"), str(folder), str(log)]
-
-    def stored():
-        return len(list(Path(folder).glob("fits/*/fit-*.npz")))
-
-    first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
-    for _ in range(6000):
-        if stored() >= 3 or first.poll() is not None:
-            break
-        time.sleep(0.01)
-    first.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-    first.wait()
-    kept, fitted = stored(), len(log.read_text().splitlines())
-    assert 3 <= kept < 12
-    # At most the fit that was under way is lost.
-    assert fitted <= kept + 1
-    monkeypatch.syspath_prepend(tmp_path)
-    run = importlib.import_module("slow_script").run
-    reused, models, total = run(str(folder), str(log))
-    assert reused == kept
-    assert models == 12
-    assert len(log.read_text().splitlines()) == fitted + 12 - kept
-    assert run(str(folder), str(log)) == (12, 12, total)
-
-
-def test_dask_on_a_local_cluster_gives_the_same_models():
-    distributed = pytest.importorskip("distributed")
-    expected = train_shadows(examples(), DecisionTreeClassifier(), models=4, n_jobs=1)
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-        connected(client=client),
-    ):
-        run = train_shadows(examples(), DecisionTreeClassifier(), models=4)
-    assert np.array_equal(run.signals.logit, expected.signals.logit)
-    assert run.models == expected.models
-
-
 class Noisy(ClassifierMixin, BaseEstimator):
     """Answers with noise from its own seed, as a private learner would."""
 
@@ -297,9 +198,3 @@ class Noisy(ClassifierMixin, BaseEstimator):
 def test_models_do_not_share_a_seed():
     run = train_shadows(examples(), Noisy(), models=8, n_jobs=1)
     assert len(np.unique(run.signals.logit[:, 0])) == 8
-
-
-def test_dask_that_is_not_installed_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"memberbound\[dask\]"), connected("tcp://127.0.0.1:1"):
-        pass

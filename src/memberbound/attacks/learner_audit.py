@@ -7,7 +7,6 @@ its block, at a threshold chosen on these (proofs/audit-subset-game.md).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -173,40 +172,6 @@ def mean_bound(
     return AuditBound(quantity, mean, *ends, confidence, game, attack)
 
 
-def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
-    """Return a p-value of "the model does not depend on its half", from verdicts (T, N).
-
-    Guarantee: if every model is independent of its half, P(result ≤ β) ≤ β for every β.
-    Theorem: proofs/audit-subset-game.md claim 5, Hoeffding's inequality for draws without
-    replacement.  It uses all records of a release, so it sees leaks far weaker than an interval for
-    the mean over releases can.
-    Assumes: uniform halves, seen on all records or on a sample that was drawn apart from them; the
-    verdicts on a release use nothing of its half.
-    Numerics: raised by more than the rounding errors of a count and an exponential.
-    Edge cases: no more hits than expected give 1.
-
-    Examples:
-        >>> member = np.arange(1000)[None, :] % 2 == 0
-        >>> no_leak_p_value(member, member) < 1e-100
-        True
-        >>> no_leak_p_value(~member, member)
-        1.0
-    """
-    rows = member.shape[1]
-    # Given how many of these records a half holds, which ones is uniform (claim 5).
-    sizes = member.sum(axis=1).astype(np.int64)
-    # Whole numbers until the last step: per release hits·N - guesses·k.
-    hits, guessed = (guesses & member).sum(axis=1), guesses.sum(axis=1, dtype=np.int64)
-    surplus = int((hits * rows - guessed * sizes).sum())
-    if surplus <= 0:
-        return 1.0
-    variance = int(np.minimum(sizes, rows - sizes).sum())
-    if variance == 0:  # nothing is left to guess
-        return 1.0
-    exponent = 2 * (surplus / rows) ** 2 / variance
-    return min(1.0, math.exp(-exponent * (1 - 1e-12)) * (1 + 1e-12))
-
-
 # ── The audit ─────────────────────────────────────────────────────────────────────────────────────
 
 #: The fewest models that leave shadows and targets apart.
@@ -329,11 +294,9 @@ def audit_shadows(
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
     everyone = Targets.each_by_the_others(run.signals, run.membership)
     chosen, skipped = runnable(everyone, attacks)
-    plan = blocks_of(total)
-    blocks = tuple(_attack_block(run, chosen, targets, rates) for targets in plan)
+    blocks = tuple(_attack_block(run, chosen, targets, rates) for targets in blocks_of(total))
     estimates, curves = _estimates(everyone, chosen, rates, sampled=run.sample is not None)
     each = shared_confidence(sure, len(chosen))
-    truth = run.membership[plan[0][0] :]
     audits, paid = {}, []
     for name in chosen:
         bounds = _bounds(name, estimates[name], blocks, sure, run.game)
@@ -343,13 +306,11 @@ def audit_shadows(
             # Halves on which a fit succeeds need not be uniform: no floor follows from them.
             advantage = replace(advantage, lower=min(advantage.lower, 0.0))
         paid.append(advantage)
-        p_value = no_leak_p_value(np.vstack([b.guesses[name] for b in blocks]), truth)
         audits[name] = AttackAudit(
             cast(AuditBound, bounds["advantage"]),
             cast(AuditBound, bounds["auc"]),
             bounds["accuracy"],
             {repr(float(rate)): bounds[rate] for rate in rates},
-            {"no_leak_p_value": p_value},
         )
     warnings = (*run.warnings, *skipped, *_rate_warnings(next(iter(estimates.values())), run))
     return ShadowAudit(

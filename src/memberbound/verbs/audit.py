@@ -20,7 +20,6 @@ from memberbound.attacks.evidence import (
     read_scores,
     read_table,
 )
-from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.model_audit import ModelAudit, audit_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.scores import IntervalFields, Scores, interval_fields, without_ends
@@ -149,7 +148,7 @@ def audit(
     seconds: float | None = None,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
-    fpr: Rates | None = None,
+    fpr: Rates = RATES,
     columns: Names | None = None,
     encoding: Encoding | None = None,
     records: RecordsFile | None = None,
@@ -175,8 +174,7 @@ def audit(
     1000: on 250, or a half) and half of the non-members, the others being known to them.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md.
     Assumes: the answer's ``assumptions``.
-    Edge cases: too few non-members for an FPR give ``None``, and are refused where it was asked
-    for.
+    Edge cases: too few non-members for an FPR give ``None``.
 
     Args:
         members: the model's training rows, a file or a table, in Python also a pair (X, y);
@@ -202,8 +200,7 @@ def audit(
         seconds: time to train reference models in (default: 60); the first is always finished.
         attacks: attacks to run (default: all that can run here).
         confidence: of each interval.
-        fpr: false-positive rate at which the TPR is measured; may be repeated (default: 0.1, 0.01
-            and 0.001, where there are enough non-members).
+        fpr: false-positive rate at which the TPR is measured; may be repeated.
         columns: columns that the model gets (default: those it was trained on).
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         records: write which members are identified to this CSV file.
@@ -230,7 +227,7 @@ def audit(
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, members, force=force)
-    rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     names = [columns] if isinstance(columns, str) else columns
     check_claim("one_run", one_run, claimed_epsilon, delta)
     evidence: Evidence | ScoreTable
@@ -264,8 +261,6 @@ def audit(
             confidence=sure,
             claimed_epsilon=claimed_epsilon,
         )
-    if fpr is not None:
-        _check_rates(rates, int((~evidence.member).sum()), sure)
     detail = audit_records(
         evidence,
         attacks=attacks,
@@ -381,14 +376,3 @@ def _trained_references(
         f"{significant(training['seconds'], 'given')} seconds; more seconds make the attacks "
         "stronger",
     )
-
-
-def _check_rates(rates: Iterable[float], non_members: int, confidence: float) -> None:
-    """Refuse false-positive rates for which there are too few non-members."""
-    for rate in rates:
-        needed = non_members_needed(rate, (1 - confidence) / 4)
-        if non_members < needed:
-            raise InputError(
-                f"fpr must be a rate that the non-members allow, got {rate!r} with {non_members} "
-                f"of them. At confidence {confident(confidence)} it needs at least {needed}."
-            )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.answers import Answer, Lower, OmitEmpty, Upper, computed
+from memberbound.answers import Answer, Lower, OmitEmpty, computed
 from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import Groups, ModelAudit, Recognised
 from memberbound.attacks.one_run import OneRun
@@ -45,7 +45,6 @@ class AttackFields(TypedDict, total=False):
     members: int
     non_members: int
     access: str
-    no_leak_p_value: Upper
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
