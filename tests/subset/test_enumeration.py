@@ -202,14 +202,6 @@ def test_nothing_leaks_at_epsilon_zero_or_with_equal_records(size):
         assert result.success_upper >= max(size, 6 - size) / 6
 
 
-def test_equal_records_get_equal_bounds():
-    losses = np.random.default_rng(16).uniform(0, 1, (8, 3))
-    losses[5] = losses[1]
-    result = exact_bounds(ExponentialMechanism(losses, 4, 8.0, 1.0))
-    assert result.pmp_epsilon[5] == pytest.approx(result.pmp_epsilon[1], abs=1e-13)
-    assert result.success[5] == pytest.approx(result.success[1], abs=1e-13)
-
-
 def test_the_order_of_the_records_and_candidates_does_not_matter():
     mechanism = uniform(17, 9, 4, 4, 7.0)
     order, names = np.random.default_rng(0).permutation(9), [2, 0, 3, 1]

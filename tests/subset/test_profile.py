@@ -1,7 +1,6 @@
 """The neighbour profile against a naive double loop in 80 digits, exact distances, edge cases."""
 
 import math
-import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -15,7 +14,6 @@ from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.subset import profile as distances
 from memberbound.subset.profile import (
     BinnedDistances,
-    Distances,
     ExactDistances,
     MeanSquares,
     NeighbourProfile,
@@ -231,14 +229,6 @@ def test_pmp_epsilon_of_two_records_is_that_of_the_gaussian():
         assert np.all(value >= truth)
 
 
-def test_monotone_in_noise_and_epsilon():
-    profile = NeighbourProfile.from_vectors(tables()["plain"])
-    assert np.all(profile.delta(1.0, 1.0) >= profile.delta(1.0, 1.5))
-    assert np.all(profile.delta(1.0, 1.0) >= profile.delta(1.5, 1.0))
-    gain = profile.accuracy(0.5, 1.0) - 0.5
-    assert np.all(np.abs(gain - profile.advantage(1.0) / 2) < 1e-14)
-
-
 # ---- shifts of one ε against 80 digits ---------------------------------------------------------
 
 
@@ -343,27 +333,3 @@ def test_counts_add_up_to_the_others():
     assert held.counts.dtype == np.uint16
     assert np.all(held.counts.sum(axis=1) == 1499)
     assert np.all(np.diff(held.edges) > 0)
-
-
-class OneDistance(Distances):
-    """Every record is at one distance of its own from all others; asked for a few records."""
-
-    at_once = 12
-
-    def averages(self, functions, rows=None):
-        chosen = self.largest if rows is None else self.largest[rows]
-        # In parts, as the others do, which of a few records is one.
-        parts = np.array_split(chosen, max(1, chosen.size // 20))
-        return np.concatenate([functions(part) for part in parts])
-
-
-def test_epsilons_of_many_records_take_few_arrays_of_them():
-    profile = NeighbourProfile(OneDistance(np.random.default_rng(0).uniform(3, 4, 1000), 1))
-    tracemalloc.start()
-    try:
-        profile.pmp_epsilon(1e-5, 3.0)
-        peak = tracemalloc.get_traced_memory()[1] / (8 * profile.records)
-    finally:
-        tracemalloc.stop()
-    # 12 values of ε for each record at once: those, and the same with both ends.
-    assert peak < 55

@@ -79,12 +79,6 @@ def test_worst_case_read_offs():
     assert answer.eta.tolist() == [0.6 - 0.5, 0.9 - 0.5, 0.9 - 0.5, 0.0]
 
 
-def test_an_infinite_epsilon_is_a_result():
-    answer = bounds([0.6] * 4, [math.inf, 1.0, 1.0, 1.0])
-    assert answer.pmp_epsilon_upper == math.inf
-    assert answer.worst_record == 0
-
-
 def test_the_arrays_are_copies_that_cannot_be_changed():
     arguments = np.array([0.6, 0.7, 0.8, 0.9])
     answer = RecordBounds(SubsetGame(4, 2), 0.0, arguments, arguments, "m", ())

@@ -24,16 +24,8 @@ def free_data(length):
     return list(product((0, 1), repeat=length))
 
 
-def fixed_sum_data(length):
-    return [bits for bits in product((0, 1, 2), repeat=length) if sum(bits) == length]
-
-
 def by_parity(rest, place):
     return (*rest[:place], sum(rest) % 2, *rest[place:])
-
-
-def by_sum(rest, place):
-    return (*rest[:place], len(rest) + 1 - sum(rest), *rest[place:])
 
 
 def distributional_delta(data_sets, simulator):
@@ -55,11 +47,6 @@ def test_releasing_everything_passes_on_parity_data():
         assert distributional_delta(parity_data(length), by_parity) == 0
 
 
-def test_and_wherever_the_sum_is_known():
-    for length in (2, 3, 4):
-        assert distributional_delta(fixed_sum_data(length), by_sum) == 0
-
-
 def test_free_bits_are_caught():
     for length in (2, 3, 4):
         assert distributional_delta(free_data(length), by_parity) == F(1, 2)
@@ -70,11 +57,3 @@ def test_the_subset_game_is_not_fooled():
         bounds = finite_bounds(mechanisms.whole_set, SubsetGame(2 * n, n))
         assert bounds.eta_upper == 0.5
         assert bounds.pmp_epsilon_upper == float("inf")
-
-
-def test_parity_alone_says_little_in_the_subset_game():
-    """The parity of one bit among 2n is that bit; of all bits equal it is a constant."""
-    one, every = ((1, 0, 0, 0, 0, 0), (1, 1, 1, 1, 1, 1))
-    game = SubsetGame(6, 3)
-    assert finite_bounds(mechanisms.parity(one), game).eta_upper == 0.5
-    assert finite_bounds(mechanisms.parity(every), game).eta_upper == 0

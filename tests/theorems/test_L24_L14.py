@@ -1,7 +1,6 @@
 """L24-L14: post-processing keeps (eps, delta)-PMP, deterministic or random maps, any k."""
 
 from fractions import Fraction
-from random import Random
 
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import finite_bounds, finite_worlds
@@ -34,24 +33,6 @@ def deltas():
 def test_post_processing():
     # The printed proof passes through delta/2.
     assert_bound(lambda delta: delta, deltas(), broken={"halved": lambda delta: delta / 2})
-
-
-def test_renaming_keeps_it_and_forgetting_ends_it():
-    kernel = mechanisms.random_mechanism(Random(15), 4, 2, 3)
-    renamed = subset.post_process(kernel, 4, 2, {a: {-a: F(1)} for a in range(3)})
-    silent = subset.post_process(kernel, 4, 2, {a: {0: F(1)} for a in range(3)})
-    for g in GAMMAS:
-        assert subset.pmp_delta(renamed, 4, 2, g) == subset.pmp_delta(kernel, 4, 2, g)
-        assert subset.pmp_delta(silent, 4, 2, g) == 0
-
-
-def test_pure_pmp_ratio_never_grows():
-    rng = Random(16)
-    for _ in range(6):
-        kernel = mechanisms.random_mechanism(rng, 4, 2, 3, zeros=False)
-        channel = finite.random_kernel(rng, [0, 1, 2], ["a", "b"], zeros=False)
-        image = subset.post_process(kernel, 4, 2, channel)
-        assert subset.pmp_ratio(image, 4, 2) <= subset.pmp_ratio(kernel, 4, 2)
 
 
 # The package

@@ -51,12 +51,6 @@ def chance(means, sigma, cuts):
     return total / len(means)
 
 
-def beyond(means, sigma, cut):
-    """Mass above the cut, with relative precision in the tail."""
-    with mp.workdps(30):
-        return sum(mp.ncdf((mp.mpf(float(m)) - cut) / sigma) for m in means) / len(means)
-
-
 @cache
 def truth(size, k, x, sigma, epsilon, flip):  # noqa: PLR0917
     """A number at most the hockey-stick between the worlds, and very near it."""

@@ -6,9 +6,6 @@ Truth: enumeration of the k-subsets, in rationals.
 from fractions import Fraction
 from random import Random
 
-import pytest
-
-from memberbound.curve import PolygonCurve
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import finite_bounds
 from oracle import mechanisms, subset
@@ -61,11 +58,3 @@ def test_randomised_response_reaches_it():
         for g in (F(3, 2), F(3), F(9)):
             response = mechanisms.randomised_response(g / (1 + g))
             assert subset.best_accuracy(response, size, k, 0) == success(F(k, size), g)
-
-
-@pytest.mark.parametrize(("prior", "g"), [(F(1, 4), F(2)), (F(2, 5), F(9)), (F(7, 8), F(3))])
-def test_the_curve_says_the_same(prior, g):
-    """Randomised response is the worst ε-PMP mechanism: its curve at this prior, from above."""
-    corner = [g / (1 + g), 1 / (1 + g)]
-    value = F(PolygonCurve.from_masses(corner, corner[::-1]).accuracy(float(prior)))
-    assert success(F(float(prior)), g) <= value <= success(F(float(prior)), g) + F(1, 10**12)

@@ -56,7 +56,6 @@ from memberbound.subset.profile import (
     BinnedDistances,
     NeighbourProfile,
     clipped,
-    worst_case_sensitivity,
 )
 
 if TYPE_CHECKING:
@@ -344,7 +343,7 @@ def measured(
 ) -> dict[str, float]:
     """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
     profile, crowd = people
-    noise = _noise(epsilon, worst_case_sensitivity("sum", clip, GAME.size))
+    noise = _noise(epsilon, 2 * clip)
     pmp = pmp_epsilon(profile, noise)
     population = dp_from_noise(noise, DELTA, profile.diameter)
     # The smaller one of every record counts, so of the worst records this one is not too small.
@@ -370,7 +369,7 @@ def _as_printed(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[
     """Return the same with ε(X), not ε, at the axis's value: the caption taken literally."""
     noise = noise_from_dp(epsilon, DELTA, profile.diameter)
     pmp = pmp_epsilon(profile, noise)
-    worst = dp_from_noise(noise, DELTA, worst_case_sensitivity("sum", clip, GAME.size))
+    worst = dp_from_noise(noise, DELTA, 2 * clip)
     return {"printed_pmp_epsilon": pmp, "printed_ratio_worst_case": pmp / worst}
 
 

@@ -2,7 +2,7 @@
 
 Three sensitivities, three answers to "what does this σ mean?":
 
-* ``epsilon``: any records in the clipped ball, :func:`.profile.worst_case_sensitivity`;
+* ``epsilon``: any records in a ball of radius C, between which a sum moves by 2C at most;
 * ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
 * ``pmp_epsilon_upper``: a *random* subset of this population, :class:`NoisySum`.
 
@@ -242,9 +242,8 @@ class NoisySum:
         Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
         are equal that next to no noise is enough, a σ far below the diameter is returned.
 
-        The DP parameter of that noise is ``dp_from_noise(σ, δ, worst_case_sensitivity(…))``:
-        release with σ itself, not with a σ computed back from that ε, which may differ in its last
-        digits.
+        The DP parameter of that noise is ``dp_from_noise(σ, δ, 2C)``: release with σ itself, not
+        with a σ computed back from that ε, which may differ in its last digits.
         """
         eps, dlt = nonnegative("target", target), _small_delta(delta)
         if self.profile.diameter == 0.0:

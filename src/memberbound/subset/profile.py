@@ -27,7 +27,6 @@ from memberbound.curve import GaussianCurve
 from memberbound.curve.base import price_exponent
 from memberbound.errors import (
     InputError,
-    finite_number,
     fraction,
     nonnegative,
     one_of,
@@ -42,22 +41,6 @@ from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_
 #: What is released: the sum of the chosen records, or their mean.
 Query = Literal["mean", "sum"]
 _QUERIES: tuple[Query, ...] = ("mean", "sum")
-
-
-def worst_case_sensitivity(query: Query, radius: float, size: int) -> float:
-    """Return how far the query moves when one of ``size`` records is replaced, from above.
-
-    Records lie in the ball of this radius C: 2C for the sum, 2C/k for the mean of k records.
-
-    Examples:
-        >>> worst_case_sensitivity("sum", 5.0, 100)
-        10.0
-    """
-    one_of("query", query, _QUERIES)
-    records = whole_number("size", size)
-    reach = finite_number("twice the radius", 2 * positive("radius", radius))
-    # A quotient that underflows is still positive.
-    return reach if query == "sum" or records == 1 else up(max(reach / records, SMALLEST), 1)
 
 
 def noise_on_sum(query: Query, sigma: float, size: int) -> float:

@@ -26,7 +26,6 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Force,
-    InputFile,
     Names,
     Option,
     Points,
@@ -35,6 +34,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import (
     InputError,
+    finite_number,
     fraction,
     nonnegative,
     one_of,
@@ -61,7 +61,6 @@ from memberbound.subset.profile import (
     Query,
     clipped,
     largest_entry,
-    worst_case_sensitivity,
 )
 from memberbound.subset.record_bounds import RecordBounds, average_success
 from memberbound.subset.settings import (
@@ -279,7 +278,6 @@ def population(
     clip: Annotated[float, Option("number", metavar="C")] | None = None,
     sensitivity: float | None = None,
     candidates: Points | None = None,
-    losses: InputFile | None = None,
     size: int | None = None,
     target_pmp: Annotated[float, Option("number", metavar="E")] | None = None,
     target_success: float | None = None,
@@ -323,7 +321,6 @@ def population(
         sensitivity: instead of ``clip``: how far replacing one record can move the query (or the
             loss).
         candidates: among which the exponential mechanism chooses, by L2 loss: a file or an array.
-        losses: instead of candidates: an N×m array, the loss of each candidate on each record.
         size: number of records drawn (default: half of them).
         target_pmp: find the noise or ε for at most this ε̃ (PMP).
         target_success: find the noise or ε for at most this attack success rate.
@@ -386,7 +383,7 @@ def population(
         progress,
     )
     if gaussian:
-        for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
+        for name, value in (("candidates", candidates), ("subsets", subsets)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
@@ -399,7 +396,7 @@ def population(
             None if subsets is None else whole_number("subsets", subsets, at_least=2),
             whole_number("seed", seed, at_least=0),
         )
-        answer = _answer_exponential(question, candidates, losses, sampling)
+        answer = _answer_exponential(question, candidates, sampling)
     answer = replace(answer, roles=data.selection.roles)
     if out is None:
         return answer
@@ -551,7 +548,7 @@ def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
                 f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that "
                 "was fixed beforehand"
             )
-        worst = worst_case_sensitivity("sum", radius, game.size) if radius > 0 else 0.0
+        worst = finite_number("twice the largest norm", 2 * radius)
     if len(values) > MOST_PAIRED_RECORDS:
         question.notes.append(
             f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to the others "
@@ -612,13 +609,13 @@ def _largest_norm(values: FloatArray) -> float:
 
 
 def _answer_exponential(
-    question: _Question, candidates: Any, losses: Any, sampling: Sampling
+    question: _Question, candidates: Any, sampling: Sampling
 ) -> PopulationAnswer:
     """Answer for the exponential mechanism's choice on a uniform subset."""
     asked = question.asked
     if asked == "sigma":
         raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
-    mechanism, moved = _mechanism(question, candidates, losses)
+    mechanism, moved = _mechanism(question, candidates)
     setting = ExponentialSetting(mechanism, question.delta, sampling, question.progress)
     if asked == "epsilon":
         bounds = setting.best()
@@ -642,37 +639,23 @@ def _answer_exponential(
     )
 
 
-def _mechanism(
-    question: _Question, candidates: Any, losses: Any
-) -> tuple[ExponentialMechanism, int | None]:
+def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechanism, int | None]:
     """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
-    if (candidates is None) == (losses is None):
-        raise InputError("the exponential mechanism needs either candidates or losses.")
-    if question.clip is None and question.sensitivity is None:
+    if candidates is None:
+        raise InputError("the exponential mechanism needs candidates.")
+    values, moved, points = question.values, None, _matrix(candidates)
+    size, sensitivity = question.game.size, question.sensitivity
+    if question.clip is not None:
+        values, moved = clipped(values, question.clip)
+        if sensitivity is None:
+            sensitivity = clip_sensitivity(points, question.clip, size)
+    if sensitivity is None:
         raise InputError(
             "the exponential mechanism needs clip or sensitivity: by how much can one record move "
             "the mean loss?"
         )
     epsilon = question.amount if question.asked == "epsilon" else 1.0
-    if losses is not None:
-        if question.clip is not None or question.sensitivity is None:
-            raise InputError("losses need sensitivity (clip applies only to candidates).")
-        matrix = _matrix(losses)
-        if matrix.shape[0] != question.game.population:
-            raise InputError(
-                f"losses must have one row per record ({question.game.population}), got "
-                f"{matrix.shape[0]}."
-            )
-        return ExponentialMechanism(matrix, question.game.size, epsilon, question.sensitivity), None
-    values, moved, points = question.values, None, _matrix(candidates)
-    sensitivity = question.sensitivity
-    if question.clip is not None:
-        values, moved = clipped(values, question.clip)
-        if sensitivity is None:
-            sensitivity = clip_sensitivity(points, question.clip, question.game.size)
-    assert sensitivity is not None
-    distances = l2_losses(values, points)
-    return ExponentialMechanism(distances, question.game.size, epsilon, sensitivity), moved
+    return ExponentialMechanism(l2_losses(values, points), size, epsilon, sensitivity), moved
 
 
 def _matrix(source: Any) -> FloatArray:
