@@ -110,17 +110,19 @@ def _readings(curve: Any, pair: Pair, at: Points) -> Iterator[Reading]:
 
 
 def _verdicts(
-    curve: Any, pair: Pair, at: Points, slack: Fraction
+    curve: Any, pair: Pair, at: Points, slack: Fraction, broken: str = ""
 ) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """``broken`` names a read-off that is moved to the unsafe side by a relative 1e-9."""
     unsound, loose = [], []
-    for name, argument, value, low, high, sign in _readings(curve, pair, at):
+    for name, argument, given, low, high, sign in _readings(curve, pair, at):
+        value = given * (1 - sign * F(1, 10**9)) if name == broken else given
         if value < low if sign > 0 else value > high:
             unsound.append((name, argument))
         if value > high * (1 + slack) + GRAIN if sign > 0 else value < low - slack:
             loose.append((name, argument))
     for delta in at.delta:
         for side in ("forward", "backward", "both"):
-            eps = curve.epsilon(delta, side)
+            eps = curve.epsilon(delta, side) * (1 - 1e-9 if broken == "epsilon" else 1)
             if eps < float("inf") and _side(_sticks_at(pair, eps, 0), side) > F(delta):
                 unsound.append(("epsilon", (delta, side)))
             if eps > 0:  # a little below, the pair must miss the target
@@ -135,9 +137,11 @@ def _side(sticks: tuple[Fraction, Fraction], side: str) -> Fraction:
     return {"forward": sticks[0], "backward": sticks[1], "both": max(sticks)}[side]
 
 
-def shortfalls(curve: Any, pair: Pair, at: Points = DEFAULT) -> list[tuple[str, Any]]:
+def shortfalls(
+    curve: Any, pair: Pair, at: Points = DEFAULT, *, broken: str = ""
+) -> list[tuple[str, Any]]:
     """Read-offs on the unsafe side of the truth, compared exactly."""
-    return _verdicts(curve, pair, at, F(1))[0]
+    return _verdicts(curve, pair, at, F(1), broken)[0]
 
 
 def excesses(
@@ -153,44 +157,3 @@ def faults(
     """Shortfalls and excesses together."""
     unsound, loose = _verdicts(curve, pair, at, F(tolerance))
     return unsound + loose
-
-
-class Lowered:
-    """A curve that errs on the unsafe side by a relative amount in one read-off."""
-
-    def __init__(self, curve: Any, reading: str, amount: float = 1e-9) -> None:
-        self.curve, self.reading, self.amount = curve, reading, amount
-
-    def _cut(self, reading: str, value: float) -> float:
-        return value * (1 - self.amount) if reading == self.reading else value
-
-    def delta(self, epsilon: float, side: str = "both") -> float:
-        return self._cut({"both": "delta"}.get(side, side), self.curve.delta(epsilon, side))
-
-    def epsilon(self, delta: float, side: str = "both") -> float:
-        return self._cut("epsilon", self.curve.epsilon(delta, side))
-
-    def tpr(self, fpr: float) -> float:
-        return self._cut("tpr", self.curve.tpr(fpr))
-
-    @property
-    def advantage(self) -> float:
-        return self._cut("advantage", self.curve.advantage)
-
-    @property
-    def eta(self) -> float:
-        return self._cut("eta", self.curve.eta)
-
-    def accuracy(self, prior: float) -> float:
-        return self._cut("accuracy", self.curve.accuracy(prior))
-
-    def precision(self, prior: float, fpr: float | None = None) -> float:
-        name = "best_precision" if fpr is None else "precision"
-        return self._cut(name, self.curve.precision(prior, fpr))
-
-    def leak(self, nu: float, lam: float) -> float:
-        return self._cut("leak", self.curve.leak(nu, lam))
-
-    def security(self, nu: float, lam: float) -> float:
-        value = self.curve.security(nu, lam)
-        return value * (1 + self.amount) if self.reading == "security" else value

@@ -288,19 +288,6 @@ def test_L31_eq29_de_moivre():
 # ── Asides ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_L5_6_the_maximum_of_bernoulli_records_leaks_2p_times_the_power():
-    truth = [
-        (
-            (p, n),
-            finite.total_variation(*iid.joint_laws([1 - p, p], n, mechanisms.max_bernoulli(n))),
-        )
-        for p in (F(1, 100), F(1, 3), F(5, 6))
-        for n in range(1, 7)
-    ]
-    short = {"one power short": lambda p, n: 2 * p * (1 - p) ** (n - 1)}
-    assert_exact(lambda p, n: 2 * p * (1 - p) ** n, truth, broken=short)
-
-
 def test_L23_the_diversity_is_largest_at_the_uniform_law():
     rng, truth = np.random.default_rng(23), []
     for cells in (2, 3, 10, 100):
