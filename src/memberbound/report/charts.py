@@ -790,7 +790,7 @@ def leaks_chart(leaks: RecordLeaks, result: Mapping[str, Any]) -> Chart:
     """Return how many rows may leak how much, by the answer of ``certify``."""
     edges, counts = histogram(leaks)
     leak, unit = result["record_leak"], result["unit"]
-    rows, limit = "rows" if unit is None else f"values of “{unit}”", leak["exposed_above"] or 0.5
+    rows, limit = "rows" if unit is None else "persons", leak["exposed_above"] or 0.5
     half, worst = (str(marked(leak[k], "certificate", "leak", 6)) for k in ("median", "max"))
 
     def draw(width: float, _view: View) -> Figure:

@@ -42,34 +42,24 @@ from memberbound.quantities import at_confidence, marked, percent, significant
 
 # ── What a record is, in words ────────────────────────────────────────────────────────────────────
 
-ONE_ROW_PER_PERSON = (
-    "One person is one row; where somebody may have several, name the column that says whose they "
-    "are (unit)."
-)
+
+def record_name(unit: str | None) -> str:
+    """Return what a record is called: a row, or a person with all rows of a value of ``unit``."""
+    return "row" if unit is None else "person"
 
 
-def of_unit(unit: str) -> str:
-    """Return what a record is when it is all rows of one person."""
-    return f"value of “{unit}”"
-
-
-def independent_units(unit: str, when: str = "") -> str:
-    """Return what is assumed in place of independent rows."""
+def independent_records(unit: str | None, when: str = "") -> tuple[str, ...]:
+    """Return what is assumed about the records."""
+    if unit is not None:
+        return (
+            f"A person is one value of “{unit}” with all its rows; persons are independent draws "
+            f"from one distribution{when}.",
+        )
     return (
-        f"One record is one value of “{unit}” with all its rows; these records are independent "
-        f"draws from one distribution{when}."
+        f"The rows are independent draws from one distribution{when}.",
+        "One person is one row; where somebody may have several, name the column that says whose "
+        "they are (unit).",
     )
-
-
-def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
-    """Return how many records, and what a record is.
-
-    >>> rows_in_words(17, None, "training "), rows_in_words(17, "patient", "training ")
-    ('17 training rows', '17 different values of “patient” (each with all its rows)')
-    """
-    if unit is None:
-        return f"{count} {kind}rows"
-    return f"{count} different values of “{unit}” (each with all its rows)"
 
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
@@ -79,8 +69,8 @@ def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
 class Certification(IidAnswer, Certified, Limited):
     """A certificate for a table or a law.
 
-    With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
-    column, each with all its rows.
+    With a ``unit`` every number of rows, trained on or exposed, is one of persons: different values
+    of that column, each with all its rows.
     """
 
     VERB: ClassVar = "certify"
@@ -104,43 +94,34 @@ class Certification(IidAnswer, Certified, Limited):
         """
         del on
         missed, alarm = self.game.lam * (1 - self.game.nu), self.game.nu
-        one = "row" if self.unit is None else of_unit(self.unit)
         most = min(1.0, up(self.accuracy_upper / down(alarm + missed)))
         if self.game.lam == 1:
             most = self.accuracy_upper
         blind = max(alarm, missed) / (alarm + missed)
-        return (Success(f"any attack on any learner, average {one}", blind, ceiling=most),)
+        whom = f"any attack on any learner, average {record_name(self.unit)}"
+        return (Success(whom, blind, ceiling=most),)
 
     @computed
     def sentence(self) -> str:
         """A sentence a data steward can pass on."""
         sure = at_confidence(self.confidence)
-        one = "row" if self.unit is None else of_unit(self.unit)
+        one = record_name(self.unit)
         if self.delta_upper >= 1:
             return (
-                f"No guarantee{sure}: with {rows_in_words(self.n, self.unit)} in {self.atoms} "
-                f"different cells, some learner could reveal the average {one} completely. "
-                "Use coarser or fewer columns."
+                f"No guarantee{sure}: with {self.n} {one}s in {self.atoms} different cells, some "
+                f"learner could reveal the average {one} completely. Use coarser or fewer columns."
             )
         right = percent(min(1.0, self.accuracy_upper), "upper")
-        if self.unit is None:
-            return (
-                f"Whatever is trained on {self.n} such rows, nobody is right about the average "
-                f"row's membership more than {right} of the time{sure}."
-            )
         return (
-            f"Whatever is trained on {rows_in_words(self.n, self.unit)}, nobody is right about the "
-            f"membership of the average {one} more than {right} of the time{sure}."
+            f"Whatever is trained on {self.n} such {one}s, nobody is right about the average "
+            f"{one}'s membership more than {right} of the time{sure}."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return the numbers of the table of the command line."""
-        leak = self.record_leak
-        one, many = "row", "rows"
-        if self.unit is not None:
-            one, many = "value", f"values of “{self.unit}”"
+        leak, one = self.record_leak, record_name(self.unit)
         rows: list[tuple[str, object]] = [
-            (many, "–" if self.rows is None else self.rows),
+            (f"{one}s", "–" if self.rows is None else self.rows),
             (f"training {one}s n", self.n),
             ("cells", self.atoms),
             ("leak Δ, any learner", marked(self.delta_upper, "certificate", "delta", 6)),
@@ -268,10 +249,9 @@ def certify(
             assert result.leaks is not None
             leaks = zip(profile.count.tolist(), result.leaks.leak.tolist(), strict=True)
             write_records(opened, chosen, dict(leaks), records, unit=unit, overwrite=force)
-        whose_rows = () if unit is not None else (ONE_ROW_PER_PERSON,)
         return replace(
             result,
-            assumptions=(*result.assumptions, *selection.assumption, *whose_rows),
+            assumptions=(*result.assumptions, *selection.assumption),
             warnings=(*result.warnings, *selection.notes),
             roles=selection.roles,
             records=None if records is None else str(records),
@@ -302,27 +282,25 @@ def certify_profile(
         )
         extra = ()
     leaks = record_leaks(profile, size, confidence)
-    assumptions = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in counted.assumptions]
-    same = "rows that agree in them are the same to it."
-    warnings = counted.warnings
+    # The first is that rows are independent; the others are those of the method.
+    further = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in counted.assumptions[1:]]
+    one = record_name(unit)
+    same = f"{one}s that agree in them"
     if unit is not None:
-        who = f"values of “{unit}”"
-        assumptions[0] = independent_units(unit)
-        same = f"{who} whose rows agree in them, in whatever order, are the same to it."
-        warnings = tuple(
-            w.replace(f"{profile.rows} rows", f"{profile.rows} {who}") for w in warnings
-        )
+        same = "persons whose rows agree in them, in whatever order,"
+    rows = f"{profile.rows} rows"
     return Certification(
         **vars(certified_table(counted, leaks, rules)),
         game=rules,
         theorems=(*counted.theorems, *extra, "X7", "X15"),
         assumptions=(
-            *assumptions,
-            f"A learner sees the chosen columns only, and {same}",
+            *independent_records(unit),
+            *further,
+            f"A learner sees the chosen columns only, and {same} are the same to it.",
             "The leak of the table and the leaks of its records each hold with the stated "
             "confidence by themselves.",
         ),
-        warnings=warnings,
+        warnings=tuple(w.replace(rows, f"{profile.rows} {one}s") for w in counted.warnings),
         unit=unit,
         leaks=leaks,
     )

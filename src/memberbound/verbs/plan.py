@@ -34,20 +34,14 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.verbs.certify import (
-    ONE_ROW_PER_PERSON,
-    independent_units,
-    of_unit,
-    read_probabilities,
-    rows_in_words,
-)
+from memberbound.verbs.certify import independent_records, read_probabilities, record_name
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(IidAnswer):
     """The number of rows that meets the target(s); ``None`` where no number can be certified.
 
-    With a ``unit`` it is a number of different values of that column, each with all its rows.
+    With a ``unit`` it is a number of persons: different values of that column, each with all rows.
     """
 
     VERB: ClassVar = "plan"
@@ -74,16 +68,11 @@ class Plan(IidAnswer):
     @computed
     def sentence(self) -> str:
         """How many rows are enough for what."""
-        wishes = []
-        one, many = "row", "rows"
-        if self.unit is not None:
-            one, many = of_unit(self.unit), f"values of “{self.unit}”"
+        wishes, one = [], record_name(self.unit)
         if self.security is not None:
             wishes.append(f"MIS ≥ {significant(self.security, 'given')} (average {one})")
         if self.record_leak is not None:
-            whom = "record" if self.rows is None else "record whose value occurs in the table"
-            if self.unit is not None:
-                whom = f"{one} whose rows occur alike in the table"
+            whom = "record" if self.rows is None else _seen(self.unit)
             most = significant(self.record_leak, "given")
             wishes.append(f"a leak of at most {most} for every {whom}")
         sure = "" if self.confidence == 1 else f", confidence {confident(self.confidence)}"
@@ -91,8 +80,8 @@ class Plan(IidAnswer):
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         if self.n_required is None:
             sure = at_confidence(self.confidence)
-            return f"No number of {many} is certified to give {wish}{sure}. {self.reason}{notes}"
-        needed = rows_in_words(self.n_required, self.unit, "training ")
+            return f"No number of {one}s is certified to give {wish}{sure}. {self.reason}{notes}"
+        needed = f"{self.n_required} training {one}s"
         return f"{needed} give {wish}, whatever the learner ({self.source}{sure}).{notes}"
 
 
@@ -172,20 +161,7 @@ def plan(
         selection = chosen_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
-    independent: tuple[str, ...] = (
-        "The rows are independent draws from one distribution, now and later.",
-        ONE_ROW_PER_PERSON,
-    )
-    covered = (
-        "A record-leak target covers records whose values occur in the table; about values never "
-        "seen nothing is certified."
-    )
-    if unit is not None:
-        independent = (independent_units(unit, ", now and later"),)
-        covered = (
-            f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
-            "table; about combinations of rows never seen nothing is certified."
-        )
+    covered = f"A record-leak target covers every {_seen(unit)}; about others nothing is certified."
     return Plan(
         needed,
         security,
@@ -194,7 +170,7 @@ def plan(
         confidence,
         game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
-        (*independent, covered, *selection.assumption),
+        (*independent_records(unit, ", now and later"), covered, *selection.assumption),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=None if needed is not None else _why_none(profile, confidence, unit),
@@ -202,6 +178,13 @@ def plan(
         roles=selection.roles,
         warnings=selection.notes,
     )
+
+
+def _seen(unit: str | None) -> str:
+    """Return which records a table says something about."""
+    if unit is None:
+        return "row whose values occur in the table"
+    return "person whose rows occur alike in the table"
 
 
 def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str:
@@ -215,7 +198,7 @@ def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str
             "cells seen once not at all."
         )
     return (
-        f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells, "
+        f"The table's {profile.rows} {record_name(unit)}s fall into {profile.atoms} cells, "
         f"{singles} of them seen once; {reason}"
     )
 
