@@ -162,18 +162,6 @@ def test_the_pages_name_the_file_that_is_released(released):
             assert digest in text
 
 
-def test_a_file_that_was_exchanged_is_not_signed(released, tmp_path):
-    for name in ("model.json", "model.json.certificate.json"):
-        (tmp_path / name).write_bytes((released / name).read_bytes())
-    (tmp_path / "model.json").write_text("{}")
-    for arguments in (
-        (tmp_path / "model.json.certificate.json",),
-        (sample(), tmp_path / "model.json"),
-    ):
-        with pytest.raises(InputError, match="SHA-256"):
-            Case.of(*arguments)
-
-
 @pytest.mark.parametrize("upper", [0.5, 0.5000001, 0.55, 0.55000001, 0.7661, 0.99999])
 def test_the_number_in_the_sentence_and_in_the_picture_is_a_bound(upper):
     report = sample()
@@ -248,27 +236,6 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
         Case.of(sample(), release=path)
 
 
-def rows_recommended():
-    report = sample()
-    for remedy in report["remedies"]:
-        remedy["recommended"] = remedy["id"] == "rows"
-        if remedy["recommended"]:
-            more = {"game": "iid", "protects": "average record", "accuracy_upper": 0.55}
-            remedy.update(more | {"confidence": 0.95, "extra_rows": 700, "enough": True})
-    return report
-
-
-def test_rows_that_are_still_to_come_certify_no_file(tmp_path):
-    """The plan's promise is about a table that nobody has yet, not about the model of today."""
-    path = tmp_path / "model.skops"
-    path.write_text("a model of the present rows")
-    with pytest.raises(InputError, match="release must come with its certificate"):
-        Case.of(rows_recommended(), release=path)
-    assert "has 700 more rows of the same kind by then" in render_decision(
-        of_study(rows_recommended())
-    )
-
-
 def test_settings_are_not_published_beside_a_file_without_a_certificate(tmp_path):
     """Of a coarser table nothing is certified that protect would certify of a model with noise."""
     path = tmp_path / "coarse.csv"
@@ -327,29 +294,11 @@ def test_what_was_weighed_is_not_published():
     assert all(said[name] in str(case.stated()) for name in private)
 
 
-def test_the_annex_names_what_was_done(released):
-    done = {
-        "drawn fresh": of_release(released, "model.json"),
-        "drawn from a test seed": of_release(released, "new.csv"),
-        "recommends: coarser columns": of_study(coarser_recommended()),
-        "recommends: noise that protects every record": of_study(sample()),
-    }
-    for words, case in done.items():
-        assert [w for w in done if w in dpia_annex(case)] == [words]
-
-
 def test_hostile_names_stay_text():
     case = of_study(hostile())
     for text in (render_decision(case), dpia_annex(case), checklist(case)):
         assert "<img src=x" not in text
         assert "<script>" not in text
-
-
-def test_the_page_for_officers_is_found_by_what_they_search_for():
-    text = PAGE.read_text(encoding="utf-8")
-    for words in ("GDPR", "DPIA", "impact assessment", "data protection officer"):
-        assert words in text
-    assert PAGE.name in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
 # On paper.

@@ -249,17 +249,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, on
         study(noisy(), target="y", out=tmp_path)
 
 
-def test_a_configuration_may_write_numbers_as_people_do(tmp_path, only_steps) -> None:
-    only_steps()
-    config = tmp_path / "study.yaml"
-    config.write_text("epsilon: 1e1\neta: 4e-2\n", encoding="utf-8")
-    asked = study(config=config).report.question
-    assert (asked.epsilon, asked.eta) == (10.0, 0.04)
-    config.write_text("columns: 5\n", encoding="utf-8")
-    with pytest.raises(InputError, match="columns must be a valid array, got 5"):
-        study(config=config)
-
-
 def test_new_rows_are_a_remedy_for_every_record():
     """Any learner takes them, also one without a private form; the price is that learner's."""
     rng = np.random.default_rng(3)

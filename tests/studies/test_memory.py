@@ -14,7 +14,6 @@ from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, refits
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
-from memberbound.tables.in_memory import read_records
 
 
 def people(rows=400):
@@ -35,14 +34,6 @@ def test_the_texts_of_a_file_are_let_go(tmp_path):
     # Read again from what was parsed, every number is the same.
     again = replace(data.population, frame=data.table.frame)
     assert again.numbers("age").tolist() == people()["age"].astype(float).tolist()
-
-
-def test_what_goes_to_a_worker_is_small():
-    """A few bytes for a text, and numbers not copied."""
-    frame = people()
-    records = read_records(frame)
-    assert np.shares_memory(records.columns["age"].raw, frame["age"].to_numpy())
-    assert records.columns["town"].raw.nbytes <= 4 * len(frame)
 
 
 class Signed(LogisticRegression):

@@ -17,7 +17,7 @@ from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.report.exporting import published_entry
-from memberbound.report.model import Question, checked
+from memberbound.report.model import checked
 from memberbound.report.publication import Publication
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
@@ -76,32 +76,6 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     page = html.read_text(encoding="utf-8").replace("\u00a0", " ")
     assert str(escape(done.report.verdict.sentence)) in page
     checked(done.report.to_dict())
-
-
-def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
-    done, tmp_path, only_steps
-) -> None:
-    """With them the study is the one without them, and nobody has to guess why."""
-    only_steps("certify", "audit", "population")
-    table = people(400)
-    odd = table.assign(
-        who=[f"p{i}" for i in range(len(table))],
-        note=[f"the case number {i} is closed" for i in range(len(table))],
-    )
-    odd.to_csv(tmp_path / "odd.csv", index=False)
-    found = study(tmp_path / "odd.csv", **FEW, out=tmp_path / "out")
-    checked(found.report.to_dict())
-    same = [row for row in done.report.sandwich if row.subject in ("model", "table")]
-    assert list(found.report.sandwich) == same
-    steps = {step.id: step.result for step in done.report.steps}
-    assert found.report.steps[2].result == steps["population"]
-    data = found.report.data
-    assert data.left_out == ("who", "note")
-    assert (data.roles["who"], data.roles["note"]) == ("identifier", "text")
-    assert "'who' (identifier), 'note' (text)" in found.summary()
-    assert any("'who', 'note'" in said for said in found.report.assumptions)
-    page = Path(found.files[0]).read_text(encoding="utf-8")
-    assert "left out as identifiers or free text: <bdi>who</bdi>, <bdi>note</bdi>" in page
 
 
 def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
@@ -219,15 +193,6 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(
     )
     assert {id: wanted[id] for id in found} == found
     assert list(found) == ["certify", "audit"]
-
-
-def test_a_learner_without_a_description_is_studied_without_keeping_fits(tmp_path) -> None:
-    """What cannot be pickled has no name for its fits; the study goes on all the same."""
-    question = Question("y", shadows=8)
-    data = StudyData.read(people(), question)
-    context = steps_module.Context(question, data, fits=str(tmp_path))
-    assert context.fits_of(context.learner()) == str(tmp_path)
-    assert context.fits_of(context.learner().set_params(verbose=lambda: None)) is None
 
 
 @pytest.fixture(scope="module")

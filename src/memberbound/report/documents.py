@@ -327,9 +327,6 @@ def must_be_true(case: Case) -> list[str]:
         "Nothing else made from these rows was given away, or it was counted in.",
         "The file was made on a machine that nobody has tampered with.",
     ]
-    remedy = case.remedy
-    if case.release is None and remedy is not None and remedy.extra_rows:
-        terms.append(f"The table has {remedy.extra_rows} more rows of the same kind by then.")
     if file is not None and case.release is None:
         terms.append(f"The file {file.name} is the one that the study speaks of.")
     return terms
@@ -341,8 +338,6 @@ def costs(case: Case) -> list[str]:
         return [case.about.cost]
     remedy = case.remedy
     if remedy is None or remedy.change is None:
-        if remedy is not None and remedy.extra_rows:
-            return [f"It takes {remedy.extra_rows} more rows of the same kind."]
         return []
     before = percent(remedy.score_before_estimate, "estimate")
     after = percent(remedy.score_after_estimate, "estimate")
