@@ -57,7 +57,6 @@ def every_chart() -> dict[str, Chart]:
         charts.roc_chart(report),
         charts.exposure_chart(report),
         charts.remedies_chart(report),
-        charts.sweep_chart(report),
         charts.explanation_chart(explanation),
         charts.attacks_chart(attacks, 0.95),
         charts.frontier_chart(SimpleNamespace(to_dict=lambda: frontier)),
@@ -67,7 +66,7 @@ def every_chart() -> dict[str, Chart]:
 
 
 CHARTS = every_chart()
-assert len(CHARTS) == 9
+assert len(CHARTS) == 8
 
 
 @pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
@@ -144,7 +143,7 @@ def test_the_same_chart_gives_the_same_file(ending: str, tmp_path: Path) -> None
     first, second = (chart.save(tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
     assert first == second
     assert len(first) > 5_000
-    other = CHARTS["sweep"].save(tmp_path / f"c{ending}").read_bytes()
+    other = CHARTS["frontier"].save(tmp_path / f"c{ending}").read_bytes()
     assert other != first
 
 

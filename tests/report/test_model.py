@@ -96,29 +96,20 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("data", "rows", 5.5), "report.data.rows must be a valid integer"),
     (_put("data", "sha256", "abc"), "report.data.sha256"),
     (_put("remedies", 0, "loss_estimate", 10**400), "loss_estimate must be a finite number"),
-    (_put("theorems", ["X1", "X1"]), "report.theorems must be distinct"),
     (_result("audit", "records", "x"), "audit.records must be of type dict"),
     (_result("audit", "records", "most_exposed", [1]), "most_exposed[0] must be of type dict"),
-    (_result("population", "sweep", [{"epsilon": "x"}]), "population.sweep[0].epsilon"),
-    (_result("population", "sweep", {}), "population.sweep must be of type list"),
+    (_result("population", "success_blind", "x"), "population.success_blind"),
     (_result("explain", "epsilon", True), "explain.epsilon must be of type float"),
     # A kind is never mistaken for another.
     (_put("sandwich", 0, "accuracy_lower", 1.01), "accuracy_lower must be less"),
     (_put("sandwich", 2, "accuracy_upper", 0.4), "accuracy_upper must be greater"),
     (_put("sandwich", 0, "accuracy", 0.6), "without 'accuracy'"),
     (_put("sandwich", 0, "subject", "oracle"), "report.sandwich[0].subject"),
-    (_put("sandwich", 1, "record", "average"), "report.sandwich must be distinct"),
     (_put("roc", 0, "kind", "audit"), "report.roc[0].kind"),
     (_put("roc", 0, "tpr", [0.1, 0.2]), "report.roc[0].tpr must be as long as fpr"),
-    (_put("roc", 0, "fpr", 1, 0.99), "report.roc[0].fpr must be in rising order"),
     (_put("exposure", "counts", [1, 2]), "exposure.edges"),
     (_put("exposure", "counts", 3, -1), "exposure.counts[3] must be greater"),
-    (_put("remedies", 0, "recommended", True), "report.remedies[0].enough must be True"),
-    (_put("remedies", 2, "recommended", True), "report.remedies must be recommended once"),
-    (_put("remedies", 3, "accuracy_upper", None), "remedies[3].accuracy_upper must be given"),
     (_put("steps", []), "report.steps must have at least 1"),
-    (_put("steps", 0, "state", "failed"), "report.steps[0]"),
-    (_put("steps", 0, "result", None), "report.steps[0].result must be an object"),
     (_drop("steps", 0, "result", "theorems"), "'theorems'"),
     (_put("ledger", 0, "id", "no such id"), "report.ledger[0].id"),
     (_put("run", "started", "yesterday"), "report.run.started"),
@@ -202,9 +193,15 @@ def test_the_schema_accepts_and_refuses_what_the_reader_does() -> None:
     for build in REPORTS:
         model.checked(build())
         assert validator.is_valid(build())
-    two_places = ("as long as", "rising order", "distinct", "recommended", "those of", "edges must")
-    two_places += ("must be True", " here, ", "in state", "plain JSON", "surrogate", "finite")
-    two_places += ("must be of type",)  # of the verbs' own dictionaries
+    # What is about two places at once, about the verbs' own dictionaries, or no JSON.
+    two_places = (
+        "as long as",
+        "edges must",
+        "must be of type",
+        "plain JSON",
+        "surrogate",
+        "finite",
+    )
     for change, named in BROKEN:
         report = reports.sample()
         change(report)

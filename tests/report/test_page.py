@@ -34,7 +34,7 @@ REPORTS = (
     reports.extreme,
 )
 SECTIONS = ("verdict", "roc", "exposed", "remedies", "dp", "assumptions", "glossary", "appendix")
-FIGURES = ("sandwich-worst", "sandwich-average", "roc", "exposure", "remedies", "sweep")
+FIGURES = ("sandwich-worst", "sandwich-average", "roc", "exposure", "remedies")
 OUR_TAGS = set(
     re.findall(
         r"\w+",
@@ -156,7 +156,6 @@ def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Rea
         "roc": report["roc"],
         "exposure": report["exposure"],
         "remedies": [r for r in report["remedies"] if r["score_after_estimate"] is not None],
-        "sweep": any(s["id"] == "population" and s["result"] for s in report["steps"]),
     }
     assert [a["data-figure"] for a in shown] == [name for name in FIGURES if expected[name]]
     texts = {
@@ -455,7 +454,7 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
     assert set(drawn) == set(FIGURES)
     report = reports.sample()
     priced = [r for r in report["remedies"] if r["score_name"] and r["id"] != "nothing"]
-    least = {"roc": len(report["roc"]), "sweep": 3, "remedies": len(priced), "exposure": 10}
+    least = {"roc": len(report["roc"]), "remedies": len(priced), "exposure": 10}
     for name, count in drawn.items():
         assert count >= least.get(name, 5), (name, count)
     for section in SECTIONS:
@@ -580,7 +579,6 @@ def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
     for chart in (
         charts.sandwich_chart(typed(report), "worst"),
         charts.exposure_chart(typed(report)),
-        charts.sweep_chart(typed(report)),
     ):
         assert chart is not None
         assert "allowed 55.09 %" in re.findall("<text[^>]*>([^<]*)<", chart.svg())

@@ -7,10 +7,9 @@ from memberbound.studies import steps, studying
 
 @pytest.fixture(autouse=True, scope="module")
 def little_work():
-    """Score on few splits, and draw few points."""
+    """Score on few splits."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(steps, "_TRIALS", {0: (2, 1)})
-        changed.setattr(steps, "_SWEPT", 2)
         yield
 
 

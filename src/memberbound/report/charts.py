@@ -84,7 +84,6 @@ def charts_of_report(report: Report) -> dict[str, Chart]:
         roc_chart(report),
         exposure_chart(report),
         remedies_chart(report),
-        sweep_chart(report),
     )
     return {chart.id: chart for chart in charts if chart is not None}
 
@@ -543,37 +542,11 @@ _SWEPT_ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
 }
 
 
-def sweep_chart(report: Report) -> Chart | None:
-    """Return the certified success of three attackers over ε; nothing without a sweep."""
-    answer = report.answer("population")
-    if answer is None or not answer["sweep"]:
-        return None
-    sweep, epsilon, eta = answer["sweep"], answer["epsilon"], report.question.eta
-    keys = {
-        "worst_case": "success_worst_case_upper",
-        "population": "success_population_upper",
-    }
-    success = {name: answer[key] for name, key in keys.items()}
-    success["coupled"] = (answer.get("coupling") or answer)["success_upper"]
-    whose = "example" if report.defaulted("epsilon") else "your"
-    blind = answer["success_blind"]
-    return success_chart(
-        [point["epsilon"] for point in sweep],
-        {name: [point[f"{name}_upper"] for point in sweep] for name in success},
-        success,
-        id="sweep",
-        asked=(epsilon, f"{whose} ε = {significant(epsilon, 'given')}"),
-        level=(blind + eta, f"allowed {allowed_over(blind, eta)}"),
-        axis=f"ε of the Gaussian mechanism (δ = {significant(answer['delta'], 'given')})",
-    )
-
-
 def success_chart(
     epsilons: Sequence[float],
     curves: Mapping[str, Sequence[float | None]],
     success: Mapping[str, float | None],
     *,
-    id: str = "success",
     asked: tuple[float, str],
     level: tuple[float, str],
     axis: str,
@@ -584,7 +557,6 @@ def success_chart(
         epsilons: the ε of the curves, rising.
         curves: attacker → success at each ε; one with a gap is left out.
         success: attacker → success at the ε that was asked about.
-        id: name of the chart.
         asked: the ε that was asked about, and what stands at it.
         level: a height to compare with, and what it is.
         axis: title of the horizontal axis.
@@ -628,7 +600,7 @@ def success_chart(
         f"{_SWEPT_ATTACKERS[name][0]} {marked(success[name], 'certificate')}" for name in whole
     ]
     return Chart(
-        id,
+        "success",
         "Certified success of attackers over ε",
         f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
         ("ε", *(_SWEPT_ATTACKERS[name][0].capitalize() for name in whole)),

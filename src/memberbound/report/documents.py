@@ -487,79 +487,67 @@ def dpia_annex(case: Case) -> str:
             "who were."
             for fpr, most in promise.tpr_upper.items()
         ]
+    warned = "\n".join(f"**{escaped(text)}**\n" for text in warnings(case))
     leak = exposed(case)
-    measures = [
-        escaped(measure(case)),
-        escaped(limit(case)),
-        f"Chosen by: {asked(about.limit_chosen_by, 'name and role')}",
-        f"Reason: {asked(about.limit_reason, 'why this limit is right for these people')}",
-    ]
-    others = (
-        "reconstruction of whole rows, inference of one property of a person, theft of the table, "
-        "misuse of the file"
-    )
-    lines = [
-        f"# Annex to the data protection impact assessment: {escaped(case.subject)}",
-        "",
-        "This annex covers one risk: that somebody who has the released file finds out whether a "
-        "person was in the data it was made from. The assessment itself, other risks, and whether "
-        "the processing is lawful, are for the controller. Its parts follow Article 35(7) GDPR.",
-        "",
-        *(f"**{escaped(text)}**\n" for text in warnings(case)),
-        "## (a) The processing",
-        "",
-        *table(["", ""], described),
-        "",
-        "## (b) Necessity and proportion",
-        "",
-        *bullets(
-            [
-                f"Legal basis: {asked(about.legal_basis, 'of making and of giving away the file')}",
-                f"Why it is needed: {asked(about.necessity, 'why less would not do')}",
-                f"Cost: {' '.join(map(escaped, costs(case))) or asked(None, 'what it costs')}",
-                *([] if leak is None else [escaped(leak)]),
-            ]
-        ),
-        "",
-        "## (c) The risk to people",
-        "",
-        *bullets([escaped(text) for text in (*promised(case), *rates)]),
-        *bullets(
-            [
-                f"How bad it would be for a person to be found: **{_FILL}**",
-                f"Not measured here: {others}.",
-            ]
-        ),
-        "",
-        "Not promised:",
-        "",
-        *bullets(map(escaped, NOT_PROMISED)),
-        "",
-        "## (d) Measures",
-        "",
-        *bullets(measures),
-        "",
-        "What has to be true:",
-        "",
-        *(f"- [ ] {escaped(text)}" for text in must_be_true(case)),
-        "",
-        "When to look again:",
-        "",
-        *bullets([*LOOK_AGAIN, f"At the latest: {asked(about.review_on, 'a date')}"]),
-        "",
-        "## What is left",
-        "",
-        *bullets(
-            [
-                f"Residual risk: {asked(about.residual_risk, 'small, medium or high, and why')}",
-                f"Views of data subjects or their representatives: **{_FILL}**",
-                f"Advice of the data protection officer: **{_FILL}**",
-            ]
-        ),
-        "",
-        f"Made by memberbound {case.source.version}.",
-    ]
-    return "\n".join(lines) + "\n"
+    cost = " ".join(map(escaped, costs(case))) or asked(None, "what it costs")
+    shown = [] if leak is None else [leak]
+
+    def listed(*texts: str, mark: str = "-") -> str:
+        return "\n".join(f"{mark} {escaped(text)}" for text in texts)
+
+    return f"""\
+# Annex to the data protection impact assessment: {escaped(case.subject)}
+
+This annex covers one risk: that somebody who has the released file finds out whether a person was
+in the data it was made from. The assessment itself, other risks, and whether the processing is
+lawful, are for the controller. Its parts follow Article 35(7) GDPR.
+
+{warned}
+## (a) The processing
+
+{chr(10).join(table(["", ""], described))}
+
+## (b) Necessity and proportion
+
+- Legal basis: {asked(about.legal_basis, "of making and of giving away the file")}
+- Why it is needed: {asked(about.necessity, "why less would not do")}
+- Cost: {cost}
+{listed(*shown)}
+
+## (c) The risk to people
+
+{listed(*promised(case), *rates)}
+- How bad it would be for a person to be found: **{_FILL}**
+- Not measured here: reconstruction of whole rows, inference of one property of a person, theft of
+  the table, misuse of the file.
+
+Not promised:
+
+{listed(*NOT_PROMISED)}
+
+## (d) Measures
+
+{listed(measure(case), limit(case))}
+- Chosen by: {asked(about.limit_chosen_by, "name and role")}
+- Reason: {asked(about.limit_reason, "why this limit is right for these people")}
+
+What has to be true:
+
+{listed(*must_be_true(case), mark="- [ ]")}
+
+When to look again:
+
+{listed(*LOOK_AGAIN)}
+- At the latest: {asked(about.review_on, "a date")}
+
+## What is left
+
+- Residual risk: {asked(about.residual_risk, "small, medium or high, and why")}
+- Views of data subjects or their representatives: **{_FILL}**
+- Advice of the data protection officer: **{_FILL}**
+
+Made by memberbound {case.source.version}.
+"""
 
 
 # ── Evidence in formats of others ─────────────────────────────────────────────────────────────────

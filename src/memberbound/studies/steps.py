@@ -44,7 +44,6 @@ from memberbound.report.model import (
     Subject,
 )
 from memberbound.studies.question import StudyData, StudyModel
-from memberbound.subset.settings import GaussianSetting
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
@@ -70,14 +69,7 @@ if TYPE_CHECKING:
 #: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
 _PLAYED, _EXPLAINED = 10_000, 2_000
-#: Points of the curve over ε.  The curve only informs: it is by coupling alone, since the crowd of
-#: other records takes as long at each point as at the ε that was asked about.
-_SWEPT = 17
 _DELTA = 1e-5
-_BY_COUPLING = (
-    "At other ε the report shows what coupling alone proves; memberbound population counts the "
-    "crowd of the other records there as well."
-)
 Progress = Callable[[int, int], None]
 
 
@@ -618,21 +610,7 @@ def translate_population(context: Context, progress: Progress) -> Finding:
         seed=question.seed,
         progress=progress,
     )
-    assert isinstance(answer.setting, GaussianSetting)
-    coupling = answer.setting.coupling
-    sweep = []
-    for epsilon in np.geomspace(question.epsilon / 30, question.epsilon * 10, _SWEPT).tolist():
-        point = coupling.comparison(epsilon)
-        sweep.append(
-            {
-                "epsilon": epsilon,
-                "worst_case_upper": point.worst_case,
-                "population_upper": point.population,
-                "coupled_upper": point.practical,
-            }
-        )
-    finding = Finding(answer.to_dict() | {"sweep": sweep}, f"{answer.sentence} {_BY_COUPLING}")
-    return context.noting_sample(finding, examples.rows)
+    return context.noting_sample(Finding(answer.to_dict(), answer.sentence), examples.rows)
 
 
 def equivalent_security(eta: float) -> float:
