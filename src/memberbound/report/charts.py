@@ -247,7 +247,7 @@ def _sandwich_words(row: SandwichRow) -> str:
 def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
     """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
 
-    An attack without scores (``learned``) has an advantage alone, and no row.
+    An attack without scores has an advantage alone, and no row.
     """
     rows = [
         SandwichRow(
