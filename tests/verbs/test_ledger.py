@@ -4,13 +4,14 @@ import pytest
 
 from memberbound import InputError, Ledger, explain, ledger
 from memberbound.release.budget import Budget
+from memberbound.release.ledger_file import entered
 
 
 @pytest.fixture
 def spent(tmp_path):
     book = Ledger.create(tmp_path / "ledger.json", 0.1)
     for eta in (0.05, 0.06):
-        with book.release("protect", "logistic model", eta) as release:
+        with entered(book, "protect", "logistic model", eta) as release:
             release.reserve(Budget.for_eta(eta, slack=1e-9, unit="patient"))
     return book.path
 

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -75,7 +75,7 @@ class Ledger:
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(folder.name + "/ledger.json", limit_eta=0.1)
         >>> budget = Budget.for_eta(0.05, slack=1e-9)
-        >>> with ledger.release("protect", "logistic model", 0.05) as release:
+        >>> with entered(ledger, "protect", "logistic model", 0.05) as release:
         ...     release.reserve(budget)
         >>> ledger = Ledger.read(ledger.path)
         >>> [entry.state for entry in ledger.releases], round(ledger.left_eta, 3)
@@ -109,9 +109,7 @@ class Ledger:
         place = _place(path)
         content = read_document(place, "ledger", "JSON")
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            version = str(content.get("format")) if isinstance(content, dict) else ""
-            other = version[:40] if version.startswith(_FORMAT.partition("/")[0]) else "no ledger"
-            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}: {other}.")
+            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}.")
         try:
             limit = content["limit"]
             entries = tuple(_checked_entry(entry) for entry in content["releases"])
@@ -163,17 +161,6 @@ class Ledger:
         """Return the attacker's curve of everything that is ever released with this ledger."""
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
-    @contextlib.contextmanager
-    def release(self, command: str, what: str, eta: float) -> Iterator[Reservation]:
-        """Enter a release: reserve inside, confirm at the end.
-
-        After a reservation noise is drawn, and even a refusal may tell something about it: the
-        entry stays and counts, whatever comes.  Who refuses before has reserved nothing.
-        """
-        reservation = Reservation(self.path, command, what, checked_eta(eta))
-        yield reservation
-        reservation._confirm()
-
     def _fits(self, releases: tuple[Entry, ...]) -> bool:
         return _squares(releases) <= Fraction(self.limit_mu) ** 2 and _slacks(releases) <= Fraction(
             self.limit_slack
@@ -188,19 +175,21 @@ class Ledger:
         write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", self.path, force=force)
 
 
+@dataclass
 class Reservation:
-    """A release that is being made; see :meth:`Ledger.release`."""
+    """A release that is being made; without a path nothing is entered."""
 
-    def __init__(self, path: Path, command: str, what: str, eta: float) -> None:
-        self.path = path
-        self.id = secrets.token_hex(8)
-        self.out: str | None = None
-        self._about = (command, what, eta)
-        self._reserved = False
+    path: Path | None
+    command: str
+    what: str
+    eta: float
+    id: str | None = None
 
     def reserve(self, budget: Budget) -> None:
         """Write the budget into the file, or refuse the release that would exceed the limit."""
-        if self._reserved:
+        if self.path is None:
+            return
+        if self.id is not None:
             raise MemberboundError("a release is entered into its ledger once.")
         if not budget.source.secure:
             raise InputError("ledger takes releases with secret noise, not with an insecure seed.")
@@ -209,61 +198,52 @@ class Reservation:
                 "ledger takes releases with normal noise on all rows; a network trained on "
                 "samples of rows cannot be entered."
             )
-        command, what, eta = self._about
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = Entry(
-            self.id, "reserved", now, command, what, eta, budget.mu, budget.slack, budget.unit
-        )
+        spent = (self.eta, budget.mu, budget.slack, budget.unit)
+        entry = Entry(secrets.token_hex(8), "reserved", now, self.command, self.what, *spent)
         with _locked(self.path):
             ledger = Ledger.read(self.path)
-            _refuse_second_name(self.path)
-            _refuse_read_only(self.path)
+            _refuse_unsafe(self.path)
             releases = (*ledger.releases, entry)
             if not ledger._fits(releases):
                 raise InputError(
                     f"eta must be at most {ledger.left_eta!r}, which is what the ledger "
-                    f"{self.path.name!r} has left of its limit {ledger.limit_eta!r}, got {eta!r}."
+                    f"{self.path.name!r} has left of its limit {ledger.limit_eta!r}, got "
+                    f"{self.eta!r}."
                 )
             replace(ledger, releases=releases)._write()
-        self._reserved = True
+        self.id = entry.id
 
-    def _confirm(self) -> None:
-        if not self._reserved:
+    def confirm(self, out: str | None) -> None:
+        """Say in the file that the release was made."""
+        if self.path is None or self.id is None:
             return
         with _locked(self.path):
             ledger = Ledger.read(self.path)
             releases = tuple(
-                replace(entry, state="released", out=self.out) if entry.id == self.id else entry
+                replace(entry, state="released", out=out) if entry.id == self.id else entry
                 for entry in ledger.releases
             )
             replace(ledger, releases=releases)._write()
 
 
-@dataclass
-class Unledgered:
-    """Stands for a reservation where no ledger is kept."""
-
-    reserve: Callable[[Budget], None] | None = None
-    out: str | None = None
-
-
 @contextlib.contextmanager
 def entered(
     ledger: object, command: str, what: str, eta: float, out: str | os.PathLike[str] | None = None
-) -> Iterator[Reservation | Unledgered]:
+) -> Iterator[Reservation]:
     """Enter a release into a ledger, its file, or None: what is done inside is the release.
 
-    ``out`` is where it is written inside: never over the ledger.
+    After a reservation noise is drawn, and even a refusal may tell something about it: the entry
+    stays and counts, whatever comes.  Who refuses before has reserved nothing.  ``out`` is where
+    the release is written inside: never over the ledger.
     """
-    if ledger is None:
-        yield Unledgered()
-        return
-    book = opened_ledger(ledger)
-    if out is not None and book.path in (_place(out), _place(f"{os.fspath(out)}.certificate.json")):
+    place = None if ledger is None else opened_ledger(ledger).path
+    written = () if out is None else (_place(out), _place(f"{os.fspath(out)}.certificate.json"))
+    if place is not None and place in written:
         raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
-    with book.release(command, what, eta) as reservation:
-        yield reservation
-        reservation.out = None if out is None else str(out)
+    reservation = Reservation(place, command, what, checked_eta(eta))
+    yield reservation
+    reservation.confirm(None if out is None else str(out))
 
 
 def opened_ledger(ledger: object) -> Ledger:
@@ -285,18 +265,17 @@ def _place(path: str | os.PathLike[str]) -> Path:
     return Path(path).resolve()
 
 
-def _refuse_second_name(path: Path) -> None:
-    """Refuse a ledger with two hard links: a writing changes one of them."""
+def _refuse_unsafe(path: Path) -> None:
+    """Refuse a ledger with two hard links, of which a writing changes one, or that is read-only.
+
+    Replacing a file needs no right on the file itself.
+    """
     remove_drafts(path.parent)  # of a run that was killed while it made the ledger
     if path.stat().st_nlink > 1:
         raise InputError(
             f"ledger must be one file, got {str(path)!r}, which has a second name (a hard link) "
             "that would not be told of its releases. Remove one of the two."
         )
-
-
-def _refuse_read_only(path: Path) -> None:
-    """Refuse a ledger that nobody may write: replacing it needs no right on the file itself."""
     if not path.stat().st_mode & 0o222:
         raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -124,11 +123,11 @@ def ledger(
         >>> state.limit_eta, len(state.releases), round(state.left, 3)
         (0.1, 0, 0.1)
     """
-    book = file if isinstance(file, Ledger) else None
-    if book is None and isinstance(file, (str, os.PathLike)) and limit_eta is not None:
+    if limit_eta is not None and not isinstance(file, Ledger):
         remove_drafts(Path(file).parent)  # of a run that was killed while it made the ledger
-        book = Ledger.read(file) if Path(file).exists() else Ledger.create(file, limit_eta)
-    book = opened_ledger(file) if book is None else book
+        if not Path(file).exists():
+            Ledger.create(file, limit_eta)
+    book = opened_ledger(file)
     if limit_eta is not None and book.limit_eta != limit_eta:
         raise InputError(
             f"limit_eta must be the {book.limit_eta!r} that was fixed when the ledger was made, "
