@@ -119,27 +119,6 @@ def test_every_kind_of_table_gives_the_same_answers(model, folder: Path, tmp_pat
     ).all()
 
 
-def test_arrays(tmp_path: Path) -> None:
-    draws = np.random.default_rng(0)
-    X = draws.normal(size=(100, 3)) * [1, 100, 0.01]
-    table = np.column_stack([X, X @ [1, 0.01, 100] + draws.normal(size=100)])
-    released = protect_half(table, target="x3", learner="ridge", **QUICK).released
-    assert (released.predict(X) == released.predict(table)).all()
-    np.save(tmp_path / "new.npy", X)
-    result = predict(released, tmp_path / "new.npy")
-    assert (result.values == released.predict(X)).all()
-    assert list(result.frame.columns) == ["prediction"]
-    with pytest.raises(InputError, match="x2 is missing"):
-        released.predict(X[:, :2])
-
-
-def test_a_learner_without_probabilities() -> None:
-    table = made(120, 3)
-    result = predict(protect_half(table, target="ill", learner="svm", **QUICK).released, table)
-    assert list(result.frame.columns) == ["prediction"]
-    assert set(result.values) == {"yes", "no"}
-
-
 def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
     new = made(10, 4)
     new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)

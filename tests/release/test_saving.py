@@ -86,16 +86,6 @@ def test_vectors_come_back(vector, tmp_path):
     assert again.certificate["certificate"]["confidence"] == 1.0
 
 
-def test_a_changed_file_is_refused(vector, tmp_path):
-    path = tmp_path / "mean.safetensors"
-    save(vector, path)
-    body = bytearray(path.read_bytes())
-    body[-1] ^= 1
-    path.write_bytes(bytes(body))
-    with pytest.raises(InputError, match="SHA-256"):
-        load(path)
-
-
 def test_a_missing_or_foreign_certificate_is_refused(vector, tmp_path):
     path = tmp_path / "mean.safetensors"
     save(vector, path)
@@ -191,13 +181,6 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(InputError, match="SHA-256"):
         load(path)
-
-
-def test_the_certificate_is_plain_json(vector, tmp_path):
-    path = tmp_path / "mean.safetensors"
-    text = save(vector, path).read_text(encoding="utf-8")
-    assert "NaN" not in text
-    assert json.loads(text)["noise"]["law"] == "gaussian"
 
 
 def test_bad_input(model, vector, tmp_path):

@@ -129,28 +129,3 @@ def test_fixed_order_errs_no_more_than_allowed_and_trying_all_scales_does():
     limit = binom.isf(1e-6, RUNS, 0.3)
     assert wrong <= limit
     assert broken > limit
-
-
-def test_fixed_order_stops_at_the_first_failure():
-    asked = []
-
-    def holds(trial):
-        asked.append(trial)
-        return trial > 4
-
-    assert fixed_order(holds, (9, 7, 5, 3, 1, 100)) == 5
-    assert asked == [9, 7, 5, 3]
-    assert fixed_order(holds, (1.0,)) is None
-
-
-def test_monotone_search_agrees_with_fixed_order():
-    lengths = np.abs(RNG.normal(size=400))
-
-    def values(scale):
-        return GaussianNoise(scale, 1).distance(lengths)
-
-    grid = 20 * 0.98 ** np.arange(200)
-    ordered = fixed_order(lambda scale: mean_bounds(values(scale), 0.95).max() <= 0.1, grid)
-    searched = certified_scale(values, start=1.0, target=0.1, confidence=0.95)
-    # TOLERANCE: one step of the grid.
-    assert searched.scale * (1 - 2e-4) <= ordered <= searched.scale / 0.98

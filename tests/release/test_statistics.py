@@ -227,15 +227,3 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
     )
     assert ("X21" in result.certificate.theorems) == ("X21" in theirs.theorems)
     assert (result.noise.scale < 0.99 * alone.noise.scale) == (records == 100)
-
-
-def test_one_number_needs_less_noise_than_its_neighbours_ask_for():
-    """Exact mixtures (X9): two equal columns have no such form, and are as far apart times √2."""
-    values = np.linspace(-1.0, 1.0, 12)[:, None]
-    game = SubsetGame(12, 6)
-    alone = least_noise(values, game, 0.05)
-    twice = least_noise(np.hstack([values, values]), game, 0.05)
-    assert "X9" in alone.certificate.theorems
-    assert alone.noise.scale < 0.99 * twice.noise.scale / math.sqrt(2)
-    average = least_noise(values, SubsetGame(12, 6, "average"), 0.05)
-    assert average.noise.scale < alone.noise.scale

@@ -58,28 +58,6 @@ def test_direction_in_the_plane():
 SPACE = np.array([0.5, 1.0, 1.5])
 
 
-def test_direction_in_space():
-    drawn = NormExponentialNoise(SPACE, 1.0).directions(InsecureSource(22), DRAWS)
-    height = drawn[:, 2] / np.linalg.norm(drawn, axis=1)
-    angle = np.arctan2(drawn[:, 1], drawn[:, 0])
-    bins, fine = 6, 60
-    counts = np.histogram2d(height, angle, bins, [[-1, 1], [-math.pi, math.pi]])[0]
-    # Area on the sphere is uniform in (height, angle).
-    z = (np.arange(bins * fine) + 0.5) / (bins * fine) * 2 - 1
-    phi = ((np.arange(bins * fine) + 0.5) / (bins * fine) * 2 - 1) * math.pi
-    z, phi = np.meshgrid(z, phi, indexing="ij")
-    flat = np.sqrt(1 - z**2)
-    rays = np.stack([flat * np.cos(phi), flat * np.sin(phi), z], axis=-1)
-
-    def pvalue(weights):
-        cells = weights.reshape(bins, fine, bins, fine).sum(axis=(1, 3))
-        return stats.chisquare(counts.ravel(), (cells / cells.sum() * DRAWS).ravel()).pvalue
-
-    assert pvalue(length(rays, SPACE) ** -3.0) > ALARM
-    assert pvalue(np.ones_like(z)) < ALARM
-    assert pvalue(length(rays, SPACE) ** -2.0) < ALARM
-
-
 def test_radius_and_direction_are_independent():
     drawn = NormExponentialNoise(SPACE, 1.0).draw(InsecureSource(23), DRAWS)
     radii = length(drawn, SPACE)

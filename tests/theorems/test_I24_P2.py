@@ -48,20 +48,6 @@ def test_accuracy_of_the_best_attack():
     )
 
 
-def test_the_posterior_rule_reaches_it():
-    for kernel, size, k in games():
-        pi = F(k, size)
-        for x in range(size):
-            p_in, p_out = subset.world_laws(kernel, size, k, x)
-            rule = tuple(
-                a
-                for a in finite.outcomes(p_in, p_out)
-                if pi * p_in.get(a, 0) >= (1 - pi) * p_out.get(a, 0)
-            )
-            best = subset.best_accuracy_by_rules(kernel, size, k, x)
-            assert finite.accuracy(p_in, p_out, pi, rule) == best
-
-
 def test_at_half_eta_is_half_the_total_variation():
     for kernel, size, k in games():
         if 2 * k == size:

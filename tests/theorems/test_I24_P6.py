@@ -5,7 +5,7 @@ from fractions import Fraction
 from random import Random
 
 from memberbound.dp import guarantee_from_epsilon_delta
-from oracle import finite, mechanisms, subset
+from oracle import mechanisms, subset
 from oracle.claims import assert_bound
 from oracle.real import above_log
 
@@ -59,15 +59,6 @@ def test_reached_by_randomised_response():
     for size, k in ((2, 1), (5, 2), (5, 4)):
         odds = set(posterior_odds(mechanisms.randomised_response(F(3, 4)), size, k, 0))
         assert odds == {3 * F(size - k, k), F(size - k, k) / 3}
-
-
-def test_it_is_the_pure_pmp_ratio_in_other_words():
-    for kernel, size, k, g in games():
-        assert subset.pmp_ratio(kernel, size, k) <= g
-        for x in range(size):
-            ratio = finite.max_ratio(*subset.world_laws(kernel, size, k, x))
-            odds = [o * F(k, size - k) for o in posterior_odds(kernel, size, k, x)]
-            assert ratio == max(max(o, 1 / o) for o in odds)
 
 
 def test_library_value_bounds_every_posterior():

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, EstimateOf
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import decimals
 from memberbound.tables.columns import Values
 
 Labels = NDArray[Any]
 #: A model's scores by name; the first is the one that counts.
 ModelScores = dict[str, float]
-#: A score this far above a constant's says something.
-_NOTABLE = 0.05
 #: Scores of probabilities, of which less is better.
 _LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
 #: Rows are put into so many groups of equal size for the calibration error.
@@ -141,22 +138,7 @@ def usefulness_notes(scores: Sequence[Score]) -> list[str]:
     constant = scores[0].constant_estimate if scores else None
     if constant is None or scores[0].released_estimate > constant:
         return []
-    better = [
-        score
-        for score in scores
-        if score.constant_estimate is not None
-        and score.name not in (_LOG_LOSS, _CALIBRATION)
-        and score.released_estimate > score.constant_estimate + _NOTABLE
-    ]
-    if better:
-        named = " and ".join(
-            f"{score.name} {decimals(score.released_estimate, 'estimate', 3)}" for score in better
-        )
-        return [
-            f"always giving the same answer has as good an {scores[0].name}: the classes are "
-            f"uneven, so look at {named} instead"
-        ]
     return [
-        "this release is useless: always giving the same answer scores as well. Allow a larger "
-        "eta, or find more rows"
+        f"always giving the same answer has as good an {scores[0].name}: look at the other scores, "
+        "allow a larger eta, or find more rows"
     ]
