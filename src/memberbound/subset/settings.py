@@ -18,7 +18,6 @@ import numpy as np
 from memberbound.curve import GaussianCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, SearchError
-from memberbound.games import SubsetGame
 from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import down, shared_confidence, up
 from memberbound.quantities import Side, significant
@@ -172,33 +171,20 @@ def _short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> 
 _LEAST_EXPONENTIAL = 2.0**-40
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How subsets are sampled where they are too many to enumerate."""
-
-    confidence: float = 0.95
-    subsets: int | None = None
-    seed: int = 0
-
-
 @dataclass(frozen=True, eq=False)
 class ExponentialSetting:
-    """The exponential mechanism on the mean loss of a uniform subset (L24-D7)."""
+    """The exponential mechanism on the mean loss of a uniform subset (L24-D7).
+
+    Where there are too many subsets to enumerate, ``subsets`` of them are drawn from ``seed``, and
+    the bounds hold with ``confidence``.
+    """
 
     mechanism: ExponentialMechanism
     delta: float
-    sampling: Sampling
+    confidence: float = 0.95
+    subsets: int | None = None
+    seed: int = 0
     progress: Progress = None
-
-    @property
-    def game(self) -> SubsetGame:
-        """The subset game of the mechanism."""
-        return self.mechanism.game
-
-    @property
-    def enumerable(self) -> bool:
-        """Whether all subsets can be enumerated."""
-        return is_enumerable(self.game)
 
     def at(self, epsilon: float) -> ExponentialSetting:
         """Return the same setting at another ε."""
@@ -206,14 +192,14 @@ class ExponentialSetting:
 
     def best(self) -> RecordBounds:
         """Exact bounds where all subsets can be enumerated, else sampled ones."""
-        if self.enumerable:
+        if is_enumerable(self.mechanism.game):
             return exact_bounds(self.mechanism, delta=self.delta, progress=self.progress)
         return sampled_bounds(
             self.mechanism,
             delta=self.delta,
-            confidence=self.sampling.confidence,
-            subsets=self.sampling.subsets,
-            seed=self.sampling.seed,
+            confidence=self.confidence,
+            subsets=self.subsets,
+            seed=self.seed,
             progress=self.progress,
         )
 
@@ -227,7 +213,6 @@ class ExponentialSetting:
         """
         # The population's worst case is linear in ε; a unit of it is what ε = 1 gives.
         unit = replace(self.mechanism, epsilon=1.0).epsilon_population
-        prior = self.game.prior
 
         def reached(epsilon: float) -> float:
             bounds = self.at(epsilon).best()
@@ -240,11 +225,11 @@ class ExponentialSetting:
             )
         allowed = target
         if quantity == "success":
-            allowed = _pure_epsilon_for_success(target, prior)
+            allowed = _pure_epsilon_for_success(target, self.mechanism.game.prior)
         start = float(significant(down(allowed / unit, 8), "lower"))
         if start <= 0:
             return 0.0
-        if not self.enumerable:
+        if not is_enumerable(self.mechanism.game):
             trials = (float(significant(start * 1.25**step, "lower")) for step in range(1, 25))
             return fixed_order(lambda e: reached(e) <= target, trials) or start
         # ε falls as its inverse, the noise, grows.
@@ -261,20 +246,18 @@ class ExponentialSetting:
         Sampled subsets that chose ε say no more than "the target is met"; half of the error
         probability goes to that claim and half to bounds from fresh subsets, so both hold together.
         """
-        if self.enumerable:
+        if is_enumerable(self.mechanism.game):
             exact = self.at(self.epsilon_for(quantity, target))
             return exact, exact.best()
-        sampling = self.sampling
-        half = replace(sampling, confidence=shared_confidence(sampling.confidence, 2))
-        epsilon = replace(self, sampling=half).epsilon_for(quantity, target)
-        setting = replace(self.at(epsilon), sampling=replace(half, seed=sampling.seed + 1))
+        half = replace(self, confidence=shared_confidence(self.confidence, 2))
+        setting = replace(half.at(half.epsilon_for(quantity, target)), seed=self.seed + 1)
         fresh = setting.best()
         pmp = quantity == "pmp"
         bounds = replace(
             fresh,
             pmp_epsilon=np.minimum(fresh.pmp_epsilon, target) if pmp else fresh.pmp_epsilon,
             success=fresh.success if pmp else np.minimum(fresh.success, target),
-            confidence=sampling.confidence,
+            confidence=self.confidence,
         )
         return setting, bounds
 
@@ -285,7 +268,7 @@ class ExponentialSetting:
 
     def compared(self, epsilon: float, bounds: RecordBounds) -> Comparison:
         """Return the comparison for bounds that are already there."""
-        prior = self.game.prior
+        prior = self.mechanism.game.prior
         inside = min(epsilon, replace(self.mechanism, epsilon=epsilon).epsilon_population)
         population = guarantee_from_epsilon_delta([(inside, 0.0)]).curve.accuracy(prior)
         return Comparison(

@@ -58,6 +58,7 @@ from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivit
 from memberbound.subset.gaussian import NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
+    NeighbourProfile,
     Query,
     clipped,
     largest_entry,
@@ -69,7 +70,6 @@ from memberbound.subset.settings import (
     GaussianSetting,
     Progress,
     Quantity,
-    Sampling,
     Setting,
 )
 from memberbound.tables.in_memory import Population, read_population
@@ -233,9 +233,6 @@ class PopulationAnswer(Answer, Limited):
     def summary_notes(self) -> list[str]:
         """Return the most exposed records and the warnings."""
         lines = ["", "most exposed (rows counted from 0)"]
-        distance = "mean distance to the others"
-        if self.mechanism == "exponential":
-            distance = "mean largest difference of losses to the others"
         for item in self.most_exposed:
             times = item.times_median
             ratio = (
@@ -243,7 +240,7 @@ class PopulationAnswer(Answer, Limited):
             )
             lines.append(
                 f"  record {item.record}: attack success "
-                f"{marked(item.success_upper, 'certificate')}, {distance} "
+                f"{marked(item.success_upper, 'certificate')}, mean distance to the others "
                 f"≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )
         return [*lines, *super().summary_notes()]
@@ -391,12 +388,16 @@ def population(
     else:
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
-        sampling = Sampling(
+        chooser, moved = _mechanism(question, candidates)
+        setting = ExponentialSetting(
+            chooser,
+            question.delta,
             level,
             None if subsets is None else whole_number("subsets", subsets, at_least=2),
             whole_number("seed", seed, at_least=0),
+            progress,
         )
-        answer = _answer_exponential(question, candidates, sampling)
+        answer = _answer_exponential(question, setting, moved)
     answer = replace(answer, roles=data.selection.roles)
     if out is None:
         return answer
@@ -474,11 +475,12 @@ def _answer(
     setting: Setting,
     bounds: RecordBounds,
     compared: Comparison,
-    mean_distance: FloatArray,
+    profile: NeighbourProfile,
     **rest: Any,
 ) -> PopulationAnswer:
     """Return the answer for a mechanism; ``rest`` are the fields that only it knows."""
     game, epsilon, inside = question.game, compared.epsilon, rest["epsilon_population"]
+    mean_distance = profile.mean_distance
     typical = float(np.median(mean_distance))
     return PopulationAnswer(
         records=game.population,
@@ -516,6 +518,7 @@ def _answer(
         compared=compared,
         bounds=bounds,
         mean_distance=mean_distance,
+        max_distance=profile.max_distance,
         **rest,
     )
 
@@ -583,8 +586,7 @@ def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
         setting.compared(
             epsilon, noise, bounds.success_upper, None if alone is None else alone.success_upper
         ),
-        noisy.profile.mean_distance,
-        max_distance=noisy.profile.max_distance,
+        noisy.profile,
         mechanism="gaussian",
         query=query,
         epsilon_population=setting.epsilon_population(noise),
@@ -609,31 +611,25 @@ def _largest_norm(values: FloatArray) -> float:
 
 
 def _answer_exponential(
-    question: _Question, candidates: Any, sampling: Sampling
+    question: _Question, setting: ExponentialSetting, moved: int | None
 ) -> PopulationAnswer:
     """Answer for the exponential mechanism's choice on a uniform subset."""
     asked = question.asked
-    if asked == "sigma":
-        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
-    mechanism, moved = _mechanism(question, candidates)
-    setting = ExponentialSetting(mechanism, question.delta, sampling, question.progress)
     if asked == "epsilon":
         bounds = setting.best()
     else:
         quantity: Quantity = "pmp" if asked == "target_pmp" else "success"
         setting, bounds = setting.for_target(quantity, question.amount)
-    epsilon = setting.mechanism.epsilon
-    mean, largest = _loss_distances(mechanism.losses)
+    mechanism = setting.mechanism
     return _answer(
         question,
         setting,
         bounds,
-        setting.compared(epsilon, bounds),
-        mean,
-        max_distance=largest,
+        setting.compared(mechanism.epsilon, bounds),
+        NeighbourProfile.from_vectors(question.values),
         mechanism="exponential",
         query=f"choice among {mechanism.losses.shape[1]} candidates",
-        epsilon_population=min(epsilon, setting.mechanism.epsilon_population),
+        epsilon_population=min(mechanism.epsilon, mechanism.epsilon_population),
         sigma=None,
         clipped_records=moved,
     )
@@ -641,6 +637,8 @@ def _answer_exponential(
 
 def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechanism, int | None]:
     """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
+    if question.asked == "sigma":
+        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
     if candidates is None:
         raise InputError("the exponential mechanism needs candidates.")
     values, moved, points = question.values, None, _matrix(candidates)
@@ -663,14 +661,3 @@ def _matrix(source: Any) -> FloatArray:
     with opened_table(source) as table:
         columns = None if table.is_array else table.columns
         return read_population(table, columns, numeric=True).values
-
-
-def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|."""
-    total = losses.shape[0]
-    mean, largest = np.empty(total), np.empty(total)
-    for row in range(total):
-        gaps = np.abs(losses - losses[row]).max(axis=1)
-        mean[row] = gaps.sum() / (total - 1)
-        largest[row] = gaps.max()
-    return mean, largest
