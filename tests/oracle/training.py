@@ -7,6 +7,7 @@ import numpy as np
 
 from memberbound.release.all_rows.boosting import boost
 from memberbound.release.all_rows.gradient import Loss, TrainingRows, descend, row_lengths
+from memberbound.release.all_rows.models import probability_line
 from memberbound.tables.parts import PartsHere
 
 
@@ -55,6 +56,20 @@ def boosted(encoder, bins, target, loss, part, **how):
     """Boost on one part."""
     rows = TrainingRows(bins, target[:, 0], target)
     return boost(encoder, PartsHere([rows]), loss, part, records=len(bins), **how)
+
+
+def line_of(scores, codes, known, part, **how):
+    """Return the probability line of scores that a model gives."""
+    rows = TrainingRows(scores, codes, codes[:, None], known)
+    outputs = {"records": len(codes), "outputs": scores.shape[1]}
+    return probability_line(Given(), PartsHere([rows]), part, **outputs, **how)
+
+
+class Given:
+    """A model whose scores are given."""
+
+    def scores(self, features):
+        return features
 
 
 def mapped_file(array):

@@ -1,6 +1,7 @@
 """Networks: trained on all rows by DP-SGD."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from memberbound.release.all_rows.networks import (
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.in_memory import Persons, read_records
 from optional import Later
 
 torch, _ = Later("torch"), Later("opacus")
@@ -170,6 +171,32 @@ def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
     assert sum(row in range(1, 51) for row in taken) == pytest.approx(360, abs=4 * 6)
 
 
+def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch):
+    """One more row of somebody moves all others; in blocks their last digits move too."""
+    draws = np.random.default_rng(0)
+    rows = pd.DataFrame({"who": np.arange(90) // 2, "a": draws.uniform(-1, 1, 90)})
+    rows["y"] = np.where(rows["a"] > 0, "yes", "no")
+    public = {"a": [-1, 1], "y": ["no", "yes"]}
+    records = read_records(rows).by_person("who")
+    asked, honest = [], module._tensor
+
+    def noted(block, unit):
+        asked.append(len(block) if isinstance(block, np.ndarray) else 0)
+        return honest(block, unit)
+
+    monkeypatch.setattr(module, "_tensor", noted)
+    options = {"eta": 0.4, "bounds": public, "source": InsecureSource(1), "name": "small"}
+
+    def factory(inputs, outputs):
+        return torch.nn.Linear(inputs, outputs)
+
+    made = fit_network(records, "y", factory, **options)
+    assert asked[-90:] == [1] * 90
+    new = made.encoder.rows(read_records(rows).columns)
+    alone = replace(made.model, at_once=1)
+    assert (alone.scores(new[:])[7:] == alone.scores(new[7:])).all()
+
+
 def test_an_empty_sample_is_a_step_of_pure_noise(monkeypatch):
     rows, wanted = table(rows=5)
     assert not sums_of(rows, wanted, monkeypatch, rate=1e-12).any()
@@ -222,11 +249,13 @@ def test_nothing_but_noisy_numbers_differs_between_neighbours():
         for t in (first, second)
     ]
     said = [m.to_dict() for m in made]
-    # Noisy: centre, spread and cells above the noise of a column with a public range.
+    # Noisy: centre, spread and cells above the noise of a column with a public range, and the line.
     for each in said:
         each["encoder"]["columns"][0].pop("cells")
         each["encoder"]["columns"][0]["scaling"].pop("centre")
         each["encoder"]["columns"][0]["scaling"].pop("spread")
+        each.pop("slope")
+        assert len(each.pop("offsets")) == 2
     assert said[0] == said[1]
     tensors = made[0].tensors()
     assert all(t.shape == made[1].tensors()[k].shape for k, t in tensors.items())

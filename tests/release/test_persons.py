@@ -21,7 +21,7 @@ from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, bounds, gradient, synthetic
 from memberbound.release.all_rows.gradient import LOSSES, Descent, clipped_residuals
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.models import fit_private, log_odds
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.budget import NoisySums, Part, release_slack
@@ -250,8 +250,10 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
     )
     scores = draws.normal(scale=3, size=wanted.shape)
     whole = loss.residuals(scores, wanted)
+    odds = log_odds(scores)
     for shift in range(1, 40):
         assert (loss.residuals(scores[shift:], wanted[shift:]) == whole[shift:]).all()
+        assert (log_odds(scores[shift:]) == odds[shift:]).all()
 
 
 def test_blocks_and_places_change_no_bit(monkeypatch):

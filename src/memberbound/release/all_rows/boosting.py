@@ -208,9 +208,10 @@ class BoostedModel:
         """Return the scores of binned records."""
         return np.asarray(sum(table[bins[:, k]] for k, table in enumerate(self.tables)))
 
-    def scaled(self, slope: float) -> BoostedModel:
-        """Return the model whose scores are slope·score."""
-        return replace(self, tables=tuple(slope * table for table in self.tables))
+    def moved(self, slope: float, offsets: FloatArray) -> BoostedModel:
+        """Return the model whose scores are slope·score + offset."""
+        first, *others = (slope * table for table in self.tables)
+        return replace(self, tables=(first + offsets, *others))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""

@@ -302,11 +302,10 @@ class GradientModel:
         """Return the scores of encoded records."""
         return block @ self.coefficients + self.intercepts
 
-    def scaled(self, slope: float) -> GradientModel:
-        """Return the model whose scores are slope·score."""
-        return replace(
-            self, coefficients=slope * self.coefficients, intercepts=slope * self.intercepts
-        )
+    def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
+        """Return the model whose scores are slope·score + offset."""
+        intercepts = slope * self.intercepts + offsets
+        return replace(self, coefficients=slope * self.coefficients, intercepts=intercepts)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""

@@ -28,12 +28,19 @@ from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoding import EncodedBlock, EncodedRows, Encoder, TargetCode
-from memberbound.release.all_rows.gradient import Loss, path_sensitivity
-from memberbound.release.all_rows.models import PrivateModel, prepare, usual_slope
+from memberbound.release.all_rows.gradient import TrainingRows, path_sensitivity
+from memberbound.release.all_rows.models import (
+    PROBABILITY_SHARE,
+    PrivateModel,
+    prepare,
+    probability_line,
+    probability_sums,
+)
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.parts import PartsHere
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -411,8 +418,12 @@ class NetworkModel:
     unit: float
     #: What makes the module; it is not stored.
     factory: Callable[..., Module]
-    #: Scores are slope·answer.
+    #: Scores are slope·answer + offset.
     slope: float = 1.0
+    offsets: FloatArray | float = 0.0
+    #: Rows that are asked about together: within a block the last digit of an answer depends on the
+    #: row's place (proofs/persons.md).
+    at_once: int = 4 * _BLOCK
 
     @property
     def released_size(self) -> int:
@@ -421,16 +432,21 @@ class NetworkModel:
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields; the tensors are stored apart."""
-        return {"training": asdict(self.training), "scale": self.scale, "slope": self.slope}
+        line = {"slope": self.slope, "offsets": np.asarray(self.offsets).tolist()}
+        return {"training": asdict(self.training), "scale": self.scale, **line}
 
     def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
         rows, parts = block.matrix(), []
         with _torch().no_grad():
-            for start in range(0, rows.shape[0], 4 * _BLOCK):
-                part = rows[start : start + 4 * _BLOCK].toarray()
+            for start in range(0, rows.shape[0], self.at_once):
+                part = rows[start : start + self.at_once].toarray()
                 parts.append(self.module(_tensor(part, self.unit)).double().numpy())
-        return np.asarray(self.slope * np.concatenate(parts))
+        return self.slope * np.concatenate(parts) + self.offsets
+
+    def moved(self, slope: float, offsets: FloatArray) -> NetworkModel:
+        """Return the model whose scores are slope·answer + offset."""
+        return replace(self, slope=slope, offsets=offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,6 +496,7 @@ class PrivateNetwork(PrivateModel):
                 encoder.length,
                 factory,
                 float(fields["slope"]),
+                np.array(fields["offsets"], dtype=np.float64),
             )
 
         def budget(fields: Mapping[str, Any]) -> NetworkBudget:
@@ -528,7 +545,7 @@ def fit_network(
     def draws(width: int, _columns: int, outputs: int) -> int:
         nonlocal most
         most = _weights(_module(factory, width, outputs)) * how.steps
-        return most
+        return most + probability_sums(outputs)
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
@@ -550,6 +567,7 @@ def fit_network(
     records = parts[0] if len(parts) == 1 else records.taken(np.arange(len(records)))
     features = encoder.rows(records.columns, records.memory)
     codes, known = code.read(records.columns[target])
+    counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
     budget = NetworkBudget.trained(eta, paid, how.sample_rate, how.steps)
     scale = up(budget.training.noise_multiplier * step_reach(how.clip, len(records)), 2)
     trained = train_network(
@@ -564,11 +582,18 @@ def fit_network(
         unit=encoder.length,
         persons=records.persons,
     )
-    slope = 1.0
-    if code.classes:
-        loss = Loss("softmax", len(code.classes))
-        slope = usual_slope("network", loss, paid.mu * len(records))
-    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory, slope)
+    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory)
+    if counts is not None:
+        rows = TrainingRows(features, codes, codes[:, None], known, records.persons)
+        line = probability_line(
+            model if records.persons is None else replace(model, at_once=1),
+            PartsHere([rows]),
+            counts,
+            kind="network",
+            records=len(records),
+            outputs=outputs,
+        )
+        model = model.moved(*line)
     return PrivateNetwork(
         encoder, code, model, budget, len(records), secret.secure, checked_eta(eta), name
     )
