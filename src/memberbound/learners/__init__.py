@@ -9,7 +9,6 @@ from memberbound.learners.examples import (
     named_rows,
     network_factory,
     raw_records,
-    raw_rows,
     read_examples,
     takes_sizes,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "named_rows",
     "network_factory",
     "raw_records",
-    "raw_rows",
     "read_examples",
     "takes_sizes",
 ]

@@ -160,9 +160,7 @@ def _imported(name: str) -> Learner:
 _CATEGORIES = 50
 
 
-def column_encoder(
-    table: DataFrame, forms: Mapping[str, str], *, dense: bool = False
-) -> ColumnTransformer:
+def column_encoder(table: DataFrame, forms: Mapping[str, str]) -> ColumnTransformer:
     """Return a transformer for the columns of a pandas table, as they are written.
 
     ``forms`` names the columns that are numbers or dates, and how their values are written (see
@@ -178,9 +176,7 @@ def column_encoder(
     numbers = [c for c in table.columns if c in forms]
     others = [c for c in table.columns if c not in forms]
     indicators = OneHotEncoder(
-        handle_unknown="infrequent_if_exist",
-        max_categories=_CATEGORIES,
-        sparse_output=not dense,
+        handle_unknown="infrequent_if_exist", max_categories=_CATEGORIES, sparse_output=False
     )
     parse = FunctionTransformer(as_numbers, kw_args={"forms": {c: forms[c] for c in numbers}})
     return ColumnTransformer(
@@ -192,26 +188,8 @@ def column_encoder(
             ),
             ("others", make_pipeline(FunctionTransformer(as_texts), indicators), others),
         ],
-        sparse_threshold=0.0 if dense else 0.3,
+        sparse_threshold=0.0,
     )
-
-
-def parsed_numbers(encoder: ColumnTransformer, table: DataFrame) -> dict[str, FloatArray]:
-    """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
-    names = list(encoder.transformers_[0][2])
-    if not names:
-        return {}
-    parsed = encoder.named_transformers_["numbers"][0].transform(table[names])
-    return {name: parsed[name].to_numpy(dtype=np.float64) for name in names}
-
-
-def known_values(encoder: ColumnTransformer) -> dict[str, frozenset[str]]:
-    """Return the values that a fitted encoder saw in every other column, as texts."""
-    names = list(encoder.transformers_[1][2])
-    if not names:
-        return {}
-    seen = encoder.named_transformers_["others"][-1].categories_
-    return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
 
 
 def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
@@ -331,7 +309,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             raise InputError(f"{target!r} must hold finite numbers that are not all the same.")
     raw = frame[list(population.columns)]
-    encoder = column_encoder(raw, population.forms, dense=True)
+    encoder = column_encoder(raw, population.forms)
     features = np.asarray(encoder.fit_transform(raw), dtype=np.float64)
     if not np.isfinite(features).all():
         raise InputError(f"{name} must hold finite numbers in its features.")
@@ -389,43 +367,6 @@ def named_rows(source: object) -> dict[str, list[object]] | None:
         names = dict.fromkeys(name for row in source for name in row)
         return {str(name): [row.get(name) for row in source] for name in names}
     return None
-
-
-def raw_rows(
-    source: object,
-    columns: tuple[str, ...] | int,
-    *,
-    ignore: str | None = None,
-    database_table: str | None = None,
-) -> tuple[DataFrame, tuple[str, ...], str]:
-    """Return these columns of a table as they are written, notices, and the table's name.
-
-    ``columns`` is their number where they have no names.  ``ignore`` is the target's column, which
-    may be there.
-
-    Edge cases: an array without names is taken in the columns' order when it has as many.  A
-    mapping of names to values is one row.
-    """
-    import pandas as pd
-
-    named = named_rows(source)
-    source = source if named is None else pd.DataFrame(named)
-    width = columns if isinstance(columns, int) else len(columns)
-    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == width:
-        names = [f"x{i}" for i in range(width)] if isinstance(columns, int) else list(columns)
-        frame, name = pd.DataFrame(source, columns=names), "the array"
-    elif isinstance(source, pd.DataFrame):
-        frame, name = source, "the table"
-    else:
-        with opened_table(source, database_table) as table:
-            frame, name = table.frame, table.name
-    names = [str(c) for c in frame.columns]
-    if isinstance(columns, int):
-        if len(names) != columns:
-            raise InputError(f"{name} must have {columns} columns, got {len(names)}.")
-        columns = tuple(names)
-    notices = _checked_rows(columns, names, len(frame), name, ignore)
-    return frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True), notices, name
 
 
 def raw_records(
@@ -498,15 +439,31 @@ def encoded_rows(
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Return the features of further rows, encoded as the population's were, and notices.
 
-    Missing numbers count as the population's mean, missing categories as a category; a category
-    that the population never had counts as a rare one, or as none where there were no rare ones.
+    Rows come as every verb takes them, as a mapping of names to values, or as an array in the
+    columns' order.  Missing numbers count as the population's mean, missing categories as a
+    category; a category that the population never had counts as a rare one, or as none where there
+    were no rare ones.
 
     Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused,
     with ``strict`` new categories too.
     """
-    frame, notices, name = raw_rows(source, columns, ignore=ignore, database_table=database_table)
-    notes = list(notices)
-    for column, values in parsed_numbers(encoder, frame).items():
+    import pandas as pd
+
+    named = named_rows(source)
+    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
+        frame, name = pd.DataFrame(source, columns=list(columns)), "the array"
+    elif named is not None or isinstance(source, pd.DataFrame):
+        frame, name = (source if named is None else pd.DataFrame(named)), "the table"
+    else:
+        with opened_table(source, database_table) as table:
+            frame, name = table.frame, table.name
+    names = [str(c) for c in frame.columns]
+    notes = list(_checked_rows(columns, names, len(frame), name, ignore))
+    frame = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
+    numbers, others = (list(encoder.transformers_[place][2]) for place in (0, 1))
+    forms = encoder.named_transformers_["numbers"][0].kw_args["forms"] if numbers else {}
+    for column in numbers:
+        values = Values.of(frame[column], forms[column]).numbers
         absent = Values.of(frame[column]).positions([""]) == 0
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
@@ -521,12 +478,14 @@ def encoded_rows(
                 f"{column!r} is missing in {_rows(absent)}: the mean of the table that the model "
                 "was trained on stands in"
             )
-    for column, values_seen in known_values(encoder).items():
+    seen = encoder.named_transformers_["others"][-1].categories_ if others else []
+    for column, categories in zip(others, seen, strict=True):
         codes, labels = labels_of(frame[column])
-        new = np.array([label not in values_seen for label in labels])[codes]
+        known = set(map(str, categories))
+        new = np.array([label not in known for label in labels])[codes]
         if new.any():
-            names = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
-            shown = _listed(["a missing value" if n == MISSING else repr(n) for n in names])
+            words = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
+            shown = _listed(["a missing value" if n == MISSING else repr(n) for n in words])
             note = (
                 f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
                 f"never had ({shown})"
