@@ -112,19 +112,18 @@ def _duckdb(path: Path) -> None:
 
 def cached_fit():
     """The fit in the good cache file."""
-    from memberbound.attacks.shadows import ShadowFit
     from memberbound.attacks.signals import Signals
 
     logit = np.random.default_rng(4).normal(size=(1, ROWS))
-    return ShadowFit(Signals(logit, logit > 0, "probabilities"), 0.5)
+    return Signals(logit, logit > 0, "probabilities")
 
 
 def fit_store(folder: Path):
     """The cache in a folder."""
-    from memberbound.attacks.shadows import ShadowFit
+    from memberbound.attacks.shadows import read_signals, stored_arrays
     from memberbound.learners.refits import FitStore
 
-    return FitStore(folder, ShadowFit.arrays, ShadowFit.read)
+    return FitStore(folder, stored_arrays, read_signals)
 
 
 def _npz(path: Path) -> None:
@@ -385,14 +384,14 @@ def _engine(index: int) -> Table:
 
 
 def _fit(path: Path, index: int) -> object:
-    signals = cached_fit().signals
+    signals = cached_fit()
     stored = fit_store(path.parent).load()
     assert set(stored) <= {0}
     found = stored.get(0)
     # What is accepted is what was stored, not something else that can be read.
     if found is not None and not (
-        np.array_equal(found.signals.logit, signals.logit)
-        and np.array_equal(found.signals.correct, signals.correct)
+        np.array_equal(found.logit, signals.logit)
+        and np.array_equal(found.correct, signals.correct)
     ):
         raise AssertionError("a damaged fit was taken for a good one")
     return found

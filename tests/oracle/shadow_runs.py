@@ -19,4 +19,4 @@ def run_of(member: np.ndarray, logit: np.ndarray) -> ShadowRun:
     models, rows = member.shape
     data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
     signals = Signals(logit, logit > 0, "probabilities")
-    return ShadowRun(member, signals, tuple(range(models)), (), np.ones(models), data)
+    return ShadowRun(member, signals, tuple(range(models)), (), data)

@@ -38,45 +38,8 @@ LEVEL = 0.01
 # ── Records on both sides ─────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    """Rows that are alike in every column and the target.
-
-    Attributes:
-        members: how many members a non-member equals.
-        non_members: how many non-members a member equals; ``non_member_rows`` are the first of
-            them, from 1.
-        repeated_members: members that another member equals.
-    """
-
-    members: int
-    non_members: int
-    non_member_rows: tuple[int, ...]
-    repeated_members: int
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader has to know."""
-        notes = []
-        if self.members:
-            first = ", ".join(map(str, self.non_member_rows[:5]))
-            notes.append(
-                f"{self.non_members} non-members equal a member in every column and the target "
-                f"(first rows: {first}). No attack can tell such rows apart, so every number is "
-                "drawn towards blind guessing: give non-members that the model was not trained on. "
-                "They are not left out, because that would make two samples of one distribution "
-                "differ"
-            )
-        if self.repeated_members:
-            notes.append(
-                f"{self.repeated_members} member rows equal another member; each counts as a "
-                "record of its own, as it did in training"
-            )
-        return tuple(notes)
-
-
-def find_duplicates(evidence: Evidence) -> Duplicates:
-    """Find rows on both sides, which no attack can tell apart, and members given twice.
+def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return notes about rows on both sides, and members that are alike in every column.
 
     Edge cases: refused if more than half of the non-members are members, and if every member is
     there at least twice.
@@ -93,19 +56,28 @@ def find_duplicates(evidence: Evidence) -> Duplicates:
             f"members must be given once, got every one of {len(inside)} rows at least "
             "twice. Drop the repeated rows."
         )
-    shared = np.flatnonzero(np.isin(outside, inside))
+    shared = np.flatnonzero(np.isin(outside, inside)) + 1
     if 2 * shared.size > outside.size:
         raise InputError(
             f"non-members must not be members, got {shared.size} of {outside.size} that equal "
             "a member in every column and the target. Give records that the model was not trained "
             "on."
         )
-    return Duplicates(
-        int(np.isin(inside, outside).sum()),
-        shared.size,
-        tuple((shared[:20] + 1).tolist()),
-        int(counts[counts > 1].sum()),
-    )
+    notes = []
+    if shared.size:
+        notes.append(
+            f"{shared.size} non-members equal a member in every column and the target (first rows: "
+            f"{', '.join(map(str, shared[:5]))}). No attack can tell such rows apart, so every "
+            "number is drawn towards blind guessing: give non-members that the model was not "
+            "trained on. They are not left out, because that would make two samples of one "
+            "distribution differ"
+        )
+    if (counts > 1).any():
+        notes.append(
+            f"{counts[counts > 1].sum()} member rows equal another member; each counts as a record "
+            "of its own, as it did in training"
+        )
+    return tuple(notes)
 
 
 # ── One law? ──────────────────────────────────────────────────────────────────────────────────────

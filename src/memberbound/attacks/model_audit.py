@@ -19,10 +19,9 @@ import numpy as np
 from memberbound.answers import INTERNAL, Lower, Upper, computed
 from memberbound.attacks.attacks import ATTACKS, AccessLevel, Targets, runnable, scored
 from memberbound.attacks.checks import (
-    Duplicates,
     Fact,
     LawTest,
-    find_duplicates,
+    duplicate_notes,
     one_law_test,
     structural_facts,
 )
@@ -65,7 +64,7 @@ class ModelAudit(MeasuredAttacks):
         scores: per attack the score of every record, and the records that it is measured on.
         by_access: as ``best_advantage``, for an attacker who sees labels only, or probabilities.
         evidence: None where only scores are known; then nobody knows what the attack had to see.
-        duplicates: None, as ``law``, where the columns are not known.
+        law: None where the columns are not known.
         groups: None where none were asked for.
     """
 
@@ -89,7 +88,6 @@ class ModelAudit(MeasuredAttacks):
     recognised: Recognised | None = None
     groups: Groups | None = None
     facts: tuple[Fact, ...] = ()
-    duplicates: Duplicates | None = None
     law: LawTest | None = None
 
     @property
@@ -132,11 +130,8 @@ def audit_records(
         audit = audit_score_table(scores, records.member, confidence=confidence, fpr=fpr, seed=seed)
         audit = replace(audit, warnings=(*audit.warnings, _NO_COLUMNS))
         return with_records(audit, np.arange(len(records.score)), records.groups, by, seed=seed)
-    duplicates, law = None, None
-    notes: tuple[str, ...] = (_NO_COLUMNS,)
-    if records.rows is not None:
-        duplicates = find_duplicates(records)
-        notes = duplicates.notes
+    law = None
+    notes = (_NO_COLUMNS,) if records.rows is None else duplicate_notes(records)
     audit = audit_evidence(
         records, attacks=attacks, references=references, confidence=confidence, fpr=fpr, seed=seed
     )
@@ -145,7 +140,6 @@ def audit_records(
     audit = replace(
         audit,
         facts=structural_facts(records),
-        duplicates=duplicates,
         law=law,
         warnings=(*audit.warnings, *notes),
     )

@@ -58,27 +58,15 @@ class FailedFit:
     message: str
 
 
-@dataclass(frozen=True, eq=False)
-class ShadowFit:
-    """What one model says about the attacked records, and the seconds that it took."""
+def stored_arrays(fit: Signals | FailedFit) -> Arrays | None:
+    """Return what is stored of a fit; failed ones are tried again."""
+    return None if isinstance(fit, FailedFit) else vars(fit)
 
-    signals: Signals
-    seconds: float
 
-    @staticmethod
-    def arrays(fit: ShadowFit | FailedFit) -> Arrays | None:
-        """Return what is stored of a fit; failed ones are tried again."""
-        if isinstance(fit, FailedFit):
-            return None
-        fields = {**vars(fit.signals), "seconds": fit.seconds}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    @classmethod
-    def read(cls, arrays: Arrays) -> ShadowFit:
-        """Return the fit that was stored."""
-        fields: dict[str, Any] = {**arrays, "kind": str(arrays["kind"])}
-        seconds = float(fields.pop("seconds"))
-        return cls(Signals(**fields), seconds)
+def read_signals(arrays: Arrays) -> Signals:
+    """Return what was stored of a fit."""
+    fields: dict[str, Any] = {**arrays, "kind": str(arrays["kind"])}
+    return Signals(**fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +78,6 @@ class ShadowRun:
         signals: what the models say, row by row.
         models: the number of each row's model; failed ones are missing.
         failures: fits that failed, with the reason.
-        timings: seconds of each fit, predictions included.
         examples: the M records that are attacked.
         reused: how many rows came from the cache.
         warnings: what a reader of the audit has to know.
@@ -103,7 +90,6 @@ class ShadowRun:
     signals: Signals
     models: tuple[int, ...]
     failures: tuple[FailedFit, ...]
-    timings: FloatArray
     examples: Examples
     reused: int = 0
     warnings: tuple[str, ...] = ()
@@ -228,9 +214,9 @@ def train_shadows(
         replace(some, population=None, encoder=None) for some in (examples, attacked)
     )
     work = _Training(numbers, learner, seed, attacked_numbers, known)
-    store: FitStore[ShadowFit | FailedFit] | None = None
+    store: FitStore[Signals | FailedFit] | None = None
     if cache is not None:
-        store = FitStore.at(cache, work.fingerprint(), ShadowFit.arrays, ShadowFit.read)
+        store = FitStore.at(cache, work.fingerprint(), stored_arrays, read_signals)
     fits = {m: f for m, f in store.load().items() if m < total} if store is not None else {}
     reused = len(fits)
     missing = {model: model for model in range(total) if model not in fits}
@@ -278,18 +264,18 @@ def _first_fits(fits: dict[int, R]) -> dict[int, R]:
 
 
 def _collected(
-    work: _Training, attacked: Examples, outcomes: dict[int, ShadowFit | FailedFit]
+    work: _Training, attacked: Examples, outcomes: dict[int, Signals | FailedFit]
 ) -> ShadowRun:
     """Return the fits that succeeded as one run; refused where more than half failed."""
     ordered = dict(sorted(outcomes.items()))
-    fits = {model: fit for model, fit in ordered.items() if isinstance(fit, ShadowFit)}
+    fits = {model: fit for model, fit in ordered.items() if isinstance(fit, Signals)}
     failures = tuple(fit for fit in ordered.values() if isinstance(fit, FailedFit))
     if 2 * len(failures) > len(ordered) or len(fits) < 2:
         raise InputError(
             f"learner must be able to train on random halves, got {len(failures)} failures in "
             f"{len(ordered)} fits; the first one said: {failures[0].message}"
         )
-    signals = Signals.stacked([fit.signals for fit in fits.values()])
+    signals = Signals.stacked(list(fits.values()))
     warnings = []
     if failures:
         warnings.append(
@@ -303,10 +289,7 @@ def _collected(
     if signals.kind == "labels":
         warnings.append("The learner gives labels only; the attacks see right or wrong.")
     membership = np.vstack([work.half(model)[0] for model in fits])
-    seconds = np.array([fit.seconds for fit in fits.values()])
-    return ShadowRun(
-        membership, signals, tuple(fits), failures, seconds, attacked, warnings=tuple(warnings)
-    )
+    return ShadowRun(membership, signals, tuple(fits), failures, attacked, warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,19 +311,17 @@ class _Training:
         numbers = (population.features, population.target, self.attacked.rows, population.task)
         return fingerprint(numbers, self.learner, settings, draw_half, signals_of)
 
-    def __call__(self, model: int) -> ShadowFit | FailedFit:
+    def __call__(self, model: int) -> Signals | FailedFit:
         member, learner_seed = self.half(model)
-        start = time.perf_counter()
         try:
             fitted = _unfitted(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
-            signals = signals_of(fitted, self.attacked)
+            return signals_of(fitted, self.attacked)
         except MemoryError:  # which models are missing would depend on the machine
             raise
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)
-        return ShadowFit(signals, time.perf_counter() - start)
 
 
 def _unfitted(learner: Learner, seed: int) -> Learner:

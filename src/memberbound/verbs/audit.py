@@ -10,7 +10,7 @@ import numpy as np
 
 from memberbound.answers import INTERNAL, OmitEmpty, computed
 from memberbound.attacks.attacks import ATTACKS
-from memberbound.attacks.checks import Duplicates, Fact
+from memberbound.attacks.checks import Fact
 from memberbound.attacks.evidence import (
     Evidence,
     ScoreTable,
@@ -87,7 +87,6 @@ class Audit(RecordsAnswer):
 
     by_access: Mapping[str, AccessFields]
     reference_models: int
-    duplicates: Duplicates | None
     facts: tuple[Fact, ...]
     replacement: OmitEmpty[Replacement | None] = None
     detail: ModelAudit = field(metadata=INTERNAL)
@@ -284,7 +283,6 @@ def audit(
         one_run=floors,
         by_access=by_access if detail.comparable else without_ends(by_access),
         reference_models=0 if references is None else references.signals.models,
-        duplicates=detail.duplicates,
         facts=detail.facts,
         records_out=None if out is None else str(out),
         detail=detail,
