@@ -165,19 +165,17 @@ def test_threads_and_settings_of_the_process_change_nothing() -> None:
 
 
 def test_awkward_texts_stay_texts(recwarn: Any) -> None:
-    chart = leaks(AWKWARD)
-    for alone in (False, True):
-        root = ElementTree.fromstring(chart.svg(alone=alone).encode("utf-8"))
-        texts = " ".join(node.text or "" for node in root.findall(".//{*}text"))
-        assert "<b>&amp;$x^2$" in texts
-        assert "\u6771\u4eac" in texts
     report = reports.sample()
     for row in report["sandwich"]:
         row["label"] = AWKWARD
     sandwich = charts.sandwich_chart(typed(report), "worst")
     assert sandwich is not None
     assert sandwich.rows[0][0] == AWKWARD, "the table has the whole text"
-    root = ElementTree.fromstring(sandwich.svg().encode("utf-8"))
+    for alone in (True, False):
+        root = ElementTree.fromstring(sandwich.svg(alone=alone).encode("utf-8"))
+        texts = " ".join(node.text or "" for node in root.findall(".//{*}text"))
+        assert "<b>&amp;$x^2$" in texts
+        assert "\u6771\u4eac" in texts
     tags = {node.tag for node in root.iter()}
     assert tags <= set(
         re.findall(r"\w+", "svg title desc g path defs use clipPath rect text pattern")
@@ -205,17 +203,27 @@ def test_tables_hold_what_the_charts_draw() -> None:
             assert curve.tpr(value) > 0.9999
 
 
+def swept(
+    grid: list[float],
+    curve: list[float],
+    coupled: list[float | None] | None = None,
+    epsilon: float = 1.0,
+) -> Chart:
+    """The chart of a population's answer: one attacker everywhere, another one not."""
+    rest = {"worst_case": None, "population": None}
+    points = [
+        SimpleNamespace(practical=height, coupled=other, **rest)
+        for height, other in zip(curve, coupled or [None] * len(grid), strict=True)
+    ]
+    compared = SimpleNamespace(practical=0.9, coupled=None, **rest)
+    answer = SimpleNamespace(compared=compared, epsilon=epsilon, delta=0.0, success_blind=0.5)
+    return charts.success_chart(grid, points, answer)
+
+
 def test_a_bound_that_excludes_nothing_is_not_drawn_as_one() -> None:
     curve = [0.6, 0.9, 0.99995, 1.0]
     grid = [0.5, 1.0, 2.0, 4.0]
-    chart = charts.success_chart(
-        grid,
-        {"practical": curve, "coupled": [0.7, None, 0.9, 0.9]},
-        {"practical": 0.9, "coupled": None},
-        asked=(1.0, "ε = 1"),
-        level=(0.5, "blind guessing"),
-        axis="ε",
-    )
+    chart = swept(grid, curve, coupled=[0.7, None, 0.9, 0.9])
     (line,) = chart.figure().findobj(lambda a: (a.get_gid() or "").startswith("mark-line"))
     assert line.get_ydata()[:2] == pytest.approx(curve[:2])
     assert all(math.isnan(y) for y in line.get_ydata()[2:])
@@ -235,15 +243,7 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
         assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
         for view in chart.views:
             assert "nan" not in chart.svg(view).lower()
-    only = charts.success_chart(
-        [1.0],
-        {"practical": [0.6]},
-        {"practical": 0.6},
-        asked=(math.inf, "no finite ε"),
-        level=(0.5, "blind guessing"),
-        axis="ε",
-    )
-    assert only.svg()
+    assert swept([1.0], [0.6], epsilon=math.inf).svg()
 
 
 QUIET = """

@@ -16,7 +16,6 @@ from memberbound.games import ATTACKERS
 from memberbound.quantities import (
     NO_GUARANTEE,
     Mark,
-    decimals,
     marked,
     percent,
     significant,
@@ -542,28 +541,44 @@ _SWEPT_ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
 }
 
 
-def success_chart(
-    epsilons: Sequence[float],
-    curves: Mapping[str, Sequence[float | None]],
-    success: Mapping[str, float | None],
-    *,
-    asked: tuple[float, str],
-    level: tuple[float, str],
-    axis: str,
-) -> Chart:
-    """Return the certified success of attackers over ε, about the most exposed record.
+#: A page waits for its chart this long.
+_SWEEP_SECONDS = 30.0
+_POINTS = 17
 
-    Args:
-        epsilons: the ε of the curves, rising.
-        curves: attacker → success at each ε; one with a gap is left out.
-        success: attacker → success at the ε that was asked about.
-        asked: the ε that was asked about, and what stands at it.
-        level: a height to compare with, and what it is.
-        axis: title of the horizontal axis.
+
+def population_chart(
+    answer: PopulationAnswer, seconds: float = math.inf, progress: Progress | None = None
+) -> Chart | None:
+    """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
+    centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0
+    epsilons = np.geomspace(centre / 30, centre * 10, _POINTS).tolist()
+    begun = time.monotonic()
+    points: list[Comparison] = []
+    for epsilon in epsilons:
+        if progress is not None:
+            progress(len(points), len(epsilons), "other values of ε")
+        try:
+            points += answer.sweep([epsilon])
+        except MemberboundError:  # the answer stands without its chart
+            return None
+        if time.monotonic() - begun > seconds:
+            return None
+    return success_chart(epsilons, points, answer)
+
+
+def success_chart(
+    epsilons: Sequence[float], points: Sequence[Comparison], answer: PopulationAnswer
+) -> Chart:
+    """Return the success of attackers at each ε, about the most exposed record.
+
+    An attacker whose bound is missing somewhere is left out.
     """
-    whole = {name: c for name, c in curves.items() if None not in (*c, success[name])}
-    heights = np.array(list(whole.values()), dtype=np.float64)
-    low, first, last = min(0.5, level[0], float(heights.min())), epsilons[0], epsilons[-1]
+    at_asked = answer.compared
+    curves = {n: [getattr(p, n) for p in (*points, at_asked)] for n in _SWEPT_ATTACKERS}
+    whole = {name: curve[:-1] for name, curve in curves.items() if None not in curve}
+    heights, blind = np.array(list(whole.values()), dtype=np.float64), answer.success_blind
+    low, first, last = min(0.5, blind, float(heights.min())), epsilons[0], epsilons[-1]
+    asked = f"ε = {significant(answer.epsilon, 'given')}"
 
     def draw(width: float, _view: View) -> Figure:
         legend = [
@@ -572,38 +587,36 @@ def success_chart(
             if name in whole
         ]
         figure, (axes,) = make_axes(width, 280, legend)
-        pad = max((last / first) ** 0.03, 1.05)
-        axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
+        axes.set(xscale="log", xlim=(first / 1.1, last * 1.1), ylim=(low - 0.015, 1.02))
         set_percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
         set_log_ticks(axes.xaxis, first, last)
-        label_axes(
-            axes, cut_text(axis, width - 20, SMALL), "attack success at most, most exposed record"
-        )
-        axes.axhline(level[0], color=colour("ink"), ls=DASHED, lw=1.5)
-        every = max(1, len(epsilons) // 10)
+        delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
+        axis = cut_text(f"ε of the mechanism, any data set{delta}", width - 20, SMALL)
+        label_axes(axes, axis, "attack success at most, most exposed record")
+        axes.axhline(blind, color=colour("ink"), ls=DASHED, lw=1.5)
         for name, curve in zip(whole, heights, strict=True):
             # A bound that excludes nothing keeps its place, not its look.
             axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
             who, _, look = _SWEPT_ATTACKERS[name]
-            (line,) = axes.plot(epsilons, proved, ms=5, lw=2.3, markevery=every, **look())
-            tag_mark(line, "line", who)
-        epsilon, text = asked
-        if first <= epsilon <= last:
-            draw_vertical(axes, epsilon, "quiet", DOTTED)
-            name_line(axes, epsilon, text, 0.97, left=epsilon**2 > first * last)
+            tag_mark(axes.plot(epsilons, proved, ms=5, lw=2.3, **look())[0], "line", who)
+        if first <= answer.epsilon <= last:
+            draw_vertical(axes, answer.epsilon, "quiet", DOTTED)
+            name_line(axes, answer.epsilon, asked, 0.97, left=answer.epsilon**2 > first * last)
         # At the end where the curves are far from it.
-        write_text(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
+        write_text(axes, last, blind + 0.006, "blind guessing", va="bottom", ha="right")
         return figure
 
+    names = [_SWEPT_ATTACKERS[name][0] for name in whole]
     parts = [
-        f"{_SWEPT_ATTACKERS[name][0]} {marked(success[name], 'certificate')}" for name in whole
+        f"{who} {marked(getattr(at_asked, name), 'certificate')}"
+        for who, name in zip(names, whole, strict=True)
     ]
     return Chart(
         "success",
         "Certified success of attackers over ε",
-        f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
-        ("ε", *(_SWEPT_ATTACKERS[name][0].capitalize() for name in whole)),
+        f"Certified success of attackers over ε. At {asked}: {', '.join(parts)}.",
+        ("ε", *(who.capitalize() for who in names)),
         [
             # At a smaller ε the bound holds all the more.
             (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
@@ -629,39 +642,6 @@ def set_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
 def count_text(value: float) -> str:
     """Return the text of a tick, with separated thousands."""
     return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
-
-
-#: A page waits for its chart this long.
-_SWEEP_SECONDS = 30.0
-_POINTS = 17
-
-
-def population_chart(
-    answer: PopulationAnswer, seconds: float = math.inf, progress: Progress | None = None
-) -> Chart | None:
-    """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
-    centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0
-    epsilons = [float(epsilon) for epsilon in np.geomspace(centre / 30, centre * 10, _POINTS)]
-    begun = time.monotonic()
-    points: list[Comparison] = []
-    for epsilon in epsilons:
-        if progress is not None:
-            progress(len(points), len(epsilons), "other values of ε")
-        try:
-            points += answer.sweep([epsilon])
-        except MemberboundError:  # the answer stands without its chart
-            return None
-        if time.monotonic() - begun > seconds:
-            return None
-    delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
-    return success_chart(
-        epsilons,
-        {name: [getattr(point, name) for point in points] for name in _SWEPT_ATTACKERS},
-        {name: getattr(answer.compared, name) for name in _SWEPT_ATTACKERS},
-        asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
-        level=(answer.success_blind, "blind guessing"),
-        axis=f"ε of the mechanism, worst case over all data sets{delta}",
-    )
 
 
 # ── Who is exposed: how often the attack is right about each record ───────────────────────────────
@@ -875,7 +855,7 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
     )
 
 
-#: Columns of a synthetic table that are drawn, those that differ most first.
+#: Columns of a synthetic table that are drawn, the first ones.
 _MOST_COLUMNS = 12
 
 
@@ -886,11 +866,7 @@ def marginals_chart(answer: Synthesis) -> Chart:
     """
     marginals = answer.fidelity.marginals
 
-    def distance(name: str) -> float:
-        both = zip(marginals[name].real_estimate, marginals[name].synthetic_estimate, strict=True)
-        return sum(abs(real - new) for real, new in both) / 2
-
-    shown = sorted(marginals, key=distance, reverse=True)[:_MOST_COLUMNS]
+    shown = list(marginals)[:_MOST_COLUMNS]
 
     def draw(width: float, _view: View) -> Figure:
         legend = [
@@ -926,10 +902,9 @@ def marginals_chart(answer: Synthesis) -> Chart:
             strict=True,
         )
     ]
-    most = decimals(distance(shown[0]), "estimate", 3)
     alt = (
-        f"Shares of values in the real and in the new rows, column by column; {shown[0]} differs "
-        f"most, by {most} in total variation. For the owner of the rows only."
+        "Shares of values in the real and in the new rows, column by column. For the owner of the "
+        "rows only."
     )
     title = "Columns of the real and of the new rows"
     return Chart("marginals", title, alt, ("Column", "Values", "Real", "New"), rows, draw)
