@@ -10,7 +10,7 @@ from fractions import Fraction
 import pandas
 import pytest
 
-from memberbound import InputError, Ledger, MemberboundError, protect, summarize
+from memberbound import InputError, Ledger, protect, summarize
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import InsecureSource
@@ -203,19 +203,6 @@ def test_killed_anywhere_no_release_is_lost(tmp_path):
             break
     assert place > 8
     assert releases[0].state == "released"
-
-
-def test_a_full_disk_stops_the_release_before_it_is_made(ledger, monkeypatch):
-    def full(*_args, **_kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    published = []
-    with pytest.raises(MemberboundError, match="space"):
-        spend(ledger, publish=lambda: published.append("noisy numbers"))
-    monkeypatch.undo()
-    assert not published
-    assert reread(ledger).releases == ()
 
 
 def changed(content, **keys):

@@ -91,34 +91,6 @@ def test_classes_come_back_as_the_table_has_them() -> None:
     assert protect_half(truths, target="ill", **QUICK).released.predict(table).dtype == bool
 
 
-def test_every_kind_of_table_gives_the_same_answers(model, folder: Path, tmp_path: Path) -> None:
-    new = made(40, 5)
-    raw = new.drop(columns="ill")
-    kinds = {"pandas": raw, "shuffled": raw.iloc[:, ::-1], "with the target": new}
-    arrow = pytest.importorskip("pyarrow")
-    kinds["pyarrow"] = arrow.Table.from_pandas(raw)
-    polars = pytest.importorskip("polars")
-    kinds["polars"] = polars.DataFrame(raw.to_dict("list"))
-    raw.to_csv(tmp_path / "new.csv", index=False)
-    raw.to_parquet(tmp_path / "new.parquet", index=False)
-    kinds |= {"csv": tmp_path / "new.csv", "parquet": str(tmp_path / "new.parquet")}
-    wanted = model.predict_proba(raw)
-    for name, table in kinds.items():
-        result = predict(model, table)
-        assert result.rows == 40, name
-        assert (result.probabilities == wanted).all(), name
-        assert result.warnings == (), name
-        assert (model.predict(table) == result.values).all(), name
-    # Codes keep their spelling though all of these rows could be read as numbers.
-    few = raw[raw["code"] == "1.50"]
-    few.to_csv(tmp_path / "few.csv", index=False)
-    assert predict(model, tmp_path / "few.csv").warnings == ()
-    assert (
-        predict(folder / "model.skops", tmp_path / "few.csv").probabilities
-        == wanted[raw["code"] == "1.50"]
-    ).all()
-
-
 def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
     new = made(10, 4)
     new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)

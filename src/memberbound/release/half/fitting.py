@@ -159,14 +159,13 @@ Reduce = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """Outputs, one row per group, with the numbers of fits, unconverged and failed ones.
+    """Outputs, one row per group, with the numbers of fits and of failed ones.
 
     ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
     """
 
     rows: FloatArray
     count: int
-    unconverged: int
     failed: int
     own_coins: bool
 
@@ -216,7 +215,6 @@ class _GroupFit:
     """What came back from a group of subsets."""
 
     row: FloatArray
-    unconverged: int
     failures: list[str]
     warned: dict[str, type[Warning]]
 
@@ -229,7 +227,7 @@ class _Refit:
     reduce: Reduce | None
 
     def __call__(self, group: Group) -> _GroupFit:
-        unconverged, outputs, failures = 0, [], []
+        outputs, failures = [], []
         warned: dict[str, type[Warning]] = {}
         for subset in group:
             with warnings.catch_warnings(record=True) as seen:
@@ -238,12 +236,10 @@ class _Refit:
             outputs.append(value)
             if reason is not None:
                 failures.append(reason)
-            stuck = [w for w in seen if "Convergence" in w.category.__name__]
-            unconverged += bool(stuck)
-            warned |= {str(w.message): w.category for w in seen if w not in stuck}
+            warned |= {str(w.message): w.category for w in seen}
         row = np.array(outputs)
         row = row if self.reduce is None else self.reduce(row)
-        return _GroupFit(row, unconverged, failures, warned)
+        return _GroupFit(row, failures, warned)
 
 
 def fitted(
@@ -260,7 +256,7 @@ def fitted(
     (``None``: all cores, unless the work takes a moment only); the result does not depend on their
     number.  A statistic that cannot be pickled, or that is seen to differ from fit to fit on the
     same subset, is fitted in this process.
-    Warnings of unfinished convergence are counted, others passed on once.
+    Warnings are passed on once.
 
     Edge cases: InputError when more than one fit in a hundred fails.
     """
@@ -303,8 +299,7 @@ def fitted(
         ] = UserWarning
     for message, category in list(warned.items())[-3:]:
         warnings.warn(message, category, stacklevel=3)
-    unconverged = sum(fit.unconverged for fit in ordered)
-    return Fits(np.array([fit.row for fit in ordered]), planned, unconverged, len(failures), own)
+    return Fits(np.array([fit.row for fit in ordered]), planned, len(failures), own)
 
 
 # ── The least noise that is enough ────────────────────────────────────────────────────────────────

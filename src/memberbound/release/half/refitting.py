@@ -259,7 +259,6 @@ class _Work:
         common: dict[str, object] = {
             "scale": least.scale,
             "eta_plug_in_estimate": gain(least.plug_in, 0.0),
-            "fits_unconverged": fits.unconverged,
             "fits_failed": fits.failed,
             "own_coins": fits.own_coins,
         }
