@@ -45,19 +45,29 @@ def composed(masses, times):
     return whole_number_power([int(s * unit) for s in shares], times), unit**times
 
 
-def exact_sticks(lattice, times, indices):
-    """Σ_{j > i} mass_j·(1 - e^{-(j-i)·step}) at each i, from the top down, and the mass at +∞."""
+def exact_sticks(parts, indices):
+    """Σ_{j > i} mass_j·(1 - e^{-(j-i)·step}) at each i, from the top down, and the mass at +∞.
+
+    ``parts`` are lattices of one step, each with its number of releases.
+    """
     with mp.workdps(80):
-        masses, unit = composed(tuple(lattice.mass.tolist()), times)
-        first = times * lattice.start
-        fall = mp.exp(-mpf(lattice.step))
-        lost = 1 - (1 - mpf(lattice.infinite)) ** times
+        total, unit, first, kept = [1], 1, 0, mpf(1)
+        for lattice, times in parts:
+            masses, denominator = composed(tuple(lattice.mass.tolist()), times)
+            longer = [0] * (len(total) + len(masses) - 1)
+            for i, a in enumerate(total):
+                for j, b in enumerate(masses):
+                    longer[i + j] += a * b
+            total, unit = longer, unit * denominator
+            first += times * lattice.start
+            kept *= (1 - mpf(lattice.infinite)) ** times
+        fall = mp.exp(-mpf(parts[0][0].step))
         sticks, above, stick = {}, mpf(0), mpf(0)
-        for j in range(first + len(masses) - 1, -1, -1):
+        for j in range(first + len(total) - 1, -1, -1):
             sticks[j] = stick = fall * stick + (1 - fall) * above
             if j >= first:
-                above += mpf(masses[j - first]) / unit
-        return [min(mpf(1), sticks.get(int(i), mpf(0)) + lost) for i in indices]
+                above += mpf(total[j - first]) / unit
+        return [min(mpf(1), sticks.get(int(i), mpf(0)) + (1 - kept)) for i in indices]
 
 
 def shortfalls(lattice, times, indices=None):
@@ -68,7 +78,7 @@ def shortfalls(lattice, times, indices=None):
     profile = lattice.composed_profile(times, np.asarray(indices, dtype=np.float64))
     bad, excess = [], []
     for eps, delta, truth in zip(
-        profile.epsilon, profile.delta, exact_sticks(lattice, times, indices), strict=True
+        profile.epsilon, profile.delta, exact_sticks([(lattice, times)], indices), strict=True
     ):
         if mpf(float(delta)) < truth:
             bad.append((times, float(eps), float(delta), mp.nstr(truth, 17)))
@@ -106,7 +116,7 @@ def test_tails_of_1e_12_and_1e_25_are_sharp(times):
     """Without a tilt the Fourier error would be as large as these tails."""
     top = times * 5
     indices = np.unique(np.linspace(0, top, 40).astype(int))
-    truths = exact_sticks(RARE, times, indices)
+    truths = exact_sticks([(RARE, times)], indices)
     profile = RARE.composed_profile(times, indices.astype(np.float64))
     reached = []
     for delta, truth in zip(profile.delta, truths, strict=True):
@@ -116,27 +126,6 @@ def test_tails_of_1e_12_and_1e_25_are_sharp(times):
             assert delta <= float(truth) * (1 + TIGHT_TAIL)
     assert min(reached) < mpf("1e-25")
     assert any(mpf("1e-14") < t < mpf("1e-10") for t in reached)
-
-
-def exact_sticks_of(parts, indices):
-    """The same for several lattices of one step: powers, then a plain product of polynomials."""
-    with mp.workdps(80):
-        total, unit, first, kept = [1], 1, 0, mpf(1)
-        for lattice, times in parts:
-            masses, denominator = composed(tuple(lattice.mass.tolist()), times)
-            longer = [0] * (len(total) + len(masses) - 1)
-            for i, a in enumerate(total):
-                for j, b in enumerate(masses):
-                    longer[i + j] += a * b
-            total, unit = longer, unit * denominator
-            first += times * lattice.start
-            kept *= (1 - mpf(lattice.infinite)) ** times
-        step = mpf(parts[0][0].step)
-        losses = [(first + k, mpf(m) / unit) for k, m in enumerate(total)]
-        return [
-            min(1, 1 - kept + sum(m * -mp.expm1(-(k - i) * step) for k, m in losses if k > i))
-            for i in map(int, indices)
-        ]
 
 
 def different_kinds():
@@ -153,7 +142,7 @@ def different_kinds():
 
 
 def lines_below(parts, profile, indices):
-    truths = exact_sticks_of(parts, indices)
+    truths = exact_sticks(parts, indices)
     pairs = list(zip(profile.delta.tolist(), truths, strict=True))
     return sum(mpf(d) < t for d, t in pairs), [float(mpf(d) / t) for d, t in pairs if t > FLOOR]
 

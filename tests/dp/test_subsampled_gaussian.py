@@ -63,20 +63,15 @@ def test_lines_are_tight(sigma, direction):
             assert profile.delta[index] <= float(tail) * (1 + TIGHT_TAIL)
 
 
-def rounded_down(losses, masses, step, outside, error):
-    """A broken lattice: every loss goes to the point below it."""
-    index = np.floor(losses / step).astype(np.int64)
-    start = int(index.min())
-    mass = np.bincount(index - start, weights=masses)
-    return LossLattice(start, step, mass, outside, error)
+def lattice_rounded_by(rounding):
+    """A broken lattice: losses are not rounded up."""
 
+    def on_lattice(losses, masses, step, outside, error):
+        index = rounding(losses / step).astype(np.int64)
+        start = int(index.min())
+        return LossLattice(start, step, np.bincount(index - start, weights=masses), outside, error)
 
-def rounded_to_nearest(losses, masses, step, outside, error):
-    """A broken lattice, off in the second order only."""
-    index = np.rint(losses / step).astype(np.int64)
-    start = int(index.min())
-    mass = np.bincount(index - start, weights=masses)
-    return LossLattice(start, step, mass, outside, error)
+    return on_lattice
 
 
 def without_middle(cells, sigma, q, step, direction):
@@ -86,9 +81,9 @@ def without_middle(cells, sigma, q, step, direction):
     return left[keep], right[keep]
 
 
-@pytest.mark.parametrize("broken", [rounded_down, rounded_to_nearest])
-def test_the_check_sees_losses_that_are_not_rounded_up(broken, monkeypatch):
-    monkeypatch.setattr(module, "_on_lattice", broken)
+@pytest.mark.parametrize("rounding", [np.floor, np.rint])
+def test_the_check_sees_losses_that_are_not_rounded_up(rounding, monkeypatch):
+    monkeypatch.setattr(module, "_on_lattice", lattice_rounded_by(rounding))
     result = [
         shortfall
         for direction in DIRECTIONS
