@@ -17,7 +17,7 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module, resources
 from itertools import pairwise
@@ -296,9 +296,6 @@ def data_folder(data: str | Path | None) -> Path | None:
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
-#: Steps of the progress of one figure among several.
-_STEPS = 1000
-
 
 def _chosen(id: str) -> tuple[list[Experiment], bool]:
     """Return the experiments of an id, in any case, and whether it stands for several."""
@@ -336,7 +333,7 @@ def reproduce(
         seed: makes the numbers repeatable.
         data: folder with data sets that are not part of the package (MNIST for ``A25-Tab1``;
             default: the environment variable MEMBERBOUND_DATA).
-        progress: called with (done, total).
+        progress: called with (done, total): trials of one figure, or figures of several.
 
     Command line:
         memberbound reproduce --list
@@ -364,14 +361,16 @@ def reproduce(
         except MissingDataError as missing:
             if len(wanted) == 1:
                 raise
-            left_out.append(LeftOut(one.id, one.title, str(missing)))
+            left_out.append({"id": one.id, "title": one.title, "reason": str(missing)})
     folder = None if out is None else _folder(out)
     parts = []
     for place, (one, run) in enumerate(ready):
         own = one.trials if count is None else count
-        findings = run(own, start, _among(progress, place, len(ready)))
+        findings = run(own, start, progress if len(ready) == 1 else None)
         part = Reproduction(one.id, one.title, findings.table, findings.checks, (one,), own, start)
         parts.append(part if folder is None else _written(part, findings, folder))
+        if progress is not None and len(ready) > 1:
+            progress(place + 1, len(ready))
     if not several:
         return parts[0]
     together = Reproduction.together(str(id), parts, start, left_out)
@@ -380,13 +379,6 @@ def reproduce(
     page = folder / "summary.md"
     write_text(together.summary() + "\n", page, force=True)
     return replace(together, files=(*together.files, str(page)))
-
-
-def _among(progress: Progress | None, place: int, of: int) -> Progress | None:
-    """Return the progress of one of several figures."""
-    if progress is None or of == 1:
-        return progress
-    return lambda done, total: progress(place * _STEPS + _STEPS * done // total, of * _STEPS)
 
 
 def _folder(out: str | Path) -> Path:
@@ -427,15 +419,6 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A figure or table that was asked for among others and could not be redone."""
-
-    id: str
-    title: str
-    reason: str
-
-
 @dataclass(frozen=True, eq=False)
 class Reproduction:
     """One figure redone, several of them (``parts``), or the list of what can be redone.
@@ -455,17 +438,17 @@ class Reproduction:
     figures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     parts: tuple[Reproduction, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[dict[str, str], ...] = ()
 
     @classmethod
     def together(
-        cls, id: str, parts: list[Reproduction], seed: int, left_out: list[LeftOut]
+        cls, id: str, parts: list[Reproduction], seed: int, left_out: list[dict[str, str]]
     ) -> Reproduction:
         """Return the answer about several experiments, with one summary row each."""
         rows = [
             (part.id, part.title, len(part.checks), sum(c.holds for c in part.checks), None)
             for part in parts
-        ] + [(one.id, one.title, 0, 0, one.reason) for one in left_out]
+        ] + [(one["id"], one["title"], 0, 0, one["reason"]) for one in left_out]
         names = ("id", "title", "checks", "hold", "left_out")
         return cls(
             id,
@@ -523,7 +506,7 @@ class Reproduction:
             "table": self.table,
             "checks": checks,
             "notes": self.notes,
-            "left_out": [asdict(one) for one in self.left_out],
+            "left_out": list(self.left_out),
         }
 
     def summary(self) -> str:
@@ -560,9 +543,9 @@ class Reproduction:
         for part in self.parts:
             hold = sum(check.holds for check in part.checks)
             lines.append(_row(part.id, part.title, part.trials, len(part.checks), hold))
-        lines += [_row(one.id, one.title, "", "left out", "") for one in self.left_out]
+        lines += [_row(one["id"], one["title"], "", "left out", "") for one in self.left_out]
         for one in self.left_out:
-            lines += ["", f"{one.id} was left out: {one.reason}"]
+            lines += ["", f"{one['id']} was left out: {one['reason']}"]
         lines += ["", "## What does not match", ""]
         lines += [_row("id", "claim, with the tolerance that was applied", "paper", "ours")]
         lines += ["|---|---|---|---|"]
