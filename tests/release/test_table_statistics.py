@@ -13,7 +13,6 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.saving import load
 from memberbound.verbs.summarize import summarize
 
 RNG = np.random.default_rng(5)
@@ -153,26 +152,6 @@ def test_bins_and_levels():
         ages, "quantiles", eta=0.1, levels=0.5, bounds=PUBLIC, source=InsecureSource(1)
     )
     assert median.names == ("age at 0.5",)
-
-
-def test_the_verb_releases_and_saves_them(tmp_path):
-    pytest.importorskip("safetensors")
-    result = summarize(
-        PEOPLE,
-        statistic="mean",
-        columns=["age", "weight"],
-        bounds=PUBLIC,
-        eta=0.05,
-        insecure_seed=1,
-        out=tmp_path / "mean.safetensors",
-    )
-    said = result.to_dict()
-    assert (said["command"], said["game"]) == ("summarize", "neighbour")
-    assert said["rows_trained"] == ROWS
-    assert said["mu"] == pytest.approx(0.2513, abs=1e-3)
-    assert said["curve"]["eta_upper"] <= 0.05
-    assert "all 20000 rows" in result.summary()
-    assert load(tmp_path / "mean.safetensors").values.tolist() == said["values"]
 
 
 @pytest.mark.parametrize(
