@@ -69,7 +69,7 @@ def test_damaged_files_of_every_kind():
     """In one process: to import everything takes seconds."""
     well, wrong = watched([f"{kind}:0:{count}" for kind, count in QUICK.items()])
     assert not wrong, "\n".join(wrong[:5])
-    assert well == sum(QUICK.values()) >= 600
+    assert well == sum(QUICK.values()) >= 450
 
 
 @pytest.mark.parametrize(
