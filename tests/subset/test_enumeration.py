@@ -202,15 +202,6 @@ def test_nothing_leaks_at_epsilon_zero_or_with_equal_records(size):
         assert result.success_upper >= max(size, 6 - size) / 6
 
 
-def test_the_order_of_the_records_and_candidates_does_not_matter():
-    mechanism = uniform(17, 9, 4, 4, 7.0)
-    order, names = np.random.default_rng(0).permutation(9), [2, 0, 3, 1]
-    moved = ExponentialMechanism(mechanism.losses[order][:, names], 4, 7.0, mechanism.sensitivity)
-    a, b = exact_bounds(mechanism), exact_bounds(moved)
-    np.testing.assert_allclose(a.pmp_epsilon[order], b.pmp_epsilon, atol=1e-13)
-    np.testing.assert_allclose(a.success[order], b.success, atol=1e-13)
-
-
 def test_too_many_subsets_are_refused_with_a_remedy():
     assert is_enumerable(SubsetGame(28, 14))
     with pytest.raises(InputError, match="Use sampling"):

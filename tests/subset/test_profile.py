@@ -326,10 +326,3 @@ def test_progress_reaches_the_end():
     for kind in (ExactDistances, BinnedDistances, MeanSquares):
         kind.of(tables()["plain"], lambda *at: seen.append(at))
         assert seen.pop() == (24, 24)
-
-
-def test_counts_add_up_to_the_others():
-    held = BinnedDistances.of(np.random.default_rng(1).normal(size=(1500, 2)))
-    assert held.counts.dtype == np.uint16
-    assert np.all(held.counts.sum(axis=1) == 1499)
-    assert np.all(np.diff(held.edges) > 0)

@@ -148,14 +148,6 @@ def test_many_subsets_come_close_to_the_exact_value(size, delta):
     assert (result.success <= exact_success(size) + 0.02).all()
 
 
-def test_few_subsets_are_never_worse_than_the_population():
-    mechanism, _ = instance(4)
-    result = sampled_bounds(mechanism, subsets=2)
-    assert result.pmp_epsilon_upper <= mechanism.epsilon_population
-    assert not too_low(result, 4, 0.0)
-    assert result.confidence == 0.95
-
-
 def test_caps_hold_without_sampling():
     mechanism, laws = instance(4)
     caps_in, caps_out = sampled._caps(mechanism.scores, np.arange(3))

@@ -51,7 +51,3 @@ def test_no_finite_epsilon():
         # What PMP does see: the leak is all in delta, at every epsilon.
         for g in (F(1), F(10**9)):
             assert subset.pmp_delta(release_one_record(n * ETA), 2 * n, n, g) == ETA
-
-
-def test_silence_is_private():
-    assert finite_bounds(release_one_record(F(0)), SubsetGame(6, 3)).pmp_epsilon_upper == 0

@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import combinations
 from random import Random
 
-from oracle import finite, mechanisms, subset
+from oracle import mechanisms, subset
 from oracle.claims import assert_exact
 
 F = Fraction
@@ -38,9 +38,3 @@ def test_same_delta():
         ),
         broken={"printed": lambda delta: 2 * delta},
     )
-
-
-def test_extremal_pair():
-    p_in, p_out = mechanisms.extremal_pair(F(2), F(1, 7))
-    game = {frozenset({0}): p_in, frozenset({1}): p_out}
-    assert subset.pmp_delta(game, 2, 1, F(2)) == finite.delta(p_in, p_out, F(2)) == F(1, 7)

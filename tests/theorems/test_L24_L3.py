@@ -77,12 +77,6 @@ def test_posterior_form_implies_pmp_with_the_same_delta():
     )
 
 
-def test_reached_by_randomised_response():
-    for g, truth in ((F(1), F(3, 5)), (F(2), F(9, 10))):
-        pair = subset.world_laws(mechanisms.randomised_response(truth), 2, 1, 0)
-        assert finite.delta(*pair, g) == posterior_delta(*pair, g) > 0
-
-
 def test_posterior_form_is_pure_pmp_with_another_epsilon():
     for kernel, size in games():
         for x in range(size):
@@ -96,10 +90,3 @@ def test_posterior_form_is_pure_pmp_with_another_epsilon():
                     assert (g + delta) / (1 - delta) == ratio
                 else:
                     assert ratio <= g  # delta = 0: (1) and (2) say the same
-
-
-def test_no_converse():
-    # a leak of mass 1/100 is (0, 1/100)-PMP while its posterior form needs delta = 1
-    pair = mechanisms.extremal_pair(F(1), F(1, 100))
-    assert finite.delta(*pair, F(1)) == F(1, 100)
-    assert posterior_delta(*pair, F(1)) == 1

@@ -1,4 +1,7 @@
-"""L24-L6: eps-PMP keeps every attack's success at or below 1/(1 + e^-eps)."""
+"""L24-L6: eps-PMP keeps every attack's success at or below 1/(1 + e^-eps).
+
+X6: hence eta <= tanh(eps/2)/2, which is below the (1 - e^-eps)/2 of L24-L13.
+"""
 
 from fractions import Fraction
 
@@ -43,11 +46,6 @@ def test_reached_by_randomised_response():
         assert success_bound(subset.pmp_ratio(rr, 2, 1)) == truth
 
 
-def test_limits():
-    assert success_bound(F(1)) == F(1, 2)
-    assert 1 - success_bound(F(10**9)) < F(1, 10**8)
-
-
 def test_library_value_is_this_bound_from_above():
     for kernel, size in games():
         g = subset.pmp_ratio(kernel, size, size // 2)
@@ -55,3 +53,14 @@ def test_library_value_is_this_bound_from_above():
         assert success_bound(g) <= value <= success_bound(g) * (1 + F(1, 10**13))
         for x in range(size):
             assert subset.best_accuracy(kernel, size, size // 2, x) <= value
+
+
+def test_eta_is_the_success_minus_one_half_and_below_L24_L13():
+    for kernel, size in games():
+        g = subset.pmp_ratio(kernel, size, size // 2)
+        bound, printed = success_bound(g) - F(1, 2), (1 - 1 / g) / 2
+        assert bound == (g - 1) / (g + 1) / 2
+        assert bound < printed or g == 1
+        assert subset.eta(kernel, size, size // 2) <= bound
+        value = F(guarantee_from_epsilon_delta([(above_log(g), 0.0)]).curve.eta)
+        assert bound <= value <= bound * (1 + F(1, 10**13)) + F(1, 10**15)

@@ -118,18 +118,6 @@ def test_figure_of_the_theory():
     assert np.mean(ratios) < 0.7
 
 
-def test_example_of_the_docstring():
-    values = [0.0, 1.0, 2.0, 4.0]
-    bounds = mixture_bounds(values, SubsetGame(4, 2), sigma=2.0, delta=1e-3)
-    inside, outside = lattice_laws(values, 2, 3)
-    c = math.exp(bounds.pmp_epsilon_upper)
-    both = max(mixture_stick(inside, outside, 2.0, c), mixture_stick(outside, inside, 2.0, c))
-    assert both <= 1e-3
-    assert both >= 1e-3 * (1 - epsilon_excess(bounds.pmp_epsilon_upper, 1e-3))
-    truth = 0.5 + 0.5 * mixture_stick(inside, outside, 2.0, 1.0)
-    assert bounds.success_upper == pytest.approx(truth, abs=SUCCESS_EXCESS)
-
-
 def test_forgetting_the_own_value_would_be_caught():
     """The law "in" without the record's own value has another hockey-stick."""
     values = np.random.default_rng(1).integers(0, 4, 60).astype(float)
