@@ -42,6 +42,7 @@ from memberbound.papers.reproduction import (
     above,
     below,
     near,
+    swept,
     trend,
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
@@ -52,17 +53,6 @@ if TYPE_CHECKING:
 
 Single = NDArray[np.float32]
 Whole = NDArray[np.int64]
-
-
-def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Return what is called after every step of a run."""
-    steps = iter(range(1, total + 1))
-
-    def step() -> None:
-        if progress is not None:
-            progress(next(steps), total)
-
-    return step
 
 
 # ── A25 §4: overfitting as a ceiling ──────────────────────────────────────────────────────────────
@@ -285,15 +275,12 @@ def figure_1(
 ) -> Findings:
     """Run A25-F1, in the paper's setting or another."""
     setting = setting or Training()
-    step = _counted(progress, trials * len(setting.looks))
 
-    def measured(trial: int) -> Iterator[dict[str, float]]:
-        for losses in setting.losses(np.random.default_rng([seed, 25, 1, trial])):
-            yield small_losses(*losses)
-            step()
+    def measure(trial: int) -> list[dict[str, float]]:
+        rng = np.random.default_rng([seed, 25, 1, trial])
+        return [small_losses(*losses) for losses in setting.losses(rng)]
 
-    runs = [list(measured(trial)) for trial in range(trials)]
-    sweep = Sweep.of("iteration", setting.looks, runs)
+    sweep = swept("iteration", setting.looks, trials, measure, progress)
     title = (
         "A25-F1: two-layer ReLU network during training, n = "
         f"{setting.records}, d = 10, width {setting.width}"
@@ -341,19 +328,19 @@ def figure_2(
     fresh: int = 10_000,
 ) -> Findings:
     """Run A25-F2."""
-    step = _counted(progress, trials * len(dimensions))
 
-    def measured(trial: int, d: int) -> dict[str, float]:
+    def measured_at(trial: int, d: int) -> dict[str, float]:
         rng = np.random.default_rng([seed, 25, 2, trial, d])
         row: dict[str, float] = {}
         for name, losses in (("linear", linear_losses), ("nearest", neighbour_losses)):
             shares = small_losses(*losses(rng, d, records, fresh))
             row |= {f"{name}_{key}": value for key, value in shares.items()}
-        step()
         return row
 
-    runs = [[measured(trial, d) for d in dimensions] for trial in range(trials)]
-    sweep = Sweep.of("dimension", tuple(map(float, dimensions)), runs)
+    def measure(trial: int) -> list[dict[str, float]]:
+        return [measured_at(trial, d) for d in dimensions]
+
+    sweep = swept("dimension", tuple(map(float, dimensions)), trials, measure, progress)
     smallest = f"{SMALLEST:g}"
 
     def largest(name: str) -> Average:
@@ -518,11 +505,11 @@ def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
 
 
 def measured(
-    digits: Digits, setting: Setting, rng: np.random.Generator, step: Callable[[], None]
+    digits: Digits, setting: Setting, rng: np.random.Generator
 ) -> dict[tuple[int, int], dict[str, float]]:
     """Return the quantities of every cell of the table, by n and number of clusters.
 
-    One draw of clusterings and training sets; ``step`` is called after every cell.
+    One draw of clusterings and training sets.
     """
     order = rng.permutation(len(digits.train))
     # What remains: the rows that training sets are drawn from, and that the law is read off.
@@ -548,7 +535,6 @@ def measured(
             for reading, atoms in (("clusters", cells), ("pairs", pairs)):
                 values |= leaks(np.bincount(atoms[rest]), n, reading)
             table[n, clusters] = values
-            step()
     return table
 
 
@@ -584,11 +570,11 @@ def tabulated(
     needed = len(setting.clusters) * setting.set_aside + max(setting.sizes)
     if len(digits.train) < needed:
         raise InputError(f"the training images must be at least {needed}, got {len(digits.train)}.")
-    step = _counted(progress, trials * len(setting.sizes) * len(setting.columns))
-    tables = [
-        measured(digits, setting, np.random.default_rng((seed, 25, 3, trial)), step)
-        for trial in range(trials)
-    ]
+    tables = []
+    for trial in range(trials):
+        tables.append(measured(digits, setting, np.random.default_rng((seed, 25, 3, trial))))
+        if progress is not None:
+            progress(trial + 1, trials)
     columns = setting.columns
     sweeps = {
         n: Sweep.of(
