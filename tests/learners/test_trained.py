@@ -1,6 +1,5 @@
 """A model that exists: what it is asked with, and what it answers."""
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.metaestimators import available_if as sklearn_available_if
 
 from memberbound.errors import InputError
-from memberbound.learners.model_files import load_model, skops_io
+from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Answers, TrainedModel, available_if, rows_as_trained
 
 
@@ -65,13 +64,8 @@ def test_columns_that_do_not_match_are_named(people, pipeline):
         TrainedModel.of(pipeline).answers(changed)
 
 
-def test_files_that_run_code_need_trust(tmp_path, people, pipeline):
+def test_what_is_no_model_is_refused(tmp_path):
     path = tmp_path / "model.joblib"
-    joblib.dump(pipeline, path)
-    with pytest.raises(InputError, match="--trust"):
-        load_model(path)
-    said = load_model(path, trust=True).answers(people)
-    assert np.array_equal(said.table, pipeline.predict_proba(people[["age", "town"]]))
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="file that loads here"):
         load_model(path, trust=True)
@@ -79,14 +73,6 @@ def test_files_that_run_code_need_trust(tmp_path, people, pipeline):
         load_model(tmp_path / "none.skops")
     with pytest.raises(InputError, match="must end in"):
         load_model(__file__)
-
-
-def test_skops_needs_no_trust(tmp_path, people, pipeline):
-    pytest.importorskip("skops")
-    path = tmp_path / "model.skops"
-    skops_io().dump(pipeline, path)
-    said = load_model(path).answers(people)
-    assert np.array_equal(said.table, pipeline.predict_proba(people[["age", "town"]]))
 
 
 def test_csv_files_are_read_as_training_scripts_read_them(tmp_path, people):

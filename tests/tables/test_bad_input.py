@@ -142,14 +142,3 @@ def test_arrays_must_be_flat_tables():
     assert "2-D" in refusal(np.zeros((2, 2), dtype=object))
     assert "of one type, got bytes and int" in refusal(pd.DataFrame({"x": [1, "a", b"c"]}))
     assert "got object" in refusal(pd.DataFrame({"x": [object()]}))
-
-
-def test_odd_but_fine():
-    assert count_profile(pa.table({"x": [1]})).expanded().tolist() == [1]
-    nothing = pa.table({"x": pa.nulls(4), "y": [1, 1, 2, 2]})
-    assert count_profile(nothing).expanded().tolist() == [2, 2]
-    assert count_profile(nothing, "x").expanded().tolist() == [4]
-    nan = pa.table({"x": [float("nan"), float("nan"), None, 0.0, -0.0]})
-    assert count_profile(nan).expanded().tolist() == [1, 1, 1, 2]
-    # pandas means a missing value by NaN.
-    assert count_profile(pd.DataFrame({"x": [np.nan, None, 1.0]})).expanded().tolist() == [1, 2]

@@ -12,7 +12,7 @@ import pytest
 from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.counting import count_profile, write_records
 from tables import naive
-from tables.test_counting import random_table, sqlite_file
+from tables.test_counting import random_table
 
 KEYS = ["f", "t"]
 NAME = "record_leak_upper"
@@ -44,19 +44,6 @@ def test_rows_are_written_in_order_with_their_value(tmp_path, ending):
     assert back.column_names == [*table.column_names, NAME]
     assert back.column(NAME).to_pylist() == expected_values(table)
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
-
-
-def test_other_engines_and_odd_names(tmp_path):
-    table = random_table(14, 200, lite=True)
-    sqlite_file(table, tmp_path / "a.sqlite")
-    write_records(tmp_path / "a.sqlite", KEYS, values_for(table), tmp_path / "a.parquet")
-    back = pq.read_table(tmp_path / "a.parquet")
-    assert back.column(NAME).to_pylist() == expected_values(table)
-    odd = pa.table({"n": [1, 1, 2], "value": [3, 3, 3], "place": [0, 0, 0], 'c0"; DROP': [1, 1, 1]})
-    write_records(odd, None, {1: 1.0, 2: 0.5}, tmp_path / "odd.parquet")
-    back = pq.read_table(tmp_path / "odd.parquet")
-    assert back.column_names == [*odd.column_names, NAME]
-    assert back.column(NAME).to_pylist() == [0.5, 0.5, 1.0]
 
 
 def test_an_existing_file_is_kept_unless_told(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.tables.coarsening import (
     Search,
-    cell_profile,
     column_ladder,
     entropy_estimate,
     prediction_information,
@@ -69,15 +68,6 @@ def test_entropy_estimate_against_the_exact_value() -> None:
     law = rng.dirichlet(np.ones(50))
     cell = rng.choice(50, 20_000, p=law)
     assert entropy_estimate(cell) == pytest.approx(-law @ np.log(law), abs=0.02)
-
-
-def test_cell_profile_is_a_naive_count_and_tells_spellings_apart() -> None:
-    frame = pd.DataFrame({"a": [1, 1.0, True, "1", None, np.nan], "b": ["x"] * 6}, dtype=object)
-    assert cell_profile(frame).expanded().tolist() == [1, 1, 1, 1, 2]
-    rng = np.random.default_rng(4)
-    wide = pd.DataFrame(rng.integers(0, 3, (500, 6)).astype(float), columns=list("abcdef"))
-    counts = sorted(pd.Series(map(tuple, wide.to_numpy())).value_counts())
-    assert cell_profile(wide).expanded().tolist() == counts
 
 
 @pytest.mark.parametrize(("rows", "leak"), [(1000, 0.2), (25_000, 0.05), (25_000, 0.3)])
@@ -187,14 +177,6 @@ def test_a_kept_column_that_says_little_is_not_reported_as_nothing(
         # The broken twin, which the search steers by: on the fitting rows it sees next to nothing.
         fitting = draws[: rows // 4]
         assert information_estimate(fitting // values, fitting % values) < 0.02
-
-
-def test_without_target_entropy_is_kept() -> None:
-    coarse = harden(telling(6000), security=0.9)
-    fine = harden(telling(6000), security=0.7)
-    assert coarse.after.delta_upper <= 0.1 < fine.after.delta_upper <= 0.3
-    assert 0 < coarse.information_estimate < fine.information_estimate
-    assert coarse.information_measure == "entropy of a row"
 
 
 def test_record_leak_holds_for_every_released_row() -> None:

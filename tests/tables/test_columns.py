@@ -339,16 +339,6 @@ class Unhashable(str):
     __hash__ = None
 
 
-class Caseless(str):
-    """Equal to texts that are read as other ones."""
-
-    def __eq__(self, other):
-        return self.lower() == other.lower()
-
-    def __hash__(self):
-        return hash(self.lower())
-
-
 def nested(depth):
     cell = []
     for _ in range(depth):
@@ -377,10 +367,6 @@ def test_every_object_is_read(case, form):
     column = Values.of(["1", value, 2], form)
     assert column.label(1) == label
     assert same(pairs_of(column)[1], read_value(value, form))
-
-
-def test_objects_that_call_themselves_equal_are_read_one_by_one():
-    assert [Values.of([Caseless("A"), Caseless("a")]).label(k) for k in (0, 1)] == ["A", "a"]
 
 
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int16()])

@@ -160,23 +160,6 @@ def test_csv_means_what_it_says(tmp_path, text, expected):
     assert expanded(tmp_path / "a.csv") == expected
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        ("1.5", "1.50"),
-        ("True", "true"),
-        ("2020-01-01 00:00:00.1234567", "2020-01-01 00:00:00.1234568"),
-    ],
-)
-def test_guessing_the_dialect_and_the_types_would_merge_records(tmp_path, values):
-    # The broken variant: the engine's own guess calls two records one.
-    path = tmp_path / "a.csv"
-    path.write_text("id,other\n" + "".join(f"{value},1\n" for value in values))
-    guessed = duckdb.sql(f"SELECT count(DISTINCT id) FROM read_csv('{path}')").fetchall()
-    assert guessed == [(1,)]
-    assert count_profile(path).atoms == 2
-
-
 def test_the_private_folder_is_deleted(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((3, 2)))
     with open_table(tmp_path / "a.npy") as table:
@@ -190,11 +173,3 @@ def test_the_private_folder_is_deleted(tmp_path):
     folder = dropped.engine.folder
     del dropped
     assert not folder.exists()
-
-
-def test_the_engine_spills_to_its_own_folder_and_installs_nothing():
-    with open_table(TABLE, memory_limit="300MB") as table:
-        names = "memory_limit", "temp_directory", "autoinstall_known_extensions"
-        found = [table.engine.sql(f"SELECT current_setting('{n}')").fetchone()[0] for n in names]
-        assert found[0] in ("286.1 MiB", "300.0 MB")
-        assert found[1:] == [str(table.engine.folder), False]

@@ -15,16 +15,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from memberbound.errors import InputError
-from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles
 from memberbound.tables.columns import Values
-from memberbound.tables.recipe import Bins, Recipe
+from memberbound.tables.recipe import Recipe
 from memberbound.tables.table import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
@@ -83,31 +81,6 @@ WANTED = {
     "note": "text",
     "ill": "category",
 }
-NUMBERS = ["half", "huge", "price", "born", "seen", "stamp", "flag", "same"]
-
-
-def truth(columns: dict[str, list[str]]) -> dict[str, list[float]]:
-    """The same numbers, by Python's own parsers."""
-
-    def day(text: str) -> float:
-        d, m, y = map(int, text.split("/"))
-        return float((dt.date(y, m, d) - dt.date(1970, 1, 1)).days)
-
-    def moment(text: str) -> float:
-        when = dt.datetime.fromisoformat(text)
-        when = when if when.tzinfo else when.replace(tzinfo=dt.UTC)
-        return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(days=1)
-
-    return {
-        "half": [float(v) for v in columns["half"]],
-        "huge": [float(v) for v in columns["huge"]],
-        "price": [float(v.replace(",", ".")) for v in columns["price"]],
-        "born": [moment(v) for v in columns["born"]],
-        "seen": [day(v) for v in columns["seen"]],
-        "stamp": [moment(v) for v in columns["stamp"]],
-        "flag": [float(v.lower() == "true") for v in columns["flag"]],
-        "same": [7.0] * len(columns["same"]),
-    }
 
 
 def written(columns: dict[str, list[str]], path: Path) -> Path:
@@ -131,41 +104,6 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_roles_of_the_nasty_table(table):
     with open_table(table) as opened:
         assert {c: r.role for c, r in opened.readings().items()} == WANTED
-
-
-def test_every_verb_reads_the_same_numbers(table):
-    """What a learner is given, what a mean is taken of, what bins cut: the parsed values."""
-    wanted = truth(nasty())
-    features = ["half", "huge", "price", "born", "seen", "stamp", "same"]
-    examples = read_examples(table, "ill", columns=features)
-    study = StudyData.read(table, Question("ill", columns=tuple(features)))
-    for place, name in enumerate(features):
-        values = np.array(wanted[name])
-        spread = values.std() or 1.0
-        scaled = (values - values.mean()) / spread
-        assert examples.features[:, place] == pytest.approx(scaled, abs=1e-9), name
-        assert numbers_from(study.table.frame[name]) == pytest.approx(values, rel=1e-15), name
-    assert np.array_equal(study.examples.features, examples.features)
-    # A statistic: the mean of a secret half, with noise far below the differences that matter.
-    asked = {"statistic": "mean", "eta": 0.49, "record": "average", "insecure_seed": 3}
-    found = protect_half(table, columns=["half", "price", "born"], **asked)
-    means = [np.mean(wanted[c]) for c in ("half", "price", "born")]
-    spreads = [np.std(wanted[c]) for c in ("half", "price", "born")]
-    for value, mean, spread in zip(found.values, means, spreads, strict=True):
-        assert abs(value - mean) < 60 * spread
-    asked = {"epsilon": 1.0, "columns": ["half", "price", "seen"]}
-    by_file = population(table, **asked)
-    by_array = population(np.column_stack([wanted[c] for c in asked["columns"]]), epsilon=1.0)
-    assert by_file.success_upper == by_array.success_upper
-    wish = {"security": 0.3, "target": "ill"}
-    hard = harden(table, columns=["price", "seen", "half"], **wish)
-    for name, rule in hard.rules.rules:
-        if isinstance(rule, Bins) and name != "ill":
-            written, parsed = (
-                pd.factorize(Bins(rule.edges, form).apply(pd.Series(values)))[0]
-                for form, values in ((rule.form, nasty()[name]), ("number", wanted[name]))
-            )
-            assert np.array_equal(written, parsed), name
 
 
 def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
@@ -307,16 +245,6 @@ def test_independent_whole_numbers_are_no_identifier(rows, span, seed):
     assert role(values) == "number"
 
 
-def test_income_like_and_weight_like_columns_stay():
-    rng = np.random.default_rng(3)
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        assert role(np.round(rng.lognormal(10, 0.5, 2000)).astype(int)) == "number"
-        assert role(np.round(rng.normal(80_000, 9_000, 150)).astype(int)) == "number"
-    # the twin without replacement, as dense, is a key
-    assert role(rng.permutation(3000)[:2000]) == "identifier"
-
-
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
 def test_numbers_go_through_text_unharmed(values):
@@ -383,22 +311,6 @@ def test_dates_are_coarsened_as_dates(tmp_path):
     assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
     assert Recipe.from_json(recipe.read_text("utf-8")) == found.rules
-
-
-def test_the_command_line_takes_roles_and_says_what_it_left_out(table):
-    run = CliRunner().invoke(application(), ["certify", str(table), "--json"])
-    assert run.exit_code == 0
-    assert json.loads(run.stdout)["roles"] == WANTED
-    assert "'patient' looks like an identifier and is left out" in run.stderr
-    said = ["--roles", "row=number, note=identifier", "--json"]
-    for verb in (["certify"], ["plan", "--security", "0.5"]):
-        run = CliRunner().invoke(application(), [verb[0], str(table), *verb[1:], *said])
-        assert run.exit_code == 0, run.stderr
-        roles = json.loads(run.stdout)["roles"]
-        assert (roles["row"], roles["note"]) == ("number", "identifier")
-    run = CliRunner().invoke(application(), ["certify", str(table), "--roles", "row"])
-    assert isinstance(run.exception, InputError)
-    assert "COLUMN=ROLE" in str(run.exception)
 
 
 # ---- one scan, few patterns ----------------------------------------------------------------------

@@ -47,20 +47,6 @@ def made(path: Path, select: str, rows: int) -> Path:
     return path
 
 
-FEW_CELLS = "i % 7 AS a, (i * 7919) % 11 AS b, 'v' || ((i * 31) % 13) AS c, i % 3 AS d"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_two_million_rows_take_the_memory_of_twenty_thousand(tmp_path, ending):
-    small = measured(made(tmp_path / f"small.{ending}", FEW_CELLS, 20_000), "400MB")
-    large = measured(made(tmp_path / f"large.{ending}", FEW_CELLS, 2_000_000), "400MB")
-    assert (small["rows"], large["rows"]) == (20_000, 2_000_000)
-    assert large["lines"] < 100
-    assert large["python"] < 1.1 * small["python"] + 1e6
-    assert large["resident"] < small["resident"] + 400e6
-
-
 @pytest.mark.parametrize(
     "rows", [200_000, pytest.param(10_000_000, marks=pytest.mark.long)], ids="{:.0e}".format
 )

@@ -52,17 +52,6 @@ def test_a_target_of_written_numbers_stays_as_it_is_written(frame) -> None:
     assert set(result.table["y"]) == set(result.rules.apply(written)["y"]) == {"1", "2"}
 
 
-def test_certify_of_the_written_file_agrees(source, tmp_path) -> None:
-    from memberbound.iid.certificates import certify_counts
-    from memberbound.tables.counting import count_profile
-
-    out = tmp_path / "hard.parquet"
-    result = harden(source, security=0.9, target="y", out=out)
-    certificate = certify_counts(count_profile(out), confidence=0.95)
-    assert certificate.delta_upper == result.after.delta_upper
-    assert certificate.atoms == result.after.atoms
-
-
 def test_blank_constant_and_distinct_columns_do_no_harm(frame) -> None:
     result = harden(frame, security=0.9, target="y")
     assert set(result.table.columns) == {"x", "y"}
