@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 from memberbound.attacks.attacks import ATTACKS, Targets
 from memberbound.attacks.learner_audit import audit_shadows
 from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
-from memberbound.learners import Examples
+from memberbound.learners.examples import Examples
 
 Array = NDArray[np.float64]
 OURS = ("loss", "lira", "rmia", "combined")

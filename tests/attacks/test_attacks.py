@@ -32,7 +32,7 @@ from memberbound.attacks.learner_audit import (
 from memberbound.attacks.shadows import train_shadows
 from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError
-from memberbound.learners import Examples
+from memberbound.learners.examples import Examples
 from oracle.shadow_runs import halves, run_of
 
 

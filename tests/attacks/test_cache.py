@@ -18,7 +18,7 @@ from memberbound.attacks.shadows import (
     train_shadows,
 )
 from memberbound.errors import InputError
-from memberbound.learners import Examples
+from memberbound.learners.examples import Examples
 from memberbound.learners.refits import FitStore, default_cache
 
 

@@ -10,7 +10,7 @@ from memberbound.attacks.learner_audit import (
     release_statistics,
 )
 from memberbound.attacks.shadows import attacked_records, draw_half, train_shadows
-from memberbound.learners import Examples
+from memberbound.learners.examples import Examples
 
 ROWS, SOME = 160, 60
 

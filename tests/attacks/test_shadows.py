@@ -13,7 +13,8 @@ from memberbound.attacks import shadows
 from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
-from memberbound.learners import Examples, read_examples, refits
+from memberbound.learners import refits
+from memberbound.learners.examples import Examples, read_examples
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):

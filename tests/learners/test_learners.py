@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.learners import LEARNERS, learner_from_name, read_examples
+from memberbound.learners.examples import LEARNERS, learner_from_name, read_examples
 from memberbound.tables.recipe import exact_codes
 
 

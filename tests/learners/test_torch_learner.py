@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from memberbound.attacks.shadows import train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
-from memberbound.learners import Examples, learner_from_name
+from memberbound.learners.examples import Examples, learner_from_name
 from memberbound.learners.torch_learner import TorchLearner
 from optional import Later
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from memberbound.attacks.shadows import ShadowRun, draw_half
 from memberbound.attacks.signals import Signals
-from memberbound.learners import Examples
+from memberbound.learners.examples import Examples
 
 
 def halves(models: int, rows: int, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from memberbound.release.all_rows.boosting import boost
 from memberbound.release.all_rows.gradient import Loss, TrainingRows, descend, row_lengths
 from memberbound.release.all_rows.models import probability_line
-from memberbound.tables.parts import PartsHere
+from memberbound.tables.in_memory import PartsHere
 
 
 @dataclass

@@ -14,7 +14,7 @@ from memberbound.release.all_rows.learner_forms import LEARNERS
 from memberbound.release.all_rows.models import _mark, fit_private
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.parts import PartsHere
+from memberbound.tables.in_memory import PartsHere
 
 
 def split(table, target, share, seed):

@@ -27,8 +27,7 @@ from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.in_memory import read_secret_columns
-from memberbound.tables.parts import PartsHere
+from memberbound.tables.in_memory import PartsHere, read_secret_columns
 
 protecting = importlib.import_module("memberbound.verbs.protect")
 distributed = pytest.importorskip("distributed")

@@ -10,7 +10,7 @@ import pytest
 
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
-from memberbound.learners import learner_from_name, read_examples
+from memberbound.learners.examples import learner_from_name, read_examples
 from memberbound.report.model import Question, Remedy, SandwichRow
 from memberbound.studies import steps, studying
 from memberbound.studies.question import StudyData

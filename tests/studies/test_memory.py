@@ -11,7 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.attacks.shadows import train_shadows
-from memberbound.learners import Examples, refits
+from memberbound.learners import refits
+from memberbound.learners.examples import Examples
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 

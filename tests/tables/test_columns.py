@@ -379,7 +379,7 @@ def test_a_gap_beside_a_full_dictionary_is_missing(index):
 
 
 def test_rows_without_a_target_are_left_out_of_a_public_table():
-    from memberbound.learners import read_examples
+    from memberbound.learners.examples import read_examples
 
     frame = pd.DataFrame({"x": range(40), "y": ["a", "b", None, " "] * 10})
     examples = read_examples(frame, "y")

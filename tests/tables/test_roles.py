@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.learners import encoded_rows, read_examples
+from memberbound.learners.examples import encoded_rows, read_examples
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles

@@ -12,7 +12,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.learners import read_examples
+from memberbound.learners.examples import read_examples
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
 from memberbound.tables.in_memory import read_population, read_records

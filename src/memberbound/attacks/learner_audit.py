@@ -278,7 +278,7 @@ def audit_shadows(
 
     Examples:
         >>> from memberbound.attacks.shadows import train_shadows
-        >>> from memberbound.learners import Examples, learner_from_name
+        >>> from memberbound.learners.examples import Examples, learner_from_name
         >>> rng = np.random.default_rng(0)
         >>> x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
         >>> noise = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
@@ -503,7 +503,7 @@ def record_exposure(audit: ShadowAudit) -> Exposure:
 
     Examples:
         >>> from memberbound.attacks.shadows import train_shadows
-        >>> from memberbound.learners import Examples, learner_from_name
+        >>> from memberbound.learners.examples import Examples, learner_from_name
         >>> rng = np.random.default_rng(0)
         >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
         >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others

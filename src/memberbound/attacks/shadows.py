@@ -21,8 +21,14 @@ from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners import Examples, encoded_rows, examples_of, learner_from_name
-from memberbound.learners.examples import Labels, Learner
+from memberbound.learners.examples import (
+    Examples,
+    Labels,
+    Learner,
+    encoded_rows,
+    examples_of,
+    learner_from_name,
+)
 from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -187,7 +193,7 @@ def train_shadows(
 
     Examples:
         >>> import numpy as np
-        >>> from memberbound.learners import Examples, learner_from_name
+        >>> from memberbound.learners.examples import Examples, learner_from_name
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(40, 2))
         >>> y = (x[:, 0] > 0).astype(int)

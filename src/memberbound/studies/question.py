@@ -17,8 +17,7 @@ import numpy as np
 from memberbound.attacks.evidence import given_model
 from memberbound.errors import InputError
 from memberbound.files import read_document
-from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_name
-from memberbound.learners.examples import Task
+from memberbound.learners.examples import LEARNERS, Examples, Task, examples_of, learner_from_name
 from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as

@@ -22,8 +22,13 @@ from memberbound.curve import TradeoffCurve
 from memberbound.errors import InputError
 from memberbound.games import IidGame, SubsetGame
 from memberbound.iid.certificates import accuracy_from_leak
-from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
-from memberbound.learners.examples import Labels
+from memberbound.learners.examples import (
+    Examples,
+    Labels,
+    encoded_rows,
+    learner_from_name,
+    read_examples,
+)
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, down, sum_up
 from memberbound.quantities import significant

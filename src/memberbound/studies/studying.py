@@ -33,7 +33,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import in_encoding, unwritable, write_text
-from memberbound.learners import learner_from_name
+from memberbound.learners.examples import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import sum_up
 from memberbound.papers.results import theorems

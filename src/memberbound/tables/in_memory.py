@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
-from memberbound.tables.parts import Parts, PartsHere, added
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.table import Columns, Table, open_table, opened_table
@@ -29,6 +28,71 @@ from memberbound.tables.table import Columns, Table, open_table, opened_table
 if TYPE_CHECKING:
     import pyarrow as pa
     from pandas import DataFrame, Series
+
+
+# ── Rows in parts: what is asked of all rows is asked of every part, and the answers are added ────
+#
+# A function of a part is a top-level function, so that it can be sent to where the part is.  Its
+# answers are exact (whole numbers, or multiples of a power of two), so that the total does not
+# depend on how rows are cut into parts.
+
+
+class Parts(Protocol):
+    """What was made of every part of the rows, and stays where the part is."""
+
+    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the sum over parts of ``function(part, *arguments)``."""
+
+    def mapped(self, function: Callable[..., Any], *arguments: Any) -> Parts:
+        """Return what the function makes of every part."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartsHere:
+    """Parts in this process."""
+
+    parts: list[Any]
+
+    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the sum over parts of ``function(part, *arguments)``."""
+        return added(function(part, *arguments) for part in self.parts)
+
+    def mapped(self, function: Callable[..., Any], *arguments: Any) -> PartsHere:
+        """Return what the function makes of every part."""
+        return PartsHere([function(part, *arguments) for part in self.parts])
+
+
+def added(answers: Iterable[Any]) -> Any:
+    """Return the sum of numbers or arrays, of tuples place by place, of mappings key by key.
+
+    Examples:
+        >>> added([({"a": 1}, 2.0), ({"a": 2, "b": 1}, 0.5)])
+        ({'a': 3, 'b': 1}, 2.5)
+    """
+    total: Any = None
+    for number, answer in enumerate(answers):
+        total = _started(answer) if number == 0 else _sum(total, answer)
+    return total
+
+
+def _started(answer: Any) -> Any:
+    """Return a first answer that others may be added to in place."""
+    if isinstance(answer, tuple):
+        return tuple(map(_started, answer))
+    return dict(answer) if isinstance(answer, Mapping) else answer
+
+
+def _sum(total: Any, answer: Any) -> Any:
+    if isinstance(total, tuple):
+        return tuple(map(_sum, total, answer))
+    if isinstance(total, dict):
+        for key, value in answer.items():
+            total[key] = total[key] + value if key in total else value
+        return total
+    return total + answer
+
+
+# ── Public rows ───────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

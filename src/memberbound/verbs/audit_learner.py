@@ -36,7 +36,7 @@ from memberbound.declarations import (
 from memberbound.errors import whole_number
 from memberbound.files import in_encoding
 from memberbound.games import SubsetGame
-from memberbound.learners import learner_from_name, read_examples
+from memberbound.learners.examples import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (

@@ -15,7 +15,7 @@ from memberbound.declarations import DatabaseTable, Encoding, Force, Option, Out
 from memberbound.errors import InputError
 from memberbound.files import check_output, in_encoding, write_table
 from memberbound.games import Game
-from memberbound.learners import network_factory
+from memberbound.learners.examples import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load

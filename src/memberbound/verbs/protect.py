@@ -33,7 +33,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
-from memberbound.learners import network_factory
+from memberbound.learners.examples import network_factory
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import (

@@ -28,7 +28,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
-from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.examples import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.half.fitting import Progress
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel

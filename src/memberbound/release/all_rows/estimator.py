@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from memberbound.errors import InputError
-from memberbound.learners import named_rows
+from memberbound.learners.examples import named_rows
 from memberbound.learners.trained import available_if
 from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
-from memberbound.learners import network_factory
+from memberbound.learners.examples import network_factory
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

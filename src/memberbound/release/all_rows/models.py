@@ -20,7 +20,7 @@ from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.files import large_copy
-from memberbound.learners import raw_records
+from memberbound.learners.examples import raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
@@ -59,8 +59,7 @@ from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import Records, read_records
-from memberbound.tables.parts import Parts
+from memberbound.tables.in_memory import Parts, Records, read_records
 
 #: A target as it was read: codes of classes, or numbers.
 Labels = NDArray[Any]

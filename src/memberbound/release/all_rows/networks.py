@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
-from memberbound.learners import takes_sizes
+from memberbound.learners.examples import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
@@ -39,8 +39,7 @@ from memberbound.release.all_rows.models import (
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import Persons, read_records
-from memberbound.tables.parts import PartsHere
+from memberbound.tables.in_memory import PartsHere, Persons, read_records
 
 if TYPE_CHECKING:
     from torch import Tensor

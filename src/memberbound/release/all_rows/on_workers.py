@@ -25,8 +25,7 @@ from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Records, StoredColumns, read_records
-from memberbound.tables.parts import added
+from memberbound.tables.in_memory import Records, StoredColumns, added, read_records
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
 

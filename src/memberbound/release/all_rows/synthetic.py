@@ -58,8 +58,7 @@ from memberbound.release.all_rows.cells import (
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.tables.in_memory import PERSON_UNITS, Persons, Records
-from memberbound.tables.parts import Parts
+from memberbound.tables.in_memory import PERSON_UNITS, Parts, Persons, Records
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
-from memberbound.learners import encoded_rows
-from memberbound.learners.examples import as_numbers, as_texts
+from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
