@@ -1,6 +1,7 @@
 """One reader: a value alone against columns of many, every container, a naive second reader."""
 
 import datetime as dt
+import gzip
 import math
 import random
 from decimal import Decimal
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memberbound import certify
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, cells_of, read_bounds
 from memberbound.tables.columns import FORMS, Values, read_value
 from memberbound.tables.in_memory import read_records
+from memberbound.tables.source import header_notes
 from memberbound.tables.table import open_table
 
 TEXTS = [
@@ -324,9 +327,16 @@ def test_a_repeated_header_is_a_row_of_missing_values(tmp_path):
     assert records.columns["ward"].label(50) == ""
     with open_table(path) as opened:
         assert {r.role for r in opened.readings().values()} == {"number"}
+    note = "line 52 of t.csv repeats the header: read as missing values"
+    assert header_notes(path) == (note,)
+    packed = tmp_path / "t.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert header_notes(packed) == (note.replace("t.csv", "t.csv.gz"),)
+    assert note in certify(path).warnings
     # A column whose name is one of its values is not a header that repeats.
     single = tmp_path / "one.csv"
     single.write_text("yes\nno\nyes\n")
+    assert header_notes(single) == ()
     assert [read_records(single).columns["yes"].label(k) for k in (0, 1)] == ["no", "yes"]
 
 

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +25,9 @@ from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
+from memberbound.faces.preview import preview_lines
 from memberbound.faces.terminal import print_text
-from memberbound.files import check_output, remove_once
+from memberbound.files import check_output, csv_encoding, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
 #: Headings of the help page and the verbs below them: a new verb needs its name here.
@@ -43,6 +44,8 @@ _PANELS = {
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
+#: Verbs that take long: what they read is printed first, at a terminal.
+_PREVIEWED = ("audit-learner", "certify", "harden", "protect", "protect-half", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -305,6 +308,8 @@ class _Command:
         if typed.get("config") is not None:
             self.leave_to_configuration(typed, values)
         positional = [values.pop(p.name) for p in self.parameters if p.positional]
+        if self.verb.name in _PREVIEWED and at_terminal():
+            _print_preview(positional[0], typed)
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_progress_bar(parameter))
@@ -360,6 +365,19 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
     else:
         text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")
         print_text(text, measures=measures)
+
+
+def at_terminal() -> bool:
+    """Return whether somebody reads standard error."""
+    return sys.stderr.isatty()
+
+
+def _print_preview(source: object, typed: Keywords) -> None:
+    """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
+    if isinstance(source, Path):
+        with suppress(MemberboundError, OSError), csv_encoding(typed.get("encoding")):
+            for line in preview_lines(source, typed.get("database_table")):
+                print_text(line, stream=sys.stderr)
 
 
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:

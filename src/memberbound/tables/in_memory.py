@@ -23,6 +23,7 @@ from memberbound.tables.columns import Form, Values
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
+from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
@@ -616,7 +617,7 @@ def read_population(
         raise InputError(f"columns must not hold the target {target!r}.")
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
-    notes = [*chosen.notes]
+    notes = [*header_notes(table), *chosen.notes]
     if unit is not None:
         frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
         notes.append(note)

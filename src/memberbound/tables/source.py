@@ -67,7 +67,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
-from memberbound.files import FULL, csv_codec
+from memberbound.files import FULL, csv_codec, csv_encoding
 from memberbound.tables.engine import (
     BATCH_ROWS,
     ENCODING_REMEDY,
@@ -698,6 +698,33 @@ def delimiter_of(path: Path) -> str:
     ending = path.suffix.lower()
     with _open(path, ending if ending in COMPRESSIONS else "") as stream:
         return _header(stream, str(path), None)[0]
+
+
+def header_notes(source: object) -> tuple[str, ...]:
+    """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
+
+    Such rows are read as missing values.  ``source`` is a file, or a table that was opened from it.
+    """
+    place = getattr(source, "path", source)
+    path = Path(place) if isinstance(place, (str, os.PathLike)) else None
+    if path is None or not path.is_file() or separator_of(path) is None:
+        return ()
+    ending = path.suffix.lower()
+    with (
+        csv_encoding(getattr(source, "encoding", None)),
+        _open(path, ending if ending in COMPRESSIONS else "") as stream,
+    ):
+        lines = (line.rstrip(b"\r\n") for line in stream)
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        if not any(mark.encode() in first for mark in DELIMITERS):
+            return ()  # one column, whose name may be a value
+        numbers = [number for number, line in enumerate(lines, 2) if line == first]
+    if not numbers:
+        return ()
+    more = f" and {len(numbers) - 5} more" if numbers[5:] else ""
+    shown = ", ".join(map(str, numbers[:5])) + more
+    verb = "line {} of {} repeats" if len(numbers) == 1 else "lines {} of {} repeat"
+    return (f"{verb.format(shown, path.name)} the header: read as missing values",)
 
 
 def _open(path: Path, compression: str) -> io.BufferedIOBase:

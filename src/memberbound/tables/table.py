@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -43,6 +43,7 @@ from memberbound.tables.roles import (
 from memberbound.tables.source import (
     check_file,
     file_view,
+    header_notes,
     object_view,
     refuse_cut,
     same_for_secret_rows,
@@ -469,7 +470,8 @@ def chosen_columns(
     """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
     readings = table.readings(columns, roles, forms=False)
     apart = () if unit is None or columns is not None else (unit,)
-    return selected(readings, columns, apart=apart, texts=True)
+    chosen = selected(readings, columns, apart=apart, texts=True)
+    return replace(chosen, notes=(*header_notes(table), *chosen.notes))
 
 
 # ── Objects in memory ─────────────────────────────────────────────────────────────────────────────

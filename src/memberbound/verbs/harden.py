@@ -50,6 +50,7 @@ from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
 from memberbound.tables.roles import Reading, selected
+from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
 
@@ -282,7 +283,7 @@ def harden(
     information = search.information([*search.front(), release.state], wish.seed)
     most, kept = max(information.values()), information[release.state]
     person = "a person has one row"
-    notes = selection.notes
+    notes = (*header_notes(table), *selection.notes)
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
         notes = (*notes, f"one record is one value of {unit!r}, by its first row")

@@ -33,6 +33,7 @@ from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
+from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 
 
@@ -127,7 +128,10 @@ def summarize(
         calibration=released.calibration,
         released=released,
         what=statistic,
-        warnings=(*unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),),
+        warnings=(
+            *header_notes(source),
+            *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
+        ),
         values=tuple(released.values.tolist()),
         names=released.names,
         bounds=tuple(sorted(name for name in public if name in table.columns)),
