@@ -22,6 +22,7 @@ from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
+from memberbound.release.all_rows.estimator import PrivateEstimator
 from memberbound.release.half.fitting import FreshSubsets, Progress, Rows, evaluated, promised_eta
 from memberbound.release.half.refitting import (
     calibrate,
@@ -40,7 +41,6 @@ from memberbound.release.half.statistics import (
 )
 from memberbound.release.model_quality import ModelScores, Score, answers_of, scores_of
 from memberbound.release.noise import Calibration, GaussianNoise, NormExponentialNoise
-from memberbound.release.private_estimator import PrivateEstimator
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.tables.columns import label_of
 
