@@ -446,8 +446,7 @@ def _drawn(page: Any) -> dict[str, int]:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) -> None:
     page = open_page(place(reports.sample), width=width, scheme=scheme)
     drawn = _drawn(page)
@@ -526,18 +525,6 @@ def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
         other = open_page(place(build), width=390, scheme="dark")
         assert all(count > 0 for count in _drawn(other).values())
         assert not other.evaluate(SCROLLS), build.__name__
-
-
-@pytest.mark.browser
-def test_without_scripts_nothing_is_missing(open_page: Any, place: Any) -> None:
-    page = open_page(place(reports.sample), java_script_enabled=False)
-    assert page.locator("#plot-sandwich-worst svg").is_visible()
-    page.get_by_text("logarithmic: few false alarms").click()
-    assert page.locator("#plot-roc .view-log svg").is_visible()
-    page.locator("summary", has_text="The numbers: the most exposed record").click()
-    protected = "Model with noise that protects every record"
-    row = page.locator("details[open] tr", has_text=protected).first
-    assert "≤ 55 %" in row.inner_text()
 
 
 #: What somebody must be able to say after a look at the first screen, and where it is said; the

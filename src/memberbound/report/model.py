@@ -75,7 +75,6 @@ Right = Annotated[float, Rule(ge=0.5, le=1)]
 Confidence = Annotated[float, Rule(gt=0, le=1)]
 #: Gain over blind guessing.
 Eta = Annotated[float, Rule(gt=0, lt=0.5)]
-Epsilon = Annotated[float, Rule(ge=0, le=1e9)]
 Positive = Annotated[float, Rule(gt=0, le=1e9)]
 Seconds = Annotated[float, Rule(ge=0, le=1e9)]
 Count = Annotated[int, Rule(ge=0, le=2**53 - 1)]

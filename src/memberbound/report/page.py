@@ -283,24 +283,22 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["certified"] = lambda value: marked(value, "certificate")
-    environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
-    environment.filters["estimated"] = lambda value: marked(value, "estimate")
-    environment.filters["given"] = lambda value: marked(value, "given")
-    environment.filters["score"] = score_mark
-    # A number and its percent sign stay on one line.
-    environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
-        "≈ ", "≈\u00a0"
-    )
-    environment.filters["confident"] = confident
-    environment.filters["points"] = points
-    environment.filters["blind"] = prose.blind_guess
-    environment.filters["short"] = lambda value: significant(value, "given")
-    environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
-    environment.filters["percent_down"] = lambda value: percent(value, "lower")
-    environment.filters["percent_up"] = lambda value: percent(value, "upper")
-    environment.filters["down"] = lambda value: significant(value, "lower")
-    environment.filters["up"] = lambda value: significant(value, "upper")
+    environment.filters |= {
+        "certified": lambda value: marked(value, "certificate"),
+        "measured": lambda value, blind: marked(value, "audit", blind=blind),
+        "estimated": lambda value: marked(value, "estimate"),
+        "given": lambda value: marked(value, "given"),
+        "score": score_mark,
+        # A number and its percent sign stay on one line.
+        "bound": lambda text: text.replace(" %", "\u00a0%").replace("≈ ", "≈\u00a0"),
+        "confident": confident,
+        "points": points,
+        "short": lambda value: significant(value, "given"),
+        "seconds": lambda value: decimals(value, "estimate", 1),
+        "percent_down": lambda value: percent(value, "lower"),
+        "percent_up": lambda value: percent(value, "upper"),
+        "down": lambda value: significant(value, "lower"),
+    }
     environment.tests["mark"] = lambda value: isinstance(value, Mark)
     return environment
 
