@@ -18,7 +18,7 @@ import numpy as np
 from memberbound.curve import GaussianCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, SearchError
-from memberbound.numerics.roots import fixed_order, last_true, least_scale
+from memberbound.numerics.roots import fixed_order, least_scale
 from memberbound.numerics.rounding import down, shared_confidence, up
 from memberbound.quantities import Side, significant
 from memberbound.subset.exponential import ExponentialMechanism, exact_bounds, is_enumerable
@@ -225,7 +225,13 @@ class ExponentialSetting:
             )
         allowed = target
         if quantity == "success":
-            allowed = _pure_epsilon_for_success(target, self.mechanism.game.prior)
+            blind = self.mechanism.game.blind
+            if not target > blind:
+                raise InputError(
+                    f"target_success must be above the blind guess of {blind!r}, got {target!r}."
+                )
+            # An ε-indistinguishable pair is guessed right 1/(1 + e^-ε) of the time, or blindly.
+            allowed = down(math.log1p((2 * target - 1) / (1 - target)), 8)
         start = float(significant(down(allowed / unit, 8), "lower"))
         if start <= 0:
             return 0.0
@@ -281,17 +287,3 @@ class ExponentialSetting:
 
 #: A mechanism on a population, at any ε.
 Setting = GaussianSetting | ExponentialSetting
-
-
-def _pure_epsilon_for_success(target: float, prior: float) -> float:
-    """Return the largest ε found for which ε-indistinguishability keeps success at ``target``."""
-    blind = max(prior, 1 - prior)
-    if not target > blind:
-        raise InputError(
-            f"target_success must be above the blind guess of {blind!r}, got {target!r}."
-        )
-    return last_true(
-        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) <= target,
-        0.0,
-        float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
-    )
