@@ -124,21 +124,6 @@ def test_the_release_tosses_the_public_coins_too():
         assert drawn == still
 
 
-def test_coins_are_the_same_whatever_the_number_of_workers():
-    class Tossed:
-        """Local, so that it travels; the workers import nothing but what fits."""
-
-        dimension = 1
-
-        def __call__(self, rows):
-            return np.array([rows.sum() + np.random.random()])  # noqa: NPY002
-
-    groups = [[np.arange(n, n + 2)] for n in range(30)]
-    one, two = (fitted(Tossed(), groups, lambda out: out[0], workers=workers) for workers in (1, 2))
-    assert (one.rows == two.rows).all()
-    assert not one.own_coins
-
-
 def test_the_programs_generators_are_left_as_they_were():
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, Ri
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
-from memberbound.release.half.statistics import FittedParameters, Population, clipped_rows
+from memberbound.release.half.statistics import FittedParameters, Population
 
 TWO = make_classification(60, n_features=4, random_state=0)
 THREE = make_blobs(90, n_features=3, centers=3, cluster_std=2.0, random_state=1)
@@ -93,12 +93,6 @@ def test_the_shell_knows_nothing_of_the_data():
         assert np.array_equal(np.asarray(value), np.asarray(two[name]), equal_nan=False) or (
             value is two[name]
         ), name
-
-
-def test_clipping():
-    rows = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    assert np.linalg.norm(clipped_rows(rows, 1.0), axis=1) == pytest.approx([1.0, 0.5, 0.0])
-    assert clipped_rows(rows, None) is rows
 
 
 def test_bad_input():

@@ -145,17 +145,6 @@ def test_missing_values_and_new_categories_are_said(model) -> None:
     assert "a missing value" in absent.warnings[0]
 
 
-def test_without_a_file_the_answers_are_in_the_result(model) -> None:
-    result = predict(model, made(12, 4))
-    answer = result.to_dict()
-    json.dumps(answer, allow_nan=False)
-    assert answer["out"] is None
-    assert [row["prediction"] for row in answer["predictions"]] == result.values.tolist()
-    assert "12 rows predicted" in result.summary()
-    assert "2 more" in result.summary()
-    assert result.certificate == model.certificate_
-
-
 def test_strict_and_single_rows(kept_model):
     row = made(1, 5).drop(columns="ill").iloc[0].to_dict()
     assert predict(kept_model, row, strict=True).rows == 1

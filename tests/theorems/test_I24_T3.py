@@ -1,7 +1,6 @@
 """I24-T3: a function of the release that does not see the data never raises eta."""
 
 from fractions import Fraction
-from random import Random
 
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import finite_bounds
@@ -34,15 +33,6 @@ def test_a_map_that_sees_the_data_is_caught():
         return {d: {("with data", 0 in d): F(1)} for d in kernel}
 
     assert any(after > before for (before,), after in etas(peeking))
-
-
-def test_renaming_keeps_eta_and_forgetting_ends_it():
-    rng = Random(34)
-    kernel = mechanisms.random_mechanism(rng, 4, 2, 3)
-    renamed = subset.post_process(kernel, 4, 2, {a: {a + 10: F(1)} for a in range(3)})
-    silent = subset.post_process(kernel, 4, 2, {a: {0: F(1)} for a in range(3)})
-    assert subset.eta(renamed, 4, 2) == subset.eta(kernel, 4, 2) > 0
-    assert subset.eta(silent, 4, 2) == 0
 
 
 # The package

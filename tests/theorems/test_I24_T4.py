@@ -56,12 +56,6 @@ def test_bound_is_reached_at_every_population_size():
         assert subset.eta(kernel, size, k) == eta_bound(g, delta)
 
 
-def test_limits():
-    assert eta_bound(F(1), F(0)) == 0
-    assert eta_bound(F(1), F(1, 3)) == F(1, 6)
-    assert F(1, 2) - eta_bound(F(10**9), F(0)) < F(1, 10**8)
-
-
 def test_other_subset_sizes_gain_no_more():
     # "general k": the gain over the likelier constant guess stays below the half-split bound
     rng = Random(45)

@@ -194,24 +194,6 @@ def test_the_calibrated_release_keeps_its_promise():
     assert truth.mean() <= many.certificate.value <= eta
 
 
-class Spikes:
-    """The mean of records that all lie in directions of their own: a crowd for everybody."""
-
-    dimension = 16
-
-    def __call__(self, rows):
-        return np.bincount(rows, minlength=16) / len(rows)
-
-
-def test_partners_save_noise():
-    fresh = FreshSubsets(SubsetGame(16, 8, "average"), 1)
-    arguments = {"eta": 0.15, "pairs": 120, "workers": 1}
-    many = calibrate(Spikes(), fresh, **arguments)
-    one = calibrate(Spikes(), fresh, partners=1, **arguments)
-    assert many.details["partners"] == 7
-    assert many.noise_scale < 0.85 * one.noise_scale
-
-
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e200, 1e-320])
 def test_extreme_outputs_err_upwards(size):
     outputs = np.array([[[0.0], [size], [0.0]]])
