@@ -32,13 +32,6 @@ def test_numbers_are_scaled_and_categories_become_indicators(people):
     assert set(np.unique(examples.features[:, 1:])) == {0.0, 1.0}
 
 
-def test_files_and_frames_agree(people, tmp_path):
-    people.to_csv(tmp_path / "people.csv", index=False)
-    from_file = read_examples(tmp_path / "people.csv", "ill")
-    assert np.array_equal(from_file.features, read_examples(people, "ill").features)
-    assert from_file.classes == ("no", "yes")
-
-
 def test_a_number_with_many_values_is_a_regression_target():
     table = pd.DataFrame({"x": np.arange(50.0), "y": np.arange(50.0) / 7})
     assert read_examples(table, "y").task == "regression"

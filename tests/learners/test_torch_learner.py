@@ -7,7 +7,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from memberbound.attacks.shadows import train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples, learner_from_name
@@ -77,17 +76,3 @@ def test_a_factory_named_on_the_command_line_is_trained():
         assert isinstance(found, TorchLearner)
     with pytest.raises(InputError, match="factory must make a torch module, got int"):
         TorchLearner(lambda: 3).fit(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
-
-
-@pytest.mark.long
-def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(data, tmp_path):
-    x, y = data
-    rows = Examples(x, y, "classification", tuple("abcd"), ("0", "1"))
-    learner = TorchLearner(small, epochs=3)
-    stopped = train_shadows(rows, learner, models=3, cache=tmp_path, n_jobs=1)
-    again = train_shadows(rows, learner, models=5, cache=tmp_path, n_jobs=2)
-    assert (stopped.reused, again.reused) == (0, 3)
-    whole = train_shadows(rows, learner, models=5, n_jobs=1)
-    assert np.array_equal(again.signals.logit, whole.signals.logit)
-    changed = train_shadows(rows, learner.set_params(epochs=4), models=2, cache=tmp_path, n_jobs=1)
-    assert changed.reused == 0  # another training is another folder

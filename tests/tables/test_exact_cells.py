@@ -457,30 +457,6 @@ def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
 # ---- the verbs ---------------------------------------------------------------------------------
 
 
-def test_units_references_and_records_ignore_collations(tmp_path):
-    path = tmp_path / "a.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE t (who VARCHAR COLLATE NOCASE, x VARCHAR COLLATE NOCASE)")
-        connection.execute("INSERT INTO t VALUES ('ann','a'),('ANN','A'),('bob','a'),('bob','A')")
-    backend = ibis.duckdb.connect(str(path), read_only=True)
-    for source in (path, backend.table("t")):
-        # Three persons with three bags: {a}, {A}, {a, A}.
-        assert counted(source, unit="who") == {1: 3}
-        pair = count_pair_profile(source, pa.table({"x": ["A", "b"]}), "x")
-        assert [part.tolist() for part in pair] == [[0, 2, 2], [1, 0, 1], [1, 1, 1]]
-        out = tmp_path / "out.csv"
-        write_records(source, ["who", "x"], {1: 0.5}, out, overwrite=True)
-        assert out.read_text().splitlines()[1:] == [
-            "ann,a,0.5",
-            "ANN,A,0.5",
-            "bob,a,0.5",
-            "bob,A,0.5",
-        ]
-        write_records(source, None, {1: 0.25}, out, unit="who", overwrite=True)
-        assert out.read_text().count("0.25") == 4
-    backend.disconnect()
-
-
 def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
     # The broken twin: columns compared as the engine likes.
     path = collated(tmp_path / "a.duckdb")

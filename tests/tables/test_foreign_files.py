@@ -74,12 +74,6 @@ def edited(path, old, new):
     return path
 
 
-def test_a_sheet_is_read_to_its_end_whatever_it_says_of_its_size(book):
-    expected = rows_of(book)
-    assert len(expected) == 3
-    assert rows_of(edited(book, b'ref="A1:D4"', b'ref="A1:B2"')) == expected
-
-
 def test_an_odd_cell_neither_warns_nor_raises(book):
     """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
     with warnings.catch_warnings():

@@ -281,20 +281,6 @@ def test_further_rows_are_read_as_the_population_was(table, tmp_path):
         assert np.array_equal(made[0], examples.features[5])
 
 
-def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier():
-    rng = np.random.default_rng(5)
-    rows = 4000
-    frame = pd.DataFrame({f"c{i}": rng.integers(0, 3, rows) for i in range(6)})
-    frame.insert(0, "id", np.arange(rows) + 100_000)
-    found = harden(frame, security=0.9)
-    assert found.steps[0].startswith("drop id")
-    assert len(found.table.columns) >= 4
-    assert found.roles["id"] == "identifier"
-    # The broken twin: told that it is a number, the search puts it into bins.
-    spent = harden(frame, security=0.9, roles={"id": "number"})
-    assert "id" in spent.table.columns
-
-
 def test_dates_are_coarsened_as_dates(tmp_path):
     rng = np.random.default_rng(6)
     days = [dt.date(2018, 1, 1) + dt.timedelta(days=int(d)) for d in rng.integers(0, 1400, 4000)]
@@ -350,18 +336,3 @@ def test_the_quick_order_of_the_patterns_finds_what_the_plain_one_does(monkeypat
     # Negative control: thousands taken for decimals.
     monkeypatch.setattr(roles, "_DECIMAL", "[+-]?(0|[1-9][0-9]*)[.][0-9]+")
     assert spelled_by_the_engine(values) != plain
-
-
-def test_a_given_role_is_not_looked_for_where_only_cells_are_counted(monkeypatch):
-    people = pa.table({"town": ["a", "b"] * 20, "paid": ["1", "x"] * 20, "n": [1.5, 2.5] * 20})
-    asked = []
-    scanned = roles._scanned
-    monkeypatch.setattr(
-        roles, "_scanned", lambda t, v, kinds: asked.append(set(kinds)) or scanned(t, v, kinds)
-    )
-    said = {"town": "category", "paid": "identifier"}
-    found = certify(people, roles=said, columns=["town", "paid", "n"])
-    assert (asked, found.roles["paid"]) == ([set()], "identifier")
-    # A role that needs certain values is looked at, and refused where they are not there.
-    with pytest.raises(InputError, match="must hold numbers"):
-        certify(people, roles={"paid": "number"})

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
-#: Roles that a column can be given whatever its values are.
-ANY_VALUES = ("category", "identifier", "text")
 #: What the user says about columns.
 Roles = Mapping[str, str] | None
 #: Rows below which nothing that does not repeat is called an identifier or free text.
@@ -105,7 +103,6 @@ class Reading:
     form: Form = "text"
     whole: bool = False
     given: bool = False
-    seen: str = ""
 
     @property
     def numeric(self) -> bool:
@@ -138,14 +135,9 @@ def overridden(name: str, reading: Reading, role: Role | None) -> Reading:
     """Return the reading of a column that was given a role, where its values can have it."""
     if role is None:
         return reading
-    if role == "number" and reading.form not in ("number", "comma", "date", "day-first"):
-        raise InputError(
-            f"column {name!r} must hold numbers to have the role 'number', got {reading.seen}."
-        )
-    if role == "date" and reading.form not in ("date", "day-first"):
-        raise InputError(
-            f"column {name!r} must hold dates to have the role 'date', got {reading.seen}."
-        )
+    needed = {"number": ("number", "comma", "date", "day-first"), "date": ("date", "day-first")}
+    if role in needed and reading.form not in needed[role]:
+        raise InputError(f"column {name!r} must hold {role}s to have the role {role!r}.")
     return replace(reading, role=role, given=True)
 
 
@@ -183,7 +175,7 @@ def inferred_roles(
             readings[name] = _whole(name, facts[name])
         elif kind == "other":
             distinct = facts[name].share(_DISTINCT)
-            readings[name] = Reading("identifier" if distinct else "category", seen="other values")
+            readings[name] = Reading("identifier" if distinct else "category")
         else:
             readings[name] = _TYPED[kind]
     return readings
@@ -191,10 +183,10 @@ def inferred_roles(
 
 _LOOKED_AT = ("text", "whole", "other")
 _TYPED = {
-    "number": Reading("number", "number", seen="numbers"),
-    "date": Reading("date", "date", seen="dates"),
-    "truth": Reading("category", "truth", seen="truth values"),
-    "opaque": Reading("category", seen="values of another kind"),
+    "number": Reading("number", "number"),
+    "date": Reading("date", "date"),
+    "truth": Reading("category", "truth"),
+    "opaque": Reading("category"),
 }
 
 
@@ -324,10 +316,10 @@ _BLANKS = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
 def _whole(name: str, facts: _Facts) -> Reading:
     """A column of whole numbers: a measurement, a code or an identifier."""
     if not facts.rows:
-        return Reading("category", "number", seen="no value")
+        return Reading("category", "number")
     if "long" in facts.spellings:
         role: Role = "identifier" if facts.share(_DISTINCT) or _named(name, facts) else "category"
-        return Reading(role, "number", whole=True, seen="whole numbers of 16 digits or more")
+        return Reading(role, "number", whole=True)
     expected = facts.rows * (facts.rows - 1) / (2 * max(facts.span, 1))
     repeats = facts.rows - facts.distinct
     dense = (
@@ -336,7 +328,7 @@ def _whole(name: str, facts: _Facts) -> Reading:
         and repeats <= _REPEATS_LEFT * expected
     )
     role = "identifier" if dense or _named(name, facts) else "number"
-    return Reading(role, "number", whole=True, seen="whole numbers")
+    return Reading(role, "number", whole=True)
 
 
 def _named(name: str, facts: _Facts) -> bool:
@@ -363,28 +355,28 @@ def _written(name: str, facts: _Facts, separator: str | None) -> Reading:
     """A column of text, by how all its values are spelled."""
     seen = facts.spellings
     if not seen:
-        return Reading("category", seen="no value")
+        return Reading("category")
     if seen <= {"whole", "long"}:
         return _whole(name, facts)
     groups = {"thousand", "thousands"} if "thousands" in seen else set()
     if seen <= {"whole", "long", "grouped", "point"} | groups:
-        return Reading("number", "number", seen="numbers")
+        return Reading("number", "number")
     commas = seen <= {"whole", "long", "grouped", "groups", "thousand", "comma"}
     # Behind a comma every value has three digits: thousands or thousandths, unless the file
     # separates its columns otherwise.
     if commas and ("comma" in seen or separator not in (None, ",")):
-        return Reading("number", "comma", seen="numbers")
+        return Reading("number", "comma")
     slashes = {"slash", "slash-day", "slash-month"}
     if seen <= {"year", "day"} | slashes and not {"slash-day", "slash-month"} <= seen:
         form: Form = "day-first" if "slash-day" in seen else "date"
-        return Reading("date", form, seen="dates")
+        return Reading("date", form)
     if seen == {"truth"}:
-        return Reading("category", "truth", seen="truth values")
+        return Reading("category", "truth")
     if 2 * facts.sentences >= facts.rows and facts.share(_DISTINCT_NAMED):
-        return Reading("text", seen="free text")
+        return Reading("text")
     least = _DISTINCT_NAMED if seen == {"uuid"} or says_identifier(name) else _DISTINCT
     role: Role = "identifier" if facts.share(least) else "category"
-    return Reading(role, seen="text")
+    return Reading(role)
 
 
 # Which columns are used.

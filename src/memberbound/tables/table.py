@@ -30,7 +30,6 @@ from memberbound.tables.exact import (
     stored_types,
 )
 from memberbound.tables.roles import (
-    ANY_VALUES,
     OF_AN_ARRAY,
     Reading,
     Roles,
@@ -219,13 +218,10 @@ class Table:
         """Whether it is an array or a list of rows, whose columns are taken for numbers."""
         return isinstance(self.memory, np.ndarray)
 
-    def readings(
-        self, columns: Columns = None, roles: Roles = None, *, forms: bool = True
-    ) -> dict[str, Reading]:
+    def readings(self, columns: Columns = None, roles: Roles = None) -> dict[str, Reading]:
         """Return what the columns are (all unless named), inferred in one scan the first time.
 
-        ``roles`` replace inferred ones.  Without ``forms`` it does not matter how values are
-        written, and a column that was given a role that any values can have is not looked at.
+        ``roles`` replace inferred ones.
 
         Edge cases: an unknown column or role is refused; so is the role of a number or a date for
         values that are none.  On an engine of its own the first 100 000 rows are looked at.
@@ -239,17 +235,12 @@ class Table:
         """
         names = self.choose(columns)
         given = checked_roles(roles, self.columns, self.name)
-        settled = () if forms else [name for name in names if given.get(name) in ANY_VALUES]
-        unknown = [name for name in names if name not in self.inferred and name not in settled]
+        unknown = [name for name in names if name not in self.inferred]
         if unknown and self.is_array:
             self.inferred |= dict.fromkeys(unknown, OF_AN_ARRAY)
         elif unknown:
             self.inferred |= self._looked_at(unknown)
-        category = Reading("category")
-        return {
-            name: overridden(name, self.inferred.get(name, category), given.get(name))
-            for name in names
-        }
+        return {name: overridden(name, self.inferred[name], given.get(name)) for name in names}
 
     def _looked_at(self, names: list[str]) -> dict[str, Reading]:
         separator = self.separator
@@ -468,7 +459,7 @@ def chosen_columns(
     table: Table, columns: Columns, roles: Roles, unit: str | None = None
 ) -> Selection:
     """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
-    readings = table.readings(columns, roles, forms=False)
+    readings = table.readings(columns, roles)
     apart = () if unit is None or columns is not None else (unit,)
     chosen = selected(readings, columns, apart=apart, texts=True)
     return replace(chosen, notes=(*header_notes(table), *chosen.notes))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -322,6 +321,9 @@ def _certify_law(
     )
 
 
+_LAW = ("probability", "probabilities", "p")
+
+
 def read_probabilities(source: object) -> FloatArray:
     """Return the atoms of a law from a file (one column, or one named p) or an array.
 
@@ -330,15 +332,13 @@ def read_probabilities(source: object) -> FloatArray:
     if isinstance(source, (str, os.PathLike)):
         from memberbound.tables.in_memory import column_names, read_population
 
-        path = Path(source)
-        columns, _ = column_names(path)
-        named = [c for c in columns if str(c).lower() in ("probability", "probabilities", "p")]
-        if len(columns) > 1 and len(named) != 1:
+        columns, _ = column_names(source)
+        named = columns if len(columns) == 1 else [c for c in columns if c.lower() in _LAW]
+        if len(named) != 1:
             raise InputError(
-                f"{path} must hold one column of probabilities, or one named 'probability', got "
+                f"{source} must hold one column of probabilities, or one named 'probability', got "
                 f"the columns {', '.join(map(repr, columns))}."
             )
-        column = named[0] if named else columns[0]
-        source = read_population(path, [column], numeric=True).values
+        source = read_population(source, named, numeric=True).values
     law, _, _ = checked_law(np.asarray(source, dtype=np.float64).ravel())
     return law[law > 0]
