@@ -11,6 +11,7 @@ Examples:
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -202,18 +203,15 @@ class Theorems:
         rows = [entry.to_dict(demonstrate=self.demonstrate) for entry in self.results]
         return fields | {"results": rows}
 
-    def counts(self) -> dict[str, int]:
-        """Return how many results have each status."""
-        return {s: sum(e.status == s for e in self.results) for s in get_args(Status)}
-
     def summary(self) -> str:
         """Return a readable list, or everything about a single result."""
         if len(self.results) == 1:
             return self.results[0].summary(demonstrate=self.demonstrate)
         width = max(len(e.id) for e in self.results)
         lines = [f"{e.id:<{width}}  {e.status:<16}  {e.title}" for e in self.results]
-        counts = ", ".join(f"{n} {s}" for s, n in self.counts().items() if n)
-        return "\n".join([*lines, "", f"{len(lines)} results: {counts}"])
+        counts = Counter(e.status for e in self.results)
+        listed = ", ".join(f"{counts[s]} {s}" for s in get_args(Status) if counts[s])
+        return "\n".join([*lines, "", f"{len(lines)} results: {listed}"])
 
 
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
