@@ -234,54 +234,37 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
 
     Edge cases: a model that is no scikit-learn object yields only what its answers show.
     """
-    rows = int(evidence.member.sum())
+    member, rows = evidence.member, int(evidence.member.sum())
     parts = _parts(None if evidence.model is None else evidence.model.model)
-    stored = max((_stored(part) for part in parts), default=0)
-    reason = "Whoever has a file that holds training records can read them, without any attack."
-    facts = [Fact("stored training rows", stored, "none", stored == 0, reason)]
-
-    def at_least(name: str, value: int, unit: str, reason: str) -> None:
-        facts.append(Fact(name, value, f"at least {small}{unit}", value >= small, reason))
-
+    counted = []
     numbers = sum(_parameters(part) for part in parts)
     if numbers:
-        at_least(
-            "residual degrees of freedom",
-            rows - numbers,
-            "",
-            f"{numbers} numbers were fitted to {rows} members; with as many numbers as rows a "
-            "model can reproduce its training data.",
-        )
+        reason = f"{numbers} numbers were fitted to {rows} members; with as many numbers as rows a "
+        reason += "model can reproduce its training data."
+        counted.append(("residual degrees of freedom", rows - numbers, "", reason))
     leaves = [leaf for part in parts for leaf in _leaves(part)]
     if leaves:
-        at_least(
-            "smallest leaf",
-            min(leaves),
-            " rows",
-            "A leaf with few rows reveals their targets: its answer is their mean or count.",
-        )
-    member = evidence.member
+        reason = "A leaf with few rows reveals their targets: its answer is their mean or count."
+        counted.append(("smallest leaf", min(leaves), " rows", reason))
     if evidence.classes:
         counts = np.bincount(np.asarray(evidence.truth)[member], minlength=len(evidence.classes))
-        rare = evidence.classes[int(counts.argmin())]
-        at_least(
-            "smallest class",
-            int(counts.min()),
-            " members",
-            f"Class {rare} has {counts.min()} members: a class that the model knows and few "
-            "members have says something about these few.",
-        )
+        reason = f"Class {evidence.classes[int(counts.argmin())]} has {counts.min()} members: a "
+        reason += "class that the model knows and few members have says something about these few."
+        counted.append(("smallest class", int(counts.min()), " members", reason))
     answers = np.asarray(evidence.answers.table)[member].reshape(rows, -1)
     _, sizes = np.unique(answers, axis=0, return_counts=True)
-    at_least(
-        "smallest cell of answers",
-        int(sizes.min()),
-        " members",
-        f"{int((sizes < small).sum())} different answers are given to fewer than {small} members "
-        "each: an answer that is nearly a record's own identifies it when the answers are "
-        "published.",
+    reason = f"{(sizes < small).sum()} different answers are given to fewer than {small} members "
+    reason += "each: an answer that is nearly a record's own identifies it when it is published."
+    counted.append(("smallest cell of answers", int(sizes.min()), " members", reason))
+    stored = max((_stored(part) for part in parts), default=0)
+    reason = "Whoever has a file that holds training records can read them, without any attack."
+    return (
+        Fact("stored training rows", stored, "none", stored == 0, reason),
+        *(
+            Fact(name, value, f"at least {small}{unit}", value >= small, reason)
+            for name, value, unit, reason in counted
+        ),
     )
-    return tuple(facts)
 
 
 def _parts(model: object) -> list[object]:
@@ -293,18 +276,12 @@ def _parts(model: object) -> list[object]:
         if part is None or isinstance(part, str):
             continue
         parts.append(part)
-        steps = getattr(part, "steps", None)
-        if isinstance(steps, list):
-            queue += [step[1] for step in steps]
+        queue += [step for _, step in getattr(part, "steps", None) or ()]
         for name in ("estimators_", "calibrated_classifiers_"):
-            inner = getattr(part, name, None)
-            if isinstance(inner, (list, np.ndarray)):
-                queue += [
-                    p for p in np.ravel(np.asarray(inner, dtype=object)).tolist() if p != "drop"
-                ]
+            queue += np.ravel(np.asarray(getattr(part, name, ()), dtype=object)).tolist()
         for name in ("best_estimator_", "estimator_", "final_estimator_", "model"):
             inner = getattr(part, name, None)
-            if inner is not None and hasattr(inner, "predict"):
+            if hasattr(inner, "predict"):
                 queue.append(inner)
     return parts
 
@@ -319,21 +296,14 @@ def _stored(part: object) -> int:
 
 
 def _parameters(part: object) -> int:
-    """Return how many numbers were fitted: coefficients, intercepts, weights of a perceptron."""
+    """Return how many numbers were fitted: coefficients, or weights of a network."""
+    if callable(getattr(part, "state_dict", None)):
+        return sum(p.numel() for p in part.parameters())  # type: ignore[attr-defined]
     total = 0
-    for name in ("coef_", "intercept_"):
-        numbers = getattr(part, name, None)
-        if isinstance(numbers, (np.ndarray, float)):
-            total += int(np.size(numbers))
-    for name in ("coefs_", "intercepts_"):
-        layers = getattr(part, name, None)
-        if isinstance(layers, list):
-            total += sum(int(np.size(layer)) for layer in layers)
-    if not total and callable(getattr(part, "parameters", None)):
-        try:
-            total = sum(p.numel() for p in part.parameters())  # type: ignore[attr-defined]
-        except (AttributeError, TypeError):
-            total = 0
+    for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
+        numbers = getattr(part, name, ())
+        layers = numbers if isinstance(numbers, list) else [numbers]
+        total += sum(np.size(x) for x in layers if isinstance(x, (np.ndarray, float)))
     return total
 
 

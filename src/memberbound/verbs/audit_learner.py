@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from memberbound.declarations import (
 )
 from memberbound.errors import whole_number
 from memberbound.files import in_encoding
-from memberbound.games import SubsetGame
 from memberbound.learners.examples import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.quantities import confident, marked
@@ -65,12 +64,6 @@ class LearnerAudit(AuditAnswer):
     records: Exposure
     roles: dict[str, str] = field(default_factory=dict)
     detail: ShadowAudit = field(metadata=INTERNAL)
-
-    @classmethod
-    def _game_of(cls, values: Mapping[str, Any]) -> SubsetGame:
-        """Return the game that a dictionary names: halves of its population."""
-        rows = int(values["population"])
-        return SubsetGame(rows, rows // 2, record="average")
 
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
