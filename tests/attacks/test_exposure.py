@@ -6,7 +6,6 @@ the whole table.  The single ends of the same records stand beside as the broken
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -121,16 +120,3 @@ def test_what_is_stored_is_what_holds_for_all_records():
         assert item["lower"] == found.lower[item["record"]]
         assert item["upper"] == found.upper[item["record"]]
         assert item["proved"] == (item["lower"] > fields["exposed_above"])
-
-
-def test_too_few_targets_list_nothing():
-    audit = audit_shadows(synthetic(8, 60, 0), attacks=["lira"], fpr=[0.1])
-    found = record_exposure(audit)
-    assert found.exposed.size == 0
-    assert found.targets == 4
-
-
-def test_odd_populations_have_another_blind_accuracy():
-    found = exposed(0, rows=61)
-    assert found.blind_accuracy == pytest.approx(31 / 61)
-    assert all(a != b for a, b in itertools.pairwise(found.exposed.tolist()))

@@ -15,8 +15,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
@@ -149,13 +147,6 @@ def test_in_a_short_time_fewer_models_are_trained(monkeypatch) -> None:
     )
     refs = train_references(evidence, seconds=6.5, workers=1)
     assert refs.models == (0, 1, 2, 3)  # seven are ready in time
-
-
-def test_models_that_are_trained_side_by_side_have_one_thread_each() -> None:
-    x, y = rows(40, 1)
-    model = make_pipeline(StandardScaler(), RandomForestClassifier(2, n_jobs=4)).fit(x, y)
-    evidence = Evidence.of(TrainedModel.of(model), x, y, np.arange(40) < 20)
-    assert shadows.unfitted_copy(evidence)[-1].n_jobs == 1
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -391,20 +382,6 @@ def test_rules_that_learn_are_covered(leak: float) -> None:
 def test_rules_that_learn_are_covered_long(leak: float, sizes: tuple[int, int], ties: bool) -> None:
     """2.5 % of 200 runs: more than 15 have probability 4e-5 per side."""
     assert uncovered(leak, sizes, 200, ties=ties).max() <= 15
-
-
-@pytest.mark.long
-def test_the_best_attack_is_paid_for_long() -> None:
-    """Null answers of 10 classes: the best of all attacks accuses in at most 2.5 % of 400 runs."""
-    rng = np.random.default_rng(0)
-    member = np.arange(160) < 80
-    paid = 0
-    for _ in range(400):
-        p = rng.dirichlet(np.ones(10), 160)
-        ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(10))
-        evidence = Evidence.of(ask, np.zeros((160, 1)), rng.integers(10, size=160), member)
-        paid += audit_evidence(evidence, fpr=()).best_advantage.lower > 0
-    assert paid <= 24
 
 
 def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -14,7 +13,7 @@ from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
 from memberbound.learners import refits
-from memberbound.learners.examples import Examples, read_examples
+from memberbound.learners.examples import Examples
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):
@@ -95,21 +94,6 @@ def test_a_tree_remembers_its_members_and_progress_is_told():
     assert not run.signals.correct[~run.membership].all()
     assert told == [(i, 4) for i in range(5)]
     assert run.game.prior == 0.5
-
-
-def test_the_table_does_not_travel_with_every_fit(monkeypatch):
-    """What is sent to workers has the numbers; the run has the table as well."""
-    table = {"a": np.arange(40.0), "c": ["x", "y"] * 20, "y": ["no", "yes"] * 20}
-    examples = read_examples(pd.DataFrame(table), "y")
-    assert examples.population is not None
-    sent = []
-    engine = shadows.refits
-    monkeypatch.setattr(
-        shadows, "refits", lambda work, *r, **k: sent.append(work) or engine(work, *r, **k)
-    )
-    run = train_shadows(examples, LogisticRegression(), models=2, n_jobs=1, records=20)
-    assert [s.population for s in (sent[0].examples, sent[0].attacked)] == [None, None]
-    assert run.examples.population is examples.population
 
 
 def test_failing_fits_are_listed_and_left_out():

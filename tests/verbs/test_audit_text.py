@@ -111,10 +111,6 @@ def test_the_blind_test_keeps_its_level():
     assert alarms < 5
 
 
-def test_without_texts_it_says_what_is_missing():
-    assert any("texts" in note for note in audit_text(tokens=tokens_of()).warnings)
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
