@@ -136,8 +136,6 @@ _MEMORY = 1 << 28
 _BLOCK = 1 << 19
 #: Numbers to which functions are applied at once.
 _SMALL_BLOCK = 1 << 14
-#: Rows of averages that are rounded at a time.
-_ROUNDED = 1 << 16
 #: Rows sampled before the bins are shared out.
 _SAMPLED_ROWS = 32
 #: An octave that holds this share of a sampled row gets fine bins.
@@ -215,15 +213,8 @@ class Distances(ABC):
         """
 
     def _averaged(self, sums: FloatArray) -> FloatArray:
-        """Sums over the others as averages over N - 1, raised by the rounding of the sums.
-
-        In their place, and rounded part by part: of many records one such array is large.
-        """
-        sums *= 1 + 2 * sum_slack(self.terms)
-        sums /= self.records - 1
-        for first in range(0, len(sums), _ROUNDED):
-            sums[first : first + _ROUNDED] = up_array(sums[first : first + _ROUNDED])
-        return sums
+        """Sums over the others as averages over N - 1, raised by the rounding of the sums."""
+        return up_array(sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,8 +511,6 @@ _APART = 1e200
 #: Brackets of ε are narrowed to the first ratio before the chord is taken, and where e^ε still
 #: varies by more than a tenth, so that the chord says little, to the second.
 _NARROW, _NARROWER = 1.003, 1.0002
-#: Hockey-sticks that are worked out at once: more do not fit into fast memory.
-_AT_ONCE = 1 << 14
 #: An ε this small says "indistinguishable"; the search stops there.
 _NO_EPSILON = 1e-12
 
@@ -647,14 +636,11 @@ class NeighbourProfile:
         """δ_x(ε) for chosen records (rows) and several ε (columns), from above."""
 
         def sticks(distance: FloatArray) -> FloatArray:
-            mu = _shifts(distance, sigma)[:, None]
-            of_shifts = gaussian_hockey_stick_of_shifts_upper
-            step = max(1, _AT_ONCE // mu.size)
-            starts = range(0, epsilons.size, step)
-            return np.hstack([of_shifts(mu, epsilons[at : at + step]) for at in starts])
+            return gaussian_hockey_stick_of_shifts_upper(
+                _shifts(distance, sigma)[:, None], epsilons
+            )
 
-        averages = self.distances.averages(sticks, rows)
-        return np.minimum(averages, 1.0, out=averages)
+        return np.minimum(self.distances.averages(sticks, rows), 1.0)
 
     def _narrow(
         self, result: FloatArray, rows: Rows, around: _Bracket, *, goal: float, sigma: float
