@@ -472,13 +472,7 @@ def explanation_chart(explanation: Explanation) -> Chart:
 
 
 def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setting: str) -> Chart:
-    """Return certified ceilings of the ROC, linear and log–log.
-
-    Args:
-        ceilings: name → ceiling; the first is drawn solid, another one dashed.
-        rates: false-positive rates to mark on the first.
-        setting: what the ceilings are about.
-    """
+    """Return certified ceilings of the ROC; ``rates`` are marked on the first, others dashed."""
     grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
     looks: list[Look] = [
         {"color": colour("certified"), "lw": 2.8},

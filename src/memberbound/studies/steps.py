@@ -390,38 +390,25 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
     )
     # Guessing blindly is open to everybody.
     lower = max(game.blind, down(_accuracy(game, audited.best_advantage.lower), 4))
-    return _attacked_row(
-        "model",
-        "average",
-        blind=game.blind,
-        estimate=reached,
-        lower=lower,
-        confidence=audited.confidence,
-    )
+    return _attacked_row("model", "average", game.blind, (reached, lower), audited.confidence)
 
 
 def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
     """Return how often an attack is right about the record it knows best, or on average."""
     lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
-    return _attacked_row(
-        "model",
-        "worst",
-        blind=exposure.blind_accuracy,
-        estimate=exposure.worst_record_estimate,
-        lower=lower,
-        confidence=confidence,
-    )
+    reached = (exposure.worst_record_estimate, lower)
+    return _attacked_row("model", "worst", exposure.blind_accuracy, reached, confidence)
 
 
 def _attacked_row(
     subject: Literal["given", "model"],
     record: Literal["average", "worst"],
-    *,
     blind: float,
-    estimate: float,
-    lower: float,
+    reached: tuple[float, float],
     confidence: float,
 ) -> SandwichRow:
+    """Return a row of what attacks reached: an estimate, and a floor."""
+    estimate, lower = reached
     return SandwichRow(
         subject,
         LABELS[subject],
@@ -491,15 +478,8 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     reached, lower = answer.reached
     if lower is not None:
         # Half of the candidates are members: blind guessing is right half of the time.
-        row = _attacked_row(
-            "given",
-            "average",
-            blind=0.5,
-            estimate=(1 + reached) / 2,
-            lower=max(0.5, down((1 + lower) / 2)),
-            confidence=question.confidence,
-        )
-        rows = (row,)
+        success = ((1 + reached) / 2, max(0.5, down((1 + lower) / 2)))
+        rows = (_attacked_row("given", "average", 0.5, success, question.confidence),)
     on_members, on_others = (
         evidence.signals.score(0, evidence.truth, side) or 0.0
         for side in (evidence.member, ~evidence.member)
