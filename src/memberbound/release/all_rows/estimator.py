@@ -98,17 +98,20 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(released_can("predict"))
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict with the released model."""
-        return np.asarray(self.released_.predict(self._rows(X)))
+        rows = self._rows(X)  # first, because it says where nothing is fitted
+        return np.asarray(self.released_.predict(rows))
 
     @available_if(released_can("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the released model's class probabilities."""
-        return np.asarray(self.released_.predict_proba(self._rows(X)))
+        rows = self._rows(X)
+        return np.asarray(self.released_.predict_proba(rows))
 
     @available_if(released_can("decision_function"))
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the released model's scores."""
-        return np.asarray(self.released_.decision_function(self._rows(X)))
+        rows = self._rows(X)
+        return np.asarray(self.released_.decision_function(rows))
 
 
 class MembershipPrivate(PrivateEstimator):

@@ -131,6 +131,12 @@ class HalfPrivate(PrivateEstimator):
         self.n_jobs = n_jobs
         self.insecure_seed = insecure_seed
 
+    def __sklearn_tags__(self) -> Any:
+        """Be what the base is, for one target."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags = replace(tags.target_tags, multi_output=False)
+        return tags
+
     @property
     def release(self) -> str:
         """What is released: ``"parameters"``, or ``"predictions"`` on the rows of ``query``."""
