@@ -222,13 +222,10 @@ def test_declared_forms():
     [
         {"range": [0, 1], "decimal": ";"},
         {"range": [0, 1], "format": "%d"},
-        {"range": [0, 1], "format": "%Q"},
-        {"range": [0, 1], "format": 3},
         {"range": [0, 1], "decimal": ",", "format": "%d.%m.%Y"},
         {"range": ["a", "b"]},
         {"range": ["01/02/2020", "01/03/2020"]},
         {"range": [0, 1], "categories": [1]},
-        {"decimal": ","},
         {"range": [0, 1], "unit": "kg"},
     ],
 )

@@ -278,21 +278,22 @@ def harden(
         released=_with_numbers(parts.released, readings, (*wish.keep, target)),
     )
     search, state = choose(parts.fitting, len(parts.released), wish, selection)
-    release = _released(search, state, parts, wish)
+    rules, released, certified = _released(search, state, parts, wish)
+    assert state is not None
     counted = [c for c in frame.columns if c not in selection.left_out]
-    information = search.information([*search.front(), release.state], wish.seed)
-    most, kept = max(information.values()), information[release.state]
+    information = search.information([*search.front(), state], wish.seed)
+    most, kept = max(information.values()), information[state]
     person = "a person has one row"
     notes = (*header_notes(table), *selection.notes)
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
         notes = (*notes, f"one record is one value of {unit!r}, by its first row")
     result = Hardening(
-        table=release.table,
-        rules=release.recipe,
+        table=released,
+        rules=rules,
         before=_certified(cell_profile(frame[counted]), wish.confidence),
-        after=release.certified,
-        steps=tuple(release.recipe.steps()),
+        after=certified,
+        steps=tuple(rules.steps()),
         information_estimate=kept,
         information_kept_estimate=kept / most if most > 0 else None,
         information_measure="entropy of a row" if target is None else f"information about {target}",
@@ -303,7 +304,7 @@ def harden(
         validity=parts.validity,
         rows_read=len(frame),
         rows_fitted=len(parts.fitting),
-        rows_released=len(release.table),
+        rows_released=len(released),
         theorems=("A25-T14", "X5", "X7", "X15", "X18"),
         assumptions=(
             f"the rows are independent draws from one distribution, and {person}",
@@ -317,9 +318,9 @@ def harden(
         recipe=None if recipe_path is None else str(recipe_path),
     )
     if recipe_path is not None:
-        write_text(release.recipe.to_json(), recipe_path, force=force)
+        write_text(rules.to_json(), recipe_path, force=force)
     if out_path is not None:
-        write_table(release.table, out_path, force=force)
+        write_table(released, out_path, force=force)
     return result
 
 
@@ -436,16 +437,6 @@ class _Parts:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Release:
-    """The coarsened rows with their certificate, and how they were made."""
-
-    state: State
-    recipe: Recipe
-    table: DataFrame
-    certified: Certified
-
-
 def _split_rows(frame: DataFrame, reference: DataFrame | None, seed: int) -> _Parts:
     """Return the rows to choose on and the rows to release."""
     order = np.random.default_rng(seed)
@@ -466,8 +457,10 @@ def _certified(profile: CountProfile, confidence: float) -> Certified:
     return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
 
 
-def _released(search: Search, state: State | None, parts: _Parts, wish: Wish) -> _Release:
-    """Certify the chosen recipe on the released rows, or refuse.
+def _released(
+    search: Search, state: State | None, parts: _Parts, wish: Wish
+) -> tuple[Recipe, DataFrame, Certified]:
+    """Return the chosen recipe, the released rows under it and their certificate, or refuse.
 
     Exactly one recipe is tried: refusing to release is a function of the coarsened rows, but trying
     a second recipe would be a choice made on rows that are released (X18).
@@ -481,7 +474,7 @@ def _released(search: Search, state: State | None, parts: _Parts, wish: Wish) ->
             certified = _certified(cell_profile(table), wish.confidence)
             most = 1.0 if wish.record_leak is None else wish.record_leak
             if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
-                return _Release(state, recipe, table, certified)
+                return recipe, table, certified
             reached = (
                 "the chosen recipe certifies only security "
                 f"{marked(certified.security_lower, 'certificate', 'security', 6)} and record leak "
