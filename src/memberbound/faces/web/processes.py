@@ -110,7 +110,8 @@ async def perform(
 ) -> dict[str, Any]:
     """Return the answer of a process of its own, which has ended then.
 
-    ``progress`` is called from another thread.
+    ``seconds`` count from its start, which may wait for the libraries to be loaded; ``progress`` is
+    called from another thread.
 
     Raises:
         InputError: what the verb refused, as one sentence.
@@ -122,11 +123,14 @@ async def perform(
     # A daemon for this process, which must not wait for it when it ends.
     process = context.Process(target=child.main, args=arguments, daemon=True)
     given_up = threading.Event()
+    loop = asyncio.get_running_loop()
+    started: asyncio.Future[None] = loop.create_future()
 
     def converse() -> dict[str, Any]:
         try:
             with theirs, _LOCK:
                 process.start()
+            loop.call_soon_threadsafe(started.set_result, None)
             if given_up.is_set():
                 raise EOFError
             ours.send_bytes(json.dumps(request).encode())
@@ -139,6 +143,8 @@ async def perform(
 
     work = asyncio.create_task(asyncio.to_thread(converse))
     try:
+        both: tuple[asyncio.Future[Any], ...] = (work, started)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         async with asyncio.timeout(seconds):
             return await asyncio.shield(work)
     except TimeoutError:
