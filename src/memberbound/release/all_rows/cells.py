@@ -20,6 +20,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import (
     MISSING,
     NUMBER_CELLS,
+    RANGE_SCALES,
     Categories,
     Range,
     cell_counts,
@@ -47,8 +48,6 @@ _MOST_TEXTS = 8
 MOST_CELLS = 2 * _LINEAR + NUMBER_CELLS + 8 + _MOST_TEXTS
 #: Octaves below the largest end of a range that get an edge of their own.
 _OCTAVES = 16
-#: A noisy count says that values are there from this many noise scales on.
-_SCALES = 4.5
 #: Share of the numbers that may have more decimals than the column is written with.
 _FEW = 0.01
 OTHER = "other"
@@ -116,7 +115,11 @@ class NumberCells:
             return numbers
         texts = np.array([*self.texts, None], dtype=object)
         beside = pd.Series(texts[np.maximum(first - self.ordered, 0)], dtype=object)
-        written = numbers.map(_written, na_action="ignore").astype(object)
+        # Dates are texts or time stamps already.
+        written = numbers.map(
+            lambda value: number_label(value) if isinstance(value, float) else str(value),
+            na_action="ignore",
+        ).astype(object)
         return written.where(pd.Series(first < self.ordered), beside)
 
     def _numbers(
@@ -204,10 +207,6 @@ class CategoryCells:
 Cells = NumberCells | CategoryCells
 
 
-def _written(value: object) -> str:
-    return number_label(value) if isinstance(value, float) else str(value)
-
-
 # ── What is public about how a column is written ──────────────────────────────────────────────────
 
 
@@ -278,7 +277,7 @@ def written_as(noisy: FloatArray, scale: float) -> Writing:
     """Return how a column's numbers are written, from the noisy counts of formats."""
     counts = np.maximum(noisy[: len(FORMATS)], 0.0)
     dates = FORMATS.index("day")
-    doubt = max(_SCALES * scale, _FEW * float(counts.sum()))
+    doubt = max(RANGE_SCALES * scale, _FEW * float(counts.sum()))
     if counts[dates:].sum() > counts[:dates].sum():
         return "time" if counts[-1] > doubt else "day"
     for decimals in range(dates - 1):

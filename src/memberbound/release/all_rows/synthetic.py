@@ -211,10 +211,6 @@ def pair_score(counts: FloatArray, expected: FloatArray) -> float:
     """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
 
     Guarantee: replacing a record moves it by at most 2.
-
-    Examples:
-        >>> pair_score(np.array([3.0, 1.0]), np.array([2.0, 2.0]))
-        2.0
     """
     return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
 
