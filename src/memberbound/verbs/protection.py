@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,7 +58,6 @@ class _Released(Answer):
     what: str
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    roles: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def game(self) -> Game:
@@ -85,11 +85,6 @@ class _Released(Answer):
         return self.calibration.eta
 
     @computed
-    def mu(self) -> Given | None:
-        """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None
-
-    @computed
     def record(self) -> str:
         """Whom the certificate protects."""
         return self.calibration.record
@@ -100,19 +95,9 @@ class _Released(Answer):
         return self.calibration.method
 
     @computed
-    def fits(self) -> int:
-        """How many times the statistic was computed for that."""
-        return self.calibration.fits
-
-    @computed
     def noise_scale(self) -> Given:
         """Root-mean-square length of the added noise vector."""
         return self.calibration.noise_scale
-
-    @computed
-    def noise(self) -> Annotated[Mapping[str, Any], Sided("given")]:
-        """The noise law."""
-        return self.calibration.noise.describe()
 
     @computed
     def rows_trained(self) -> int:
@@ -171,9 +156,9 @@ class _Released(Answer):
             f"{percent(bound.value, 'upper').removesuffix(' %')} points."
         )
 
+    @abstractmethod
     def curve_rows(self) -> list[tuple[str, object]]:
-        """Return how the noise was found."""
-        return [("fits for calibration", f"{self.fits}")]
+        """Return what is known of the curve, or of how the noise was found."""
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return the numbers of the release, its scores and its values."""
@@ -357,11 +342,21 @@ class HalfProtection(_Released):
 
     VERB: ClassVar = "protect-half"
 
+    roles: dict[str, str] = field(default_factory=dict)
     #: Of a model.
     release: OmitEmpty[str] = ""
     #: Of a statistic; a vector has no names where its statistic has none.
     values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
     names: tuple[str, ...] = ()
+
+    @computed
+    def fits(self) -> int:
+        """How many times the statistic was computed to calibrate the noise."""
+        return self.calibration.fits
+
+    def curve_rows(self) -> list[tuple[str, object]]:
+        """Return how the noise was found."""
+        return [("fits for calibration", f"{self.fits}")]
 
     @computed
     def population(self) -> int:
