@@ -171,6 +171,19 @@ def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monke
         )
 
 
+def test_combined_sees_what_a_threshold_on_the_loss_cannot():
+    """Members have losses near ln 2, others far from it on both sides; noise shows nothing."""
+    rng = np.random.default_rng(4)
+    run = synthetic(40, 30, 0.0, 4)
+    sign = rng.choice([-1.0, 1.0], size=run.membership.shape)
+    logit = np.where(run.membership, 0.0, 2.0 * sign) + 0.3 * run.signals.logit
+    planted = replace(run, signals=Signals(logit, logit > 0, "probabilities"))
+    audit = audit_shadows(planted, attacks=["loss", "combined"])
+    assert audit.attacks["combined"].advantage.lower > 0.6 > audit.attacks["loss"].advantage.upper
+    null = audit_shadows(run, attacks=["combined"])
+    assert null.attacks["combined"].advantage.lower <= 0
+
+
 def test_labels_alone_are_enough():
     run = synthetic(12, 60, 2.0, 0)
     right = run.signals.logit > 0

@@ -101,10 +101,10 @@ class GaussianSetting:
         pmp = quantity == "pmp"
 
         def shortened(noisy: NoisySum) -> tuple[float, float]:
-            found = (
+            least = (
                 noisy.noise_for_pmp(target, self.delta) if pmp else noisy.noise_for_success(target)
             )
-            sigma = self.on_query(found)
+            sigma = self.on_query(least)
             if sigma == 0.0:
                 return 0.0, 0.0
             # ε rounded down asks for a little more noise than was found.
