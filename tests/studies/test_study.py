@@ -17,7 +17,7 @@ from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.report.exporting import published_entry
-from memberbound.report.model import checked
+from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
@@ -517,13 +517,81 @@ def test_the_report_does_not_name_the_folder_of_the_table(tmp_path, monkeypatch)
     assert str(tmp_path) not in found.report.to_json()
 
 
-def test_a_person_is_looked_at_by_the_first_row(only_steps) -> None:
-    only_steps("certify", "protect-every")
-    rng = np.random.default_rng(0)
-    who = rng.permutation(np.repeat(np.arange(700), rng.integers(1, 4, 700)))
-    table = people(len(who)).assign(who=[f"p{k:04}" for k in who])
-    found = study(table, **FEW, unit="who", bounds=BOUNDS, quick=True).report
-    first = table.drop_duplicates("who")
-    assert found.data.rows == len(first) == found.steps[1].result["rows_trained"]
-    assert "--unit who" in found.remedies[-1].command
-    assert any("each person's first row" in text for text in found.assumptions)
+def visits(persons: int, seed: int = 0) -> pd.DataFrame:
+    """Persons with one to five rows in any order; some rows have no target, some are equal."""
+    rng = np.random.default_rng(seed)
+    who = rng.permutation(np.repeat(np.arange(persons), rng.integers(1, 6, persons)))
+    a = rng.normal(size=len(who)).round(1)
+    y = np.where(a + 0.5 * rng.normal(size=len(who)) > 0, "yes", "no").astype(object)
+    y[rng.random(len(who)) < 0.02] = None
+    return pd.DataFrame({"who": [f"p{k:04}" for k in who], "a": a, "y": y})
+
+
+PUBLIC = {"a": [-4, 4], "y": ["no", "yes"]}
+
+
+def test_persons_are_rehearsed_with_all_their_rows_as_they_are_released(only_steps) -> None:
+    only_steps("certify", "protect-every", "synthetic")
+    table = visits(1500)
+    whole = study(table, **FEW, unit="who", bounds=PUBLIC, quick=True).report
+    first = table.drop_duplicates("who").dropna()
+    assert whole.data.rows == len(first) < 1500, "a record is a person, by the first row"
+    answers = {step.id: step.result for step in whole.steps}
+    used = table[table["who"].isin(first["who"])]
+    released = memberbound.protect(
+        used, target="y", unit="who", eta=0.1, bounds=PUBLIC, insecure_seed=0
+    )
+    for key in ("persons", "rows_trained", "mu", "noise_scale"):
+        assert answers["protect-every"][key] == released.to_dict()[key]
+    assert answers["synthetic"]["persons"] == len(first)
+    scores = {remedy.id: remedy.above_chance for remedy in whole.remedies}
+    assert scores["noise-every"]
+    assert scores["synthetic"]
+    commands = [remedy.command for remedy in whole.remedies if remedy.game == "neighbour"]
+    assert all("--unit who" in command for command in commands)
+    assert any("each person's first row" in text for text in whole.assumptions)
+
+
+def test_all_rows_of_persons_are_trained_on_and_the_first_rows_of_others_are_asked_about(
+    monkeypatch,
+) -> None:
+    table = visits(150)
+    question = Question("y", unit="who", eta=0.1, learner="logistic")
+    data = StudyData.read(table, question, PUBLIC)
+    first = table.drop_duplicates("who").dropna()
+    assert data.table.frame["a"].tolist() == first["a"].tolist()
+    assert data.persons.count == data.examples.rows == len(first) < 150
+    seen = []
+
+    class Released:
+        class_names = ("no", "yes", "of later rows only")
+
+        def predict(self, records):
+            seen.append(records)
+            return ["yes", "of later rows only"]
+
+    def fit_private(records, *_args, **_options):
+        seen.append(records)
+        return Released()
+
+    monkeypatch.setattr(steps_module, "fit_private", fit_private)
+    train = steps_module._private_training(steps_module.Context(question, data), "logistic")
+    assert train(np.array([7, 3]), 0)(np.array([5, 2])).tolist() == [1, -1]
+    trained, asked = seen
+    rows = [table[table["who"] == first["who"].iloc[place]] for place in (7, 3)]
+    assert trained.columns["a"].numbers.tolist() == [a for part in rows for a in part["a"]]
+    assert trained.persons.sizes.tolist() == [len(part) for part in rows]
+    assert data.rows_of(np.array([7, 3]))["a"].tolist() == trained.columns["a"].numbers.tolist()
+    assert asked.columns["a"].numbers.tolist() == first["a"].iloc[[5, 2]].tolist()
+    assert asked.persons is None
+
+
+def test_persons_of_one_row_are_rows(only_steps) -> None:
+    only_steps("protect-every")
+    table = visits(900).drop_duplicates("who").dropna()
+    alone = study(table.drop(columns="who"), **FEW, bounds=PUBLIC, quick=True).report
+    named = study(table, **FEW, unit="who", bounds=PUBLIC, quick=True).report
+    for key in ("mu", "noise_scale", "rows_trained"):
+        assert named.steps[0].result[key] == alone.steps[0].result[key]
+    assert alone.remedies[0].above_chance
+    assert named.remedies[0].above_chance

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.attacks.evidence import given_model
 from memberbound.errors import InputError
@@ -21,7 +22,9 @@ from memberbound.learners.examples import LEARNERS, Examples, Task, examples_of,
 from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
-from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Persons, Population, read_population
+from memberbound.tables.recipe import exact_codes
 from memberbound.tables.source import check_file
 from memberbound.tables.table import Table, open_table
 
@@ -132,15 +135,34 @@ def _embedded_table() -> DataFrame:
     return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
 
 
+def _rows_by_person(population: Population, unit: str) -> tuple[DataFrame, Persons]:
+    """Return all rows of the persons whose first rows a population holds, in the same order."""
+    frame, target = population.source.frame, population.target
+    assert target is not None
+    _, first, whose = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
+    # A person whose first row has no target is not in the population.
+    left_out = Values.of(frame[target].iloc[first]).positions([""]) == 0
+    # Persons by the place of their first row, those left out at the end.
+    number = np.argsort(np.lexsort((first, left_out)))[whose]
+    order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
+    rows = replace(population, frame=frame.iloc[order]).parsed().assign(**{unit: number[order]})
+    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    return rows, Persons(starts, len(order))
+
+
 @dataclass(frozen=True, eq=False)
 class StudyData:
     """The table of a study, opened once, and its encoded examples: a row per record.
 
     In ``table`` numbers are numbers and dates time stamps, so that every step reads the same.
+    ``released`` is what releases are made of: ``table``, or where a record is a person the rows of
+    all ``persons`` in the order of the examples, with the person's number as unit.
     ``sha256`` is a fingerprint of what was read.
     """
 
     table: Table
+    released: Table
+    persons: Persons | None
     examples: Examples
     name: str
     embedded: bool
@@ -186,21 +208,32 @@ class StudyData:
         # The report may be passed on: the file's name says enough, its folder too much.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(population)
+        everyone, persons = None, None
+        if question.unit is not None:
+            everyone, persons = _rows_by_person(population, question.unit)
         table = population.parsed_table()
+        released = table if everyone is None else table.with_frame(everyone)
         # The values, what they are taken for, and what is public about them.
         derived = (examples.columns, sorted(examples.roles.items()), examples.classes)
         digest = hashlib.sha256(repr((derived, sorted(public.items()))).encode())
-        digest.update(_table_digest(table.frame))
+        digest.update(_table_digest(released.frame))
         # Every step reads what was parsed; the file's own texts are freed.
         examples = replace(examples, population=replace(population, frame=table.frame))
         return cls(
             table,
+            released,
+            persons,
             examples,
             "breast cancer (embedded)" if embedded else name,
             embedded,
             digest.hexdigest(),
             {column: bound for column, bound in public.items() if column in table.columns},
         )
+
+    def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
+        """Return all rows of some records, as they are released."""
+        rows = records if self.persons is None else self.persons.taken(records)[0]
+        return self.released.frame.iloc[rows]
 
     @property
     def population(self) -> Population:

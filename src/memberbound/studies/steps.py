@@ -234,9 +234,16 @@ def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
 
 
 def _private_training(context: Context, learner: str) -> Train:
-    """Return how ``protect`` trains a learner on some of the rows; the noise comes from a seed."""
+    """Return how ``protect`` trains a learner on some of the records; the noise is from a seed.
+
+    It is trained on all rows of persons, and asked about the first row of others.
+    """
     data, examples, target = context.data, context.data.examples, context.target
-    records = read_records(data.table, forms_of(data.bounds)).chosen([*examples.columns, target])
+    names, forms = [*examples.columns, target], forms_of(data.bounds)
+    asked = records = read_records(data.table, forms, columns=names)
+    if data.persons is not None:
+        records = read_records(data.released, forms, columns=names)
+        records = replace(records, unit=context.question.unit, persons=data.persons)
     values = () if examples.class_values is None else examples.class_values
     places = {label_of(value): code for code, value in enumerate(values)}
 
@@ -251,10 +258,11 @@ def _private_training(context: Context, learner: str) -> Train:
         )
 
         def predict(others: Rows) -> Labels:
-            answers = released.predict(records.taken(others))
+            answers = released.predict(asked.taken(others))
             if not released.class_names:
                 return answers
-            return np.array([places[name] for name in answers])
+            # A class that no example has is a wrong answer.
+            return np.array([places.get(name, -1) for name in answers])
 
         return predict
 
@@ -300,9 +308,10 @@ def _released_model(
     """Make a release of all rows for trial, as ``protect`` makes it, and score others like it."""
     question, data = context.question, context.data
     answer = protect(
-        data.table,
+        data.released,
         target=question.target,
         columns=list(data.examples.columns),
+        unit=question.unit,
         learner=learner,
         eta=question.eta,
         bounds=data.bounds,
@@ -729,6 +738,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
             table,
             target=question.target,
             columns=list(data.examples.columns),
+            unit=question.unit,
             eta=question.eta,
             bounds=data.bounds,
             # For trial: what the study makes is thrown away, the real release draws its own.
@@ -736,11 +746,11 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
         )
 
     def train(rows: Rows, seed: int) -> Predict:
-        new = drawn(data.table.frame.iloc[rows], seed).table
+        new = drawn(data.rows_of(rows), seed).table
         model = clone(context.learner()).fit(*_labelled(data.examples, new, question.target))
         return lambda others: model.predict(data.examples.features[others])
 
-    answer = drawn(data.table, question.seed)
+    answer = drawn(data.released, question.seed)
     progress(1, 2)
     remedy = _release_remedy(
         context,

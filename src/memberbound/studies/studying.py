@@ -399,8 +399,8 @@ _REMEDY_CHOSEN = (
     "covers what this choice tells about them."
 )
 _FIRST_ROWS = (
-    "The study looks at each person's first row. A release with the same unit is trained on all "
-    "rows of a person, with the influence of one."
+    "Attacks, counts and scores are about each person's first row. Models with noise and tables of "
+    "new rows are made of all rows of a person, with the influence of one."
 )
 Progress = Callable[[str, int, int], None]
 
@@ -469,8 +469,8 @@ def study(
         columns: feature columns (default: all but the target, identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the inferred role.
-        unit: column that identifies the person, so that a record is a person; the study looks at
-            each person's first row.
+        unit: column that identifies the person, so that a record is a person; attacks, counts
+            and scores are about each person's first row, releases are made of all rows.
         database_table: the table inside a DuckDB or SQLite file.
         encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
