@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.subset import sampled
+from memberbound.numerics.rounding import shared_confidence
+from memberbound.subset import sampled, settings
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.sampled import (
     bounds_from_swaps,
@@ -218,3 +219,22 @@ def test_bad_input(wrong):
     mechanism, _ = instance(4)
     with pytest.raises(InputError):
         sampled_bounds(mechanism, **{"subsets": 10, **wrong})
+
+
+def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their_own(monkeypatch):
+    asked = []
+
+    def remembered(mechanism, **how):
+        asked.append((how["confidence"], how["seed"]))
+        return sampled_bounds(mechanism, **how)
+
+    monkeypatch.setattr(settings, "sampled_bounds", remembered)
+    losses = np.random.default_rng(3).integers(0, 3, size=(40, 3))
+    setting = settings.ExponentialSetting(mechanism_of(losses, 20), 0.0, 0.9, subsets=200, seed=5)
+    _, bounds = setting.for_target("pmp", 0.2)
+    assert bounds.confidence == 0.9
+    assert bounds.pmp_epsilon_upper <= 0.2
+    assert {sure for sure, _ in asked} == {shared_confidence(0.9, 2)}
+    *choosing, last = [seed for _, seed in asked]
+    assert choosing
+    assert last not in choosing  # the subsets that chose ε say nothing more about it

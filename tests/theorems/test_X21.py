@@ -55,6 +55,32 @@ def test_distances_are_those_of_the_enumerated_worlds(count, columns):
             assert crowd.distance[record] <= truth * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(("count", "aside"), [(10, ()), (11, (10,))])
+def test_the_others_keep_their_share_of_the_covariance(count, aside):
+    """Step 3: V ⪰ (1 - κ)H, of an odd number also where the other one set aside is far out."""
+    values = np.random.default_rng(count).normal(size=(count, 2))
+    values[-1] *= 6
+    crowd = Crowd.of(values, half_game(count), 3.0)
+    factor = (crowd.crowd + 1) / crowd.crowd
+
+    def covariance(rows):
+        halves = (rows - rows.mean(0)) / 2
+        return 9.0 * np.eye(2) + factor * halves.T @ halves
+
+    root = np.linalg.inv(np.linalg.cholesky(covariance(values)))
+    for record, lost in enumerate(crowd.lost_share(crowd.leverage)[:-1]):
+        left = root @ covariance(np.delete(values, [record, *aside], axis=0)) @ root.T
+        assert np.linalg.eigvalsh(left)[0] >= 1 - lost
+
+
+def test_the_error_is_paid_in_both_worlds():
+    """Step 5: e^ε times the error of the second world, besides what the shift costs."""
+    error, far, eps = NormalError(np.array([0.0, 0, 0, 0.01]), 0.02), np.array([0.3]), 1.5
+    normal = special.ndtr(0.3 - eps / 0.6) - math.exp(eps) * special.ndtr(-0.3 - eps / 0.6)
+    paid = error.shift_cost(far)[0] + (math.exp(eps) - 1) / 2 * math.hypot(0.01, 0.02)
+    assert 0 <= error.sticks(far, np.array([eps]))[0, 0] - (normal + paid) < 1e-6
+
+
 def exact_error(values, record, sigma, degrees):
     """Norms of the true expansion of one world in Hermite polynomials, one column only."""
     inside, _ = world_sums(values, len(values) // 2, record)
