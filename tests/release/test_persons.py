@@ -341,3 +341,9 @@ def test_somebody_who_is_called_like_a_gap_is_one_person(name, stored, tmp_path)
         table.to_csv(source, index=False)
     made = summarize(source, statistic="mean", columns="weight", unit="patient", bounds=BOUNDS)
     assert made.persons == 151
+
+
+def test_too_few_persons_are_not_called_rows():
+    table = pd.DataFrame({"who": np.arange(600) // 6, "a": np.arange(600.0), "y": ["u", "v"] * 300})
+    with pytest.raises(InputError, match=r"different values of 'who' at this eta.*got 100"):
+        protect(table, target="y", unit="who", insecure_seed=0)

@@ -285,6 +285,7 @@ def _trial_scores(
 def _scores(
     table: Records, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
 ) -> tuple[list[Score], list[str]]:
+    """Score three models of the same rows: with noise, without noise, and one fixed answer."""
     records = len(table)
     most = min(records, max(2, _MOST_ROWS * records // table.rows))
     order = np.random.default_rng(seed).choice(records, most, replace=False)
@@ -320,18 +321,21 @@ def _scores(
     )
     constant = constant_answer(seen)
     shares = np.array([np.mean(seen == name) for name in names])
-    same = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
-    answers = np.full(len(truth), constant)
-    fixed = scored(answers, np.zeros_like(same), None if probabilities is None else same)
-    plain: ModelScores = {}
-    clean = _clean(trial, _matrix(trial.encoded(training)[0])[usable], seen)
-    if clean is not None:
+    same_chances = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
+    fixed = scored(
+        np.full(len(truth), constant),
+        np.zeros_like(same_chances),
+        None if probabilities is None else same_chances,
+    )
+    noiseless: ModelScores = {}
+    model = _noiseless_model(trial, _matrix(trial.encoded(training)[0])[usable], seen)
+    if model is not None:
         features, chances = _matrix(rows)[scorable], None
         if probabilities is not None:
-            chances = by_class(clean, clean.predict_proba(features), names, 0.0)
-        plain = scored(*answers_of(clean, features, names), chances)
+            chances = by_class(model, model.predict_proba(features), names, 0.0)
+        noiseless = scored(*answers_of(model, features, names), chances)
     scores = [
-        Score(name, plain.get(name), value, fixed[name])
+        Score(name, noiseless.get(name), value, fixed[name])
         for name, value in noisy.items()
         if name in fixed
     ]
@@ -348,7 +352,7 @@ def _matrix(rows: Features) -> Any:
     return rows if isinstance(rows, np.ndarray) else rows.matrix()
 
 
-def _clean(trial: PrivateModel, features: Any, goal: Labels) -> Any:
+def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
     from sklearn import ensemble, linear_model, svm
 
@@ -372,7 +376,7 @@ def _clean(trial: PrivateModel, features: Any, goal: Labels) -> Any:
         }
         learner = regressors[trial.learner]
     try:
-        return learner.fit(features, goal)
+        return learner.fit(features, truth)
     except ValueError:  # one class only, or no convergence
         return None
 

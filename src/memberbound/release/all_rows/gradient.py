@@ -256,10 +256,10 @@ def clipped_sum(
     ``starts`` says whose rows the block has.  Summands are cut off at multiples of ``step``.  What
     the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
     """
-    moved = clipped_residuals(residuals, lengths, clip, starts)
+    clipped = clipped_residuals(residuals, lengths, clip, starts)
     if step:
-        moved = np.trunc(moved / step) * step
-    return np.vstack([block.turned(moved), moved.sum(axis=0)])
+        clipped = np.trunc(clipped / step) * step
+    return np.vstack([block.turned(clipped), clipped.sum(axis=0)])
 
 
 def path_sensitivity(clip: float, rows: int, block: int = _BLOCK) -> float:
@@ -271,6 +271,9 @@ def path_sensitivity(clip: float, rows: int, block: int = _BLOCK) -> float:
     blocks = -(-rows // block)
     off = rows * (sum_slack(block) + sum_slack(blocks))
     return up(2.0 * clip * (1.0 + off), 8)
+
+
+# ── The model, and the descent that makes it of all rows ──────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,7 +416,7 @@ def descend(
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
     for number in range(descent.steps):
         exact = rows.total(_gradient, loss, descent, _score_grid(theta), step)
-        exact[-1] *= descent.intercept
+        exact[-1] *= descent.intercept  # the constant feature is this, not 1
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope

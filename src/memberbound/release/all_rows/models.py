@@ -402,7 +402,7 @@ def prepare(
     settled = settled_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
-    _refuse_small(rows, sum(n not in public for n in features), budget.mu, open_target)
+    _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
     if isinstance(target_bound, Categories):
         _refuse_many(target, len(target_bound.labels), rows, budget.mu)
 
@@ -532,15 +532,16 @@ def _refuse_many(target: str, classes: int, rows: int, mu: float) -> None:
         )
 
 
-def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
+def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:
     needed = rows_needed(private, mu, classes=open_target)
-    if rows < needed:
+    if len(records) < needed:
+        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
         raise TooFewRowsError(
-            f"the table must have at least about {needed} rows at this eta, with {private} "
+            f"the table must have at least about {needed} {what} at this eta, with {private} "
             f"feature{'' if private == 1 else 's'} without bounds and a target "
-            f"{'without' if open_target else 'with'} them, got {rows}: fewer are drowned by the "
-            "noise. Give bounds (ranges and categories that are public knowledge), leave columns "
-            "out, find more rows, or allow a larger eta."
+            f"{'without' if open_target else 'with'} them, got {len(records)}: fewer are drowned "
+            "by the noise. Give bounds (ranges and categories that are public knowledge), leave "
+            "columns out, find more rows, or allow a larger eta."
         )
 
 
