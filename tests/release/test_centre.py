@@ -9,7 +9,8 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half import refitting
+from memberbound.release.half.fitting import FreshSubsets, certified_scale
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise, izzo_constant
 from oracle.released_statistic import Column
@@ -102,3 +103,29 @@ def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
     assert result.details["scale"] > izzo_constant(0.1)
     assert result.certificate.value <= 0.1
     assert result.noise_scale > 10
+
+
+def test_what_chooses_does_not_certify(monkeypatch):
+    """The pilot's subsets are others than those of the certificate, and not counted among them."""
+    counted, spawned = [], []
+
+    def remembered(values, **how):
+        counted.append(len(values(1.0)))
+        return certified_scale(values, **how)
+
+    def noted(self, stream):
+        spawned.append(stream)
+        return original(self, stream)
+
+    original = FreshSubsets.spawned
+    monkeypatch.setattr(refitting, "certified_scale", remembered)
+    monkeypatch.setattr(FreshSubsets, "spawned", noted)
+    statistic = Column(np.random.default_rng(0).normal(size=60), np.mean)
+    calibrate(statistic, HALVES, eta=0.2, method="moment", pairs=400)
+    assert counted == [320]
+    average = FreshSubsets(SubsetGame(60, 30, "average"), 1)
+    calibrate(statistic, average, eta=0.2, method="neighbour", pairs=200, partners=3)
+    assert len(spawned) == 6
+    assert len(set(spawned[:2])) == 2  # the pilot, the certificate
+    pilot, _, certificate, _ = spawned[2:]  # each with noise of its own
+    assert pilot != certificate
