@@ -43,6 +43,7 @@ from memberbound.report.drawing import (
     set_percent_ticks,
     set_ticks,
     tag_mark,
+    wrap_text,
     write_text,
 )
 from memberbound.report.model import (
@@ -145,7 +146,7 @@ def sandwich_of(
     low = min(0.5, *(number for four in numbers for number in four if number is not None))
 
     def draw(width: float, _view: View) -> Figure:
-        height, room = 74 * len(rows), width - 36
+        height, room = 90 * len(rows), width - 36
         figure, (axes,) = make_axes(width, height, _sandwich_legend(rows))
         axes.set(xlim=(low - 0.012, 1.012), ylim=(-len(rows), 0))
         axes.yaxis.set_visible(False)
@@ -153,10 +154,11 @@ def sandwich_of(
         set_percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
         label_axes(axes, "attack success")
         for place, row in enumerate(rows):
-            _draw_row(axes, row, -place - 0.52)
-            write_text(axes, low, -place - 0.2, cut_text(row.label, room), fontsize=TEXT)
+            _draw_row(axes, row, -place - 0.44)
+            write_text(axes, low, -place - 0.17, cut_text(row.label, room), fontsize=TEXT)
             numbers = f"{_shown_numbers(row)}  ·  {ATTACKERS[row.game]}"
-            write_text(axes, low, -place - 0.83, cut_text(numbers, room, SMALL))
+            for line, text in enumerate(wrap_text(numbers, room, SMALL, lines=2)):
+                write_text(axes, low, -place - 0.71 - 0.18 * line, text)
         # One name above the other: two lines may be close.
         for place, (x, text) in enumerate(lines):
             up = 1 + (9 + 18 * (len(lines) - 1 - place)) / height
@@ -220,7 +222,7 @@ def _draw_row(axes: Axes, row: SandwichRow, y: float) -> None:
     if start > row.blind:
         spans.append(("reached", row.blind, start))
     for kind, first, last in spans:
-        bars = axes.barh(y, max(last - first, 0), 0.28, left=first, **_SPANS[kind]())
+        bars = axes.barh(y, max(last - first, 0), 0.23, left=first, **_SPANS[kind]())
         tag_mark(bars[0], kind)
     for kind, x, words, look in _points_of(row):
         tag_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")

@@ -266,8 +266,18 @@ def _printable(text: str) -> str:
 def cut_text(text: str, room: float, size: float = TEXT) -> str:
     """Return as much of a text as fits; the table of a chart has the whole."""
     line = _printable(" ".join(text.split()))
-    most = max(8, int(room / (_CHARACTER * size)))
+    most = _most_characters(room, size)
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def wrap_text(text: str, room: float, size: float, lines: int) -> list[str]:
+    """Return as much of a text as fits into that many lines."""
+    most = _most_characters(room, size)
+    return wrap(_printable(text), most, max_lines=lines, placeholder="…")
+
+
+def _most_characters(room: float, size: float) -> int:
+    return max(8, int(room / (_CHARACTER * size)))
 
 
 # ── Pieces that charts share ──────────────────────────────────────────────────────────────────────
