@@ -42,8 +42,15 @@ def test_digits_of_half_the_table():
 
 
 @pytest.mark.parametrize("learner", ["logistic", "ridge"])
-def test_tuning_is_paid_for(learner):
+def test_tuning_is_paid_for(monkeypatch, learner):
     """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
+    moved, sums = {}, Part.sums
+
+    def remembered(part, *, sensitivity, times=1):
+        moved[part.name] = sensitivity
+        return sums(part, sensitivity=sensitivity, times=times)
+
+    monkeypatch.setattr(Part, "sums", remembered)
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
     bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
@@ -52,6 +59,7 @@ def test_tuning_is_paid_for(learner):
     found = fit_private(table, "y", tune=True, source=InsecureSource(1), **options)
     names = [part.name for part in found.budget.parts]
     assert names.count("a trial") == 3
+    assert moved["the trials' scores"] >= math.sqrt(3)
     assert "the trials' scores" in names
     assert (found.tuned, plain.tuned) == (True, False)
     assert math.hypot(*(part.mu for part in found.budget.parts)) <= found.budget.mu

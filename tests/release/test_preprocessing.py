@@ -28,6 +28,7 @@ from memberbound.release.all_rows.bounds import (
     Categories,
     Range,
     cells_of,
+    noisy_identifiers,
     octave_ends,
     read_bounds,
 )
@@ -464,3 +465,20 @@ def test_compact_rows_are_multiplied_exactly_as_the_numbers_they_stand_for(memor
     turned = whole.T @ np.rint(moved * 2**20).astype(np.int64)
     assert (block.turned(moved) * 2**33 == turned).all()
     assert (block.squares() * 2**26 == np.square(whole).sum(axis=1)).all()
+
+
+def test_columns_called_identifiers_share_one_part(monkeypatch):
+    """A replaced record moves the number of values of each: √2 of two columns together."""
+    moved, sums = [], Part.sums
+
+    def remembered(part, *, sensitivity, times=1):
+        moved.append((sensitivity, times))
+        return sums(part, sensitivity=sensitivity, times=times)
+
+    monkeypatch.setattr(Part, "sums", remembered)
+    table = pd.DataFrame({"id": range(900), "patient_id": range(900)}).astype(str)
+    found = noisy_identifiers(read_records(table), ["id", "patient_id"], Budget(20.0, 0.0))
+    assert found == ("id", "patient_id")
+    ((sensitivity, times),) = moved
+    assert sensitivity >= math.sqrt(2)
+    assert times == 1

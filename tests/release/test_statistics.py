@@ -227,3 +227,11 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
     )
     assert ("X21" in result.certificate.theorems) == ("X21" in theirs.theorems)
     assert (result.noise.scale < 0.99 * alone.noise.scale) == (records == 100)
+
+
+def test_a_record_that_alone_moves_the_sum_is_not_silent():
+    """One record differs from three: the bare sum names it, so η = 0.4 takes noise."""
+    found = calibrate(
+        total([0.0, 0.0, 0.0, 1.0]), FreshSubsets(SubsetGame(4, 2)), eta=0.4, method="neighbour"
+    )
+    assert found.noise_scale > 0
