@@ -129,6 +129,26 @@ def test_the_error_of_two_shifts_by_enumeration():
     assert missed  # the broken twin: a normal law without its error
 
 
+def test_two_columns_by_enumeration():
+    """N = 10, d = 2: with the true L² error of both worlds, by quadrature."""
+    values = np.random.default_rng(5).integers(0, 3, size=(10, 2)).astype(float)
+    sigma, game = 1.5, half_game(10)
+    crowd = Crowd.of(values, game, sigma)
+    for record in (0, 9):
+        inside, outside = world_sums(values, 5, record)
+        points, volume = grid(np.concatenate([inside, outside]), sigma, 160)
+        p, q = density(points, inside, sigma), density(points, outside, sigma)
+        truth = 0.5 * np.abs(p - q).sum() * volume
+        scatter = np.cov(outside.T, bias=True) + sigma**2 * np.eye(2)
+        gap = points - outside.mean(0)
+        g = np.exp(-0.5 * (gap @ np.linalg.inv(scatter) * gap).sum(1)) / (
+            2 * math.pi * math.sqrt(np.linalg.det(scatter))
+        )
+        chi = float((q**2 / np.maximum(g, 1e-300)).sum() * volume) - 1
+        error = NormalError(np.zeros(1), math.sqrt(chi))
+        assert truth <= 2 * special.ndtr(crowd.distance[record]) - 1 + error.norm + 1e-6
+
+
 def moments_of(values, record, sigma):
     """(n, second, fourth, longest) of the expansion for one column, in the record's own metric."""
     others = np.delete(values[:, 0], record)
