@@ -17,10 +17,10 @@ from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoding
 from memberbound.release.all_rows.boosting import BoostedModel, Boosting, leaf_sums
-from memberbound.release.all_rows.bounds import MISSING, cells_of, read_bounds
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.models import PrivateModel, fit_private
+from memberbound.release.all_rows.public_bounds import MISSING, cells_of, read_bounds
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values

@@ -21,10 +21,10 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import connected
 from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
-from memberbound.release.all_rows.bounds import cell_counts
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.on_workers import current_spread
+from memberbound.release.all_rows.public_bounds import cell_counts
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import PartsHere, read_secret_columns

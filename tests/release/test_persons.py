@@ -19,7 +19,7 @@ from memberbound import protect, summarize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, bounds, gradient, synthetic
+from memberbound.release.all_rows import boosting, gradient, public_bounds, synthetic
 from memberbound.release.all_rows.gradient import LOSSES, Descent, clipped_residuals
 from memberbound.release.all_rows.models import fit_private, log_odds
 from memberbound.release.all_rows.summaries import release_table_statistic
@@ -77,7 +77,7 @@ OTHERS = {
 
 def records_of(table, columns=None):
     names = [*(columns or table.columns[1:]), "patient"]
-    forms = bounds.forms_of(bounds.read_bounds(BOUNDS))
+    forms = public_bounds.forms_of(public_bounds.read_bounds(BOUNDS))
     return read_records(table, forms, columns=names).by_person("patient")
 
 
@@ -280,7 +280,7 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
             asked.append(np.asarray(sums))
             return super().measure(sums)
 
-    names = bounds.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
+    names = public_bounds.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
     assert names == ("no",)
     assert sorted(asked[0]) == [1, 50]
 

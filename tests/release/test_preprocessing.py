@@ -18,9 +18,18 @@ from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import bounds as public_bounds
 from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows.bounds import (
+from memberbound.release.all_rows import public_bounds
+from memberbound.release.all_rows.encoding import (
+    ColumnCode,
+    Encoder,
+    Scaling,
+    TargetCode,
+    fit_target,
+    rows_needed,
+)
+from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.public_bounds import (
     CELLS,
     CLASS_SLACK,
     MISSING,
@@ -32,15 +41,6 @@ from memberbound.release.all_rows.bounds import (
     octave_ends,
     read_bounds,
 )
-from memberbound.release.all_rows.encoding import (
-    ColumnCode,
-    Encoder,
-    Scaling,
-    TargetCode,
-    fit_target,
-    rows_needed,
-)
-from memberbound.release.all_rows.models import fit_private
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of

@@ -10,8 +10,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from memberbound import InputError, MembershipPrivate, protect
-from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.encoding import most_classes
+from memberbound.release.all_rows.public_bounds import read_bounds
 
 ROWS = 600
 PUBLIC = {"age": [0, 100], "paid": [0, 1000], "ill": ["no", "yes"]}

@@ -27,9 +27,8 @@ from tests.oracle.replay import replayed, spent
 
 from memberbound import MembershipPrivate, open_table, protect, summarize
 from memberbound.errors import InputError
-from memberbound.release.all_rows import bounds as public_bounds
 from memberbound.release.all_rows import cells as column_cells
-from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows import public_bounds, synthetic
 from memberbound.release.all_rows.learner_forms import LEARNERS
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import release_table_statistic

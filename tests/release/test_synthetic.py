@@ -11,7 +11,6 @@ from tests.oracle.replay import replayed, spent
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows import synthetic
-from memberbound.release.all_rows.bounds import Categories, Range, noisy_texts
 from memberbound.release.all_rows.cells import (
     FORMATS,
     as_declared,
@@ -19,6 +18,7 @@ from memberbound.release.all_rows.cells import (
     public_column,
     written_as,
 )
+from memberbound.release.all_rows.public_bounds import Categories, Range, noisy_texts
 from memberbound.release.all_rows.synthetic import (
     fit_synthetic,
 )

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.all_rows.bounds import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.encoding import NOTHING_FOUND, ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import (
     LOSSES,
@@ -30,6 +29,7 @@ from memberbound.release.all_rows.gradient import (
     clipped_residuals,
 )
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
+from memberbound.release.all_rows.public_bounds import CELLS, MISSING, cells_of
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Parts

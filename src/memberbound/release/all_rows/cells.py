@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.bounds import (
+from memberbound.release.all_rows.public_bounds import (
     MISSING,
     NUMBER_CELLS,
     RANGE_SCALES,

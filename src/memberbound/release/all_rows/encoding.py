@@ -15,7 +15,16 @@ from scipy import sparse
 from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.bounds import (
+from memberbound.release.all_rows.gradient import (
+    GRID,
+    clipped_residuals,
+    on_grid,
+    path_sensitivity,
+    row_cuts,
+    row_lengths,
+    summand_step,
+)
+from memberbound.release.all_rows.public_bounds import (
     CELLS,
     CLASS_SCALES,
     HISTOGRAM_SHARE,
@@ -37,15 +46,6 @@ from memberbound.release.all_rows.bounds import (
     noisy_range,
     octave_ends,
     octave_span,
-)
-from memberbound.release.all_rows.gradient import (
-    GRID,
-    clipped_residuals,
-    on_grid,
-    path_sensitivity,
-    row_cuts,
-    row_lengths,
-    summand_step,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values

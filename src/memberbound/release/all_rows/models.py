@@ -25,16 +25,6 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.boosting import BoostedModel, bins_of, boost, most_boosting_draws
-from memberbound.release.all_rows.bounds import (
-    CLASS_SLACK,
-    HISTOGRAM_SHARE,
-    MOST_CLASSES,
-    Bounds,
-    Categories,
-    Range,
-    forms_of,
-    read_bounds,
-)
 from memberbound.release.all_rows.encoding import (
     FIRST_SHARE,
     Encoder,
@@ -56,6 +46,16 @@ from memberbound.release.all_rows.gradient import (
     most_draws,
 )
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.public_bounds import (
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    Bounds,
+    Categories,
+    Range,
+    forms_of,
+    read_bounds,
+)
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
-from memberbound.release.all_rows.bounds import (
+from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
+from memberbound.release.all_rows.public_bounds import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     Categories,
@@ -30,7 +31,6 @@ from memberbound.release.all_rows.bounds import (
     noisy_range,
     read_bounds,
 )
-from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta
 from memberbound.release.randomness import RandomSource, SecureSource

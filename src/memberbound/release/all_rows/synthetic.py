@@ -24,18 +24,6 @@ from memberbound.errors import InputError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.bounds import (
-    CELLS,
-    CLASS_SLACK,
-    HISTOGRAM_SHARE,
-    MOST_CLASSES,
-    Bounds,
-    Categories,
-    Range,
-    counted,
-    noisy_identifiers,
-    read_bounds,
-)
 from memberbound.release.all_rows.cells import (
     BLOCK_SCALES,
     CELL_SCALES,
@@ -54,6 +42,18 @@ from memberbound.release.all_rows.cells import (
     public_column,
     released_column,
     written_as,
+)
+from memberbound.release.all_rows.public_bounds import (
+    CELLS,
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    Bounds,
+    Categories,
+    Range,
+    counted,
+    noisy_identifiers,
+    read_bounds,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
