@@ -57,7 +57,8 @@ def test_axe_finds_nothing_on_four_pages(
 def test_axe_finds_what_is_wrong(site: Path, open_page: Callable[..., Any]) -> None:
     """The negative control: faint text and a picture without words are found."""
     source = (site / "index.html").read_text("utf-8")
-    worse = source.replace("</article>", '<p style="color: #ddd; background: #fff">faint</p></article>')
+    faint = '<p style="color: #ddd; background: #fff">faint</p></article>'
+    worse = source.replace("</article>", faint)
     (site / "worse.html").write_text(worse.replace(" alt=", " data-alt="), "utf-8")
     found = faults(site, [site / "worse.html"], open_page, "light")["worse.html"]
     assert {text.split(":")[0] for text in found} >= {"color-contrast", "image-alt"}
