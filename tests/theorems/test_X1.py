@@ -4,6 +4,7 @@ Truth: enumeration of all subsets, or all data sets, in exact rationals.
 """
 
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 from oracle import finite, mechanisms, subset
@@ -167,3 +168,58 @@ def test_moment_form_holds_for_every_record_and_k():
 def test_twice_the_moment_is_reached():
     q = {frozenset({0}): F(1), frozenset({1}): F(-1)}
     assert mean_move(q, 2, 1, 0) == 2 * first_moment(q) == moment_form(first_moment(q), 2, 1)
+
+
+# ---- the i.i.d. game ---------------------------------------------------------------------------
+
+
+def iid_games():
+    rng = Random(13)
+    for _ in range(8):
+        atoms, n = rng.randint(2, 3), rng.randint(1, 3)
+        law = finite.random_law(rng, list(range(atoms)))
+        kernel = {
+            d: finite.random_law(rng, [0, 1, 2], zeros=True)
+            for d in product(range(atoms), repeat=n)
+        }
+        yield law, kernel, n
+
+
+def mixed(parts):
+    total = {}
+    for weight, law in parts:
+        for a, mass in law.items():
+            total[a] = total.get(a, F(0)) + weight * mass
+    return total
+
+
+def placed(law, n, z):
+    """(chance, data set with z at a uniform place, the data set before)."""
+    for d in product(law, repeat=n):
+        chance = F(1, n)
+        for point in d:
+            chance *= law[point]
+        for j in range(n):
+            yield chance, (*d[:j], z, *d[j + 1 :]), d
+
+
+def iid_couplings():
+    """((mean over moves,), divergence of the worlds) wherever the mean is finite."""
+    for law, kernel, n in iid_games():
+        for z in law:
+            moves = list(placed(law, n, z))
+            inside = mixed((c, kernel[d]) for c, d, _ in moves)
+            outside = mixed((c, kernel[e]) for c, _, e in moves)
+            for divergence in DIVERGENCES.values():
+                values = [(c, divergence(kernel[d], kernel[e])) for c, d, e in moves]
+                if all(v is not None for _, v in values):
+                    yield (sum(c * v for c, v in values),), divergence(inside, outside)
+
+
+def test_iid_coupling():
+    """n = 1 with a fixed z is an average over z' only: nothing less holds everywhere."""
+    assert_bound(
+        lambda mean: mean,
+        iid_couplings(),
+        broken={"a tenth less": lambda mean: F(9, 10) * mean},
+    )
