@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from memberbound.errors import InputError, fraction, whole_number
 from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
@@ -39,10 +38,10 @@ def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatAr
         >>> clopper_pearson_lower([0, 10], 10, 0.025).round(4).tolist()
         [0.0, 0.6915]
     """
-    k, n, level = _trials(hits, trials, error)
+    k, n = np.asarray(hits, dtype=np.float64), float(trials)
     several = k > 1
     a = np.where(several, k, 1.0)
-    value = np.where(several, special.betaincinv(a, n - a + 1, level), level / n)
+    value = np.where(several, special.betaincinv(a, n - a + 1, error), error / n)
     return np.asarray(np.where(k > 0, value * (1 - _SLACK), 0.0))
 
 
@@ -59,21 +58,12 @@ def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatAr
         >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
         [0.3085, 1.0]
     """
-    k, n, level = _trials(hits, trials, error)
+    k, n = np.asarray(hits, dtype=np.float64), float(trials)
     several = n - k > 1
     b = np.where(several, n - k, 1.0)
     # The complemented inverse keeps relative accuracy for small probabilities.
-    value = np.where(several, special.betainccinv(n - b + 1, b, level), 1 - level / n)
+    value = np.where(several, special.betainccinv(n - b + 1, b, error), 1 - error / n)
     return np.asarray(np.where(k < n, np.minimum(value * (1 + _SLACK), 1.0), 1.0))
-
-
-def _trials(hits: ArrayLike, trials: int, error: float) -> tuple[FloatArray, float, float]:
-    n = whole_number("trials", trials)
-    level = fraction("error", error, open_left=True, open_right=True)
-    k = np.asarray(hits, dtype=np.float64)
-    if not ((k >= 0) & (k <= n) & (k == np.floor(k))).all():
-        raise InputError(f"hits must be whole numbers from 0 to {n}, got {hits!r}.")
-    return k, float(n), level
 
 
 def auc_lower(auc: float, members: int, non_members: int, error: float) -> float:
@@ -91,34 +81,16 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
         >>> round(auc_lower(0.9, 1000, 5000, 0.025), 4)
         0.8723
     """
-    estimate = fraction("auc", auc)
-    pairs = min(whole_number("members", members), whole_number("non_members", non_members))
-    level = -math.log(fraction("error", error, open_left=True, open_right=True)) * (1 + _SLACK)
+    pairs, level = min(members, non_members), -math.log(error) * (1 + _SLACK)
 
-    def excluded(mean: float) -> bool:
+    def excess(mean: float) -> float:
         # Each logarithm is off by a few units, each product by its size: 8 units of 1 cover both.
-        return pairs * (_divergence(estimate, mean) * (1 - _SLACK) - 16 * UNIT) >= level
+        return level - pairs * (_divergence(auc, mean) * (1 - _SLACK) - 16 * UNIT)
 
-    if estimate == 0:
+    if auc == 0:
         return 0.0
-    return last_true(excluded, 0.0, estimate, _excluded_near(estimate, level / pairs))
-
-
-def _excluded_near(p: float, level: float) -> float:
-    """Return about the q < p with kl(p, q) = ``level``; 0 where there is no good guess.
-
-    By Newton's method: from below, where Pinsker's inequality starts it, it comes nearer without
-    overshooting, since kl is convex in q.
-    """
-    q = p - math.sqrt(level / 2)
-    if q <= 0 or p >= 1:
-        return math.exp(-level) if p >= 1 else 0.0
-    for _ in range(20):
-        step = (_divergence(p, q) - level) * q * (1 - q) / (p - q)
-        q += step
-        if abs(step) <= 1e-14 * q or not 0 < q < p:
-            break
-    return q
+    near = guessed_zero(excess, 0.0, auc)
+    return last_true(lambda mean: excess(mean) <= 0, 0.0, auc, near)
 
 
 def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
@@ -134,7 +106,7 @@ def auc_upper(auc: float, members: int, non_members: int, error: float) -> float
         >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
         0.9238
     """
-    low = auc_lower(1 - fraction("auc", auc), members, non_members, error)
+    low = auc_lower(1 - auc, members, non_members, error)
     return min(1.0, math.nextafter(1 - low, 2.0) + 4 * UNIT)
 
 
@@ -147,6 +119,8 @@ def _divergence(p: float, q: float) -> float:
     return max(0.0, first + second)
 
 
+# The radius depends on the sizes only, and an audit of many attacks asks for the same again.
+@lru_cache(maxsize=1024)
 def two_sample_deviation(members: int, non_members: int, error: float) -> float:
     """Return s: no threshold's TPR - FPR is over-estimated by more than s.
 
@@ -163,30 +137,20 @@ def two_sample_deviation(members: int, non_members: int, error: float) -> float:
         >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0972
         0.0766
     """
-    return _deviation(
-        whole_number("members", members),
-        whole_number("non_members", non_members),
-        fraction("error", error, open_left=True, open_right=True),
-    )
-
-
-# The radius depends on the sizes only, and an audit of many attacks asks for the same again.
-@lru_cache(maxsize=1024)
-def _deviation(n1: int, n0: int, level: float) -> float:
     # The members' deviation is divided into cells of equal width, from the least value the
     # inequality speaks of to the point it passes with a thousandth of the error.
-    floor = math.sqrt(math.log(2) / (2 * n1))
-    top = math.sqrt(-math.log(level / 2000) / (2 * n1)) + floor
+    floor = math.sqrt(math.log(2) / (2 * members))
+    top = math.sqrt(-math.log(error / 2000) / (2 * members)) + floor
     ends = np.linspace(floor, top, _CELLS)
-    beyond = np.minimum(2.0 * np.exp(-2.0 * n1 * np.square(ends)), 1.0)
+    beyond = np.minimum(2.0 * np.exp(-2.0 * members * np.square(ends)), 1.0)
     masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
     def reached(s: float) -> float:
-        return float(masses @ _massart(s - ends, n0) + beyond[-1]) * (1 + 1e-9)
+        return float(masses @ _massart(s - ends, non_members) + beyond[-1]) * (1 + 1e-9)
 
-    both = top + math.sqrt(-math.log(level / 4) / (2 * n0)) + 1
-    near = guessed_zero(lambda s: math.log(reached(s) / level), both, 0.0)
-    return last_true(lambda s: reached(s) <= level, both, 0.0, near) * (1 + _SLACK)
+    both = top + math.sqrt(-math.log(error / 4) / (2 * non_members)) + 1
+    near = guessed_zero(lambda s: math.log(reached(s) / error), both, 0.0)
+    return last_true(lambda s: reached(s) <= error, both, 0.0, near) * (1 + _SLACK)
 
 
 def _massart(s: FloatArray, n: int) -> FloatArray:
@@ -207,9 +171,9 @@ def rank_within(non_members: int, fpr: float, error: float) -> int:
         >>> rank_within(10_000, 0.01, 0.0125), rank_within(400, 0.01, 0.0125)
         (78, 0)
     """
-    n, alpha, level = _rank_inputs(non_members, fpr, error)
+    n = non_members
     # The last k with P(Bin(n, α) ≤ k-1) ≤ error, which switches once: at n + 1 at the latest.
-    first = least_whole(lambda k: special.bdtr(k - 1, n, alpha) * (1 + _SLACK) > level, most=n + 1)
+    first = least_whole(lambda k: special.bdtr(k - 1, n, fpr) * (1 + _SLACK) > error, most=n + 1)
     return n if first is None else first - 1
 
 
@@ -224,13 +188,12 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
         >>> rank_beyond(10_000, 0.01, 0.0125), rank_beyond(5, 0.9, 0.0125)
         (124, 6)
     """
-    n, alpha, level = _rank_inputs(non_members, fpr, error)
-    return (
-        least_whole(lambda k: special.bdtrc(k - 1, n, alpha) * (1 + _SLACK) <= level, most=n)
-        or n + 1
-    )
+    n = non_members
+    first = least_whole(lambda k: special.bdtrc(k - 1, n, fpr) * (1 + _SLACK) <= error, most=n)
+    return n + 1 if first is None else first
 
 
+@lru_cache(maxsize=1024)
 def non_members_needed(fpr: float, error: float) -> int:
     """Return the fewest non-members with which :func:`rank_within` promises anything.
 
@@ -238,19 +201,4 @@ def non_members_needed(fpr: float, error: float) -> int:
         >>> [non_members_needed(a, 0.0125) for a in (0.1, 0.01, 0.001)]
         [42, 437, 4380]
     """
-    _, alpha, level = _rank_inputs(1, fpr, error)
-    return _fewest(alpha, level)
-
-
-@lru_cache(maxsize=1024)
-def _fewest(alpha: float, level: float) -> int:
-    guess = max(1, math.floor(math.log(level) / math.log1p(-alpha)) - 1)
-    while rank_within(guess, alpha, level) < 1:
-        guess += 1
-    return guess
-
-
-def _rank_inputs(non_members: int, fpr: float, error: float) -> tuple[int, float, float]:
-    n = whole_number("non_members", non_members)
-    alpha = fraction("fpr", fpr, open_left=True, open_right=True)
-    return n, alpha, fraction("error", error, open_left=True, open_right=True)
+    return least_whole(lambda n: rank_within(n, fpr, error) > 0) or 0
