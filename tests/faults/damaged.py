@@ -127,7 +127,7 @@ def fit_store(folder: Path):
 
 
 def _npz(path: Path) -> None:
-    fit_store(path.parent).save({0: cached_fit()})
+    fit_store(path.parent).save(0, cached_fit())
     (path.parent / "fit-000000.npz").rename(path)
 
 
@@ -385,7 +385,7 @@ def _engine(index: int) -> Table:
 
 def _fit(path: Path, index: int) -> object:
     signals = cached_fit()
-    stored = fit_store(path.parent).load()
+    stored = fit_store(path.parent).load(range(3))
     assert set(stored) <= {0}
     found = stored.get(0)
     # What is accepted is what was stored, not something else that can be read.

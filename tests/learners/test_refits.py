@@ -20,7 +20,7 @@ SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
 
 
 def collected(work, workers=2, pieces=PIECES, batches=None):
-    pairs = list(refits(work, dict(enumerate(pieces)), workers=workers, batches=batches))
+    pairs = list(refits(work, pieces, workers=workers, batches=batches))
     assert len(pairs) == len(pieces)
     return dict(pairs)
 

@@ -9,7 +9,6 @@ import copy
 import math
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -29,7 +28,7 @@ from memberbound.learners.examples import (
     examples_of,
     learner_from_name,
 )
-from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
+from memberbound.learners.refits import Arrays, FitStore, Progress, fingerprint, refits
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.in_memory import read_population
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 # alone. So any model can play the target and the others the attacker's shadows, adding models keeps
 # the first ones, and a run that was killed goes on with the fits that are missing.
 
-Progress = Callable[[int, int], None]
 R = TypeVar("R")
 #: Smaller populations cannot be halved into something that a learner and an audit can use.
 SMALLEST_POPULATION = 20
@@ -167,7 +165,7 @@ def train_shadows(
     records: int | None = None,
     known: KnownRows | None = None,
     seconds: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
 
@@ -223,26 +221,19 @@ def train_shadows(
     store: FitStore[Signals | FailedFit] | None = None
     if cache is not None:
         store = FitStore.at(cache, work.fingerprint(), stored_arrays, read_signals)
-    fits = {m: f for m, f in store.load().items() if m < total} if store is not None else {}
-    reused = len(fits)
-    missing = {model: model for model in range(total) if model not in fits}
-    damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
-    if progress is not None:
-        progress(reused, total)
     end = math.inf if seconds is None else time.monotonic() + seconds
-    cluster = None if n_jobs == 1 else current_cluster()
-    for model, fit in refits(work, missing, workers=n_jobs, cluster=cluster, store=store):
+    fits: dict[int, Signals | FailedFit] = {}
+    for model, fit in refits(work, range(total), workers=n_jobs, store=store, progress=progress):
         fits[model] = fit
-        if progress is not None:
-            progress(len(fits), total)
         if time.monotonic() > end and len(fits) < total:
             fits = _first_fits(fits)
             break
     run = _collected(work, attacked, fits)
+    reused, damaged = (0, 0) if store is None else (store.reused, store.damaged)
     notes = {
         f"The attacked records are a uniform sample of {attacked.rows} of the {examples.rows}; "
         "every model was trained on a half of all.": sample is not None,
-        f"Damaged fits in the cache were computed again: {len(damaged)} of {total}.": damaged,
+        f"Damaged fits in the cache were computed again: {damaged} of {total}.": damaged,
     }
     return replace(
         run,
@@ -387,7 +378,7 @@ def train_references(
     models: int = MODELS,
     seconds: float | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
     seed: int = 0,
 ) -> ShadowRun:
     """Train models as a given one may have been, without the records that are measured.

@@ -7,18 +7,18 @@ safetensors files, and a folder that needs more is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.errors import InputError
+from memberbound.learners.refits import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Progress = Callable[[int, int], None] | None
 #: Tokens of a batch that goes through the models at once.
 _BATCH_TOKENS = 4096
 #: The longest context used; a longer document is cut into pieces, each with its own context.

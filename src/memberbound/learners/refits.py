@@ -18,7 +18,7 @@ import pickle
 import sys
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from contextvars import ContextVar
@@ -38,6 +38,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Piece = TypeVar("Piece")
 Arrays = Mapping[str, Any]
+#: Called with (done, total).
+Progress = Callable[[int, int], None] | None
 
 # ── The engine ────────────────────────────────────────────────────────────────────────────────────
 
@@ -54,27 +56,45 @@ _TIMED = 3
 
 def refits(
     work: Callable[[Piece], R],
-    pieces: Mapping[int, Piece],
+    pieces: Sequence[Piece],
     *,
     workers: int | None = None,
-    cluster: Cluster | None = None,
-    store: FitStore[R] | None = None,
     batches: int | None = None,
+    store: FitStore[R] | None = None,
+    progress: Progress = None,
 ) -> Iterator[tuple[int, R]]:
-    """Yield the place of each piece and ``work(piece)``, as they finish.
+    """Yield the place of each piece and ``work(piece)``: stored ones first, then as they finish.
 
-    They are computed on the cluster if there is one, else in this process or in ``workers``
-    processes (-1: all cores; None: all cores unless the work takes a moment only).  Each worker
-    gets about ``batches`` batches of pieces, or each piece alone; finished ones are stored.  What
-    ``work`` raises is passed on.
+    They are computed on the current cluster unless one worker is asked for, else in this process or
+    in ``workers`` processes (-1: all cores; None: all cores unless the work takes a moment only).
+    Each worker gets about ``batches`` batches of pieces, or each piece alone.  What ``work`` raises
+    is passed on.
 
     Edge cases: when workers are killed or the cluster is lost, what is missing is sent again, and
     MemberboundError is raised after three losses in a row without a finished batch.  Work that
     cannot be pickled is done in this process, with a warning.
     """
-    left = dict(pieces)
+    stored = {} if store is None else store.load(range(len(pieces)))
+    left = {place: piece for place, piece in enumerate(pieces) if place not in stored}
+    if progress is not None:
+        progress(len(stored), len(pieces))
+    yield from stored.items()
+    with contextlib.closing(_computed(work, left, workers, batches)) as computed:
+        for done, (place, fit) in enumerate(computed, len(stored) + 1):
+            if store is not None:
+                store.save(place, fit)
+            if progress is not None:
+                progress(done, len(pieces))
+            yield place, fit
+
+
+def _computed(
+    work: Callable[[Piece], R], left: dict[int, Piece], workers: int | None, batches: int | None
+) -> Generator[tuple[int, R]]:
+    """Yield what is left, wherever it is computed."""
+    cluster = None if workers == 1 else current_cluster()
     if cluster is None and workers is None:
-        workers = yield from _timed(work, left, store)
+        workers = yield from _timed(work, left)
     import joblib  # not before fits are asked for: a model is loaded without it
 
     jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
@@ -88,8 +108,6 @@ def refits(
         try:
             with contextlib.closing(run):
                 for results in run:
-                    if store is not None:
-                        store.save(results)
                     for place in results:
                         del left[place]
                     yield from results.items()
@@ -108,8 +126,8 @@ def refits(
                 ) from problem
             if cluster is not None:
                 cluster.reconnect()
-    for batch in _batches(left, 1, batches):
-        yield from _here(work, batch, store)
+    for place, piece in left.items():
+        yield place, work(piece)
 
 
 def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> list[dict[int, Piece]]:
@@ -119,28 +137,16 @@ def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> lis
 
 
 def _timed(
-    work: Callable[[Piece], R], left: dict[int, Piece], store: FitStore[R] | None
+    work: Callable[[Piece], R], left: dict[int, Piece]
 ) -> Generator[tuple[int, R], None, int]:
     """Take the first pieces and do them here; return how many workers the others are worth."""
     seconds = math.inf  # of the quickest, because first calls load things
     for place in list(left)[:_TIMED]:
         began = time.perf_counter()
-        yield from _here(work, {place: left.pop(place)}, store)
+        result = work(left.pop(place))
         seconds = min(seconds, time.perf_counter() - began)
+        yield place, result
     return 1 if seconds * len(left) < _WORTH_WORKERS else -1
-
-
-def _here(
-    work: Callable[[Piece], R], batch: Mapping[int, Piece], store: FitStore[R] | None
-) -> Iterator[tuple[int, R]]:
-    results: dict[int, R] = {}
-    try:
-        for place, piece in batch.items():
-            results[place] = work(piece)
-            yield place, results[place]
-    finally:
-        if store is not None:
-            store.save(results)
 
 
 def _itself(work: Callable[[Piece], R]) -> Callable[[Piece], R]:
@@ -285,9 +291,7 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
         scheduler, client = named.get("scheduler"), named.get("client")
         if scheduler is None and client is None:
             return function(*given, **named)
-        with connected(cast("str | None", scheduler), client) as cluster:
-            if "workers" in inspect.signature(function).parameters:
-                named["workers"] = named.get("workers") or cluster.workers
+        with connected(cast("str | None", scheduler), client):
             return function(*given, **named)
 
     return run
@@ -324,16 +328,19 @@ def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLi
     return cache
 
 
-@dataclass(frozen=True)
+@dataclass
 class FitStore(Generic[R]):
-    """The finished fits of one run, a file for each batch.
+    """The finished fits of one run, a file for each.
 
     ``arrays`` says what is stored of a fit (None: nothing), and ``read`` makes the fit of it.
+    ``reused`` and ``damaged`` count what was found by :meth:`load`.
     """
 
     folder: Path
     arrays: Callable[[R], Arrays | None]
     read: Callable[[Arrays], R]
+    reused: int = 0
+    damaged: int = 0
 
     @classmethod
     def at(
@@ -354,41 +361,35 @@ class FitStore(Generic[R]):
         return cls(folder, arrays, read)
 
     def path(self, place: int) -> Path:
-        """Return the file of the batch that begins with this place."""
+        """Return the file of a fit."""
         return self.folder / f"fit-{place:06d}.npz"
 
-    def load(self) -> dict[int, R]:
-        """Return the fits by their places; what is damaged is left out."""
+    def load(self, places: Iterable[int]) -> dict[int, R]:
+        """Return the finished fits of these places; what is damaged is left out."""
         fits: dict[int, R] = {}
-        for path in self.folder.glob("fit-*.npz"):
-            arrays: dict[int, dict[str, object]] = {}
+        for place in filter(lambda place: self.path(place).exists(), places):
             try:
-                with np.load(path, allow_pickle=False) as stored:
-                    for name in stored.files:
-                        place, _, field = name.partition("/")
-                        arrays.setdefault(int(place), {})[field] = stored[name]
-                fits |= {place: self.read(fields) for place, fields in arrays.items()}
+                with np.load(self.path(place), allow_pickle=False) as stored:
+                    arrays = dict(stored)
+                if arrays.pop("place") == place:  # else it is a copy of another file
+                    fits[place] = self.read(arrays)
             except Exception:  # a damaged archive raises whatever its broken part leads to
-                continue
+                pass
+            self.damaged += place not in fits
+        self.reused = len(fits)
         return fits
 
-    def save(self, fits: Mapping[int, R]) -> None:
-        """Write a batch so that a reader sees all of it or nothing."""
-        arrays = {place: self.arrays(fit) for place, fit in fits.items()}
-        places = [place for place, fields in arrays.items() if fields is not None]
-        if not places:
+    def save(self, place: int, fit: R) -> None:
+        """Write a fit so that a reader sees all of it or nothing."""
+        arrays = self.arrays(fit)
+        if arrays is None:
             return
-        named = {
-            f"{place}/{name}": array
-            for place, fields in arrays.items()
-            for name, array in (fields or {}).items()
-        }
 
         def write(draft: Path) -> None:
             with draft.open("wb") as file:
-                np.savez(file, **named)
+                np.savez(file, place=place, **arrays)
 
-        written_whole(self.path(places[0]), write, force=True)
+        written_whole(self.path(place), write, force=True)
 
 
 def fingerprint(*parts: object) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, SearchError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import current_cluster, refits
+from memberbound.learners.refits import Progress, refits
 from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, up
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 Rows = NDArray[np.int64]
-Progress = Callable[[int, int], None] | None
 
 
 class Statistic(Protocol):
@@ -270,15 +269,10 @@ def fitted(
         # A generator that such a statistic carries is copied, state and all, with every batch of
         # the work: draws of different batches would then not be independent, as X4 needs.
         workers = 1
-    cluster = None if workers == 1 else current_cluster()
     fits: dict[int, _GroupFit] = {}
     failures: list[str] = []
     for place, fit in refits(
-        _Refit(statistic, reduce),
-        dict(enumerate(groups)),
-        workers=workers,
-        cluster=cluster,
-        batches=_BATCHES,
+        _Refit(statistic, reduce), groups, workers=workers, batches=_BATCHES, progress=progress
     ):
         fits[place] = fit
         failures += fit.failures
@@ -288,8 +282,6 @@ def fitted(
                 f"of {planned}: {failures[0]} Failed fits cannot be left out; make the learner "
                 "robust (regularise, merge rare classes)."
             )
-        if progress is not None:
-            progress(len(fits), total)
     ordered = [fits[place] for place in range(total)]
     warned = {message: kind for fit in ordered for message, kind in fit.warned.items()}
     if failures:
