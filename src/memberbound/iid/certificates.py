@@ -253,8 +253,6 @@ def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str
     return tuple(warnings)
 
 
-# ── How many rows are enough: for a law, for its records, for a table and beyond (X16, X17) ───────
-
 # ── How many rows are enough: the smallest n for a target, certified rather than asymptotic ───────
 #
 # The worst leak Δ_n and every record's leak fall with n (the empirical law is a reverse martingale
