@@ -64,6 +64,7 @@ def test_a_copy_is_found():
     members, fresh = people(400, draws), people(400, draws)
     audit, copies, _ = audit_synthetic(members, fresh, copying_table(members, draws))
     assert audit.best_advantage.lower > 0.7
+    assert audit.recognised.recognised > 0.9 * audit.recognised.tried == 180
     assert copies.members == 400
     assert copies.non_members < 40
     assert audit.attacks["closest ratio"].auc.estimate > 0.95

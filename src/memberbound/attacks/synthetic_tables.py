@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from memberbound.answers import EstimateOf
 from memberbound.attacks.checks import blind_scores, law_test
 from memberbound.attacks.learner_audit import mean_bound
-from memberbound.attacks.model_audit import ModelAudit, audit_score_table
+from memberbound.attacks.model_audit import ModelAudit, audit_score_table, with_records
 from memberbound.attacks.scores import (
     AttackAudit,
     MeasuredAttacks,
@@ -291,6 +291,7 @@ def audit_synthetic(
         tuple((np.flatnonzero(copied[member])[:20] + 1).tolist()),
     )
     audit = replace(audit, law=law, warnings=(*warnings, *audit.warnings))
+    audit = with_records(audit, np.arange(len(member)), None, None, seed=seed)
     return audit, copies, tuple(axis.name for axis in axes)
 
 

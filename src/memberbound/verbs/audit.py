@@ -278,8 +278,6 @@ def audit(
         **given_fields(detail),
         assumptions=detail.assumptions,
         one_law=detail.law,
-        records=detail.recognised,
-        groups=detail.groups,
         one_run=floors,
         by_access=by_access if detail.comparable else without_ends(by_access),
         reference_models=0 if references is None else references.signals.models,

@@ -159,12 +159,18 @@ def measured_fields(audit: MeasuredAttacks) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class GivenAnswer(AuditAnswer):
-    """What attacks reached on one model or table: its members against fresh records."""
+class RecordsAnswer(AuditAnswer):
+    """What attacks reached on one model or table: its members against fresh records.
+
+    With single records, groups, and floors on ε and μ where coins chose the members.
+    """
 
     members: int
     non_members: int
     one_law: LawTest | None = None
+    records: Recognised | None = None
+    groups: Groups | None = None
+    one_run: OmitEmpty[OneRun | None] = None
 
     @property
     def law(self) -> LawTest | None:
@@ -188,24 +194,6 @@ class GivenAnswer(AuditAnswer):
             return self.CAUTION
         return f"{self.law.sentence} {self.CAUTION}"
 
-
-def given_fields(audit: ModelAudit) -> dict[str, Any]:
-    """Return the fields of a :class:`GivenAnswer`: estimates alone where nothing is comparable."""
-    fields = measured_fields(audit)
-    if not audit.comparable:
-        fields |= without_ends({key: fields[key] for key in ("attacks", "best_advantage")})
-    members = int(audit.member.sum())
-    return fields | {"members": members, "non_members": len(audit.member) - members}
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RecordsAnswer(GivenAnswer):
-    """The same, with single records, groups, and floors on ε and μ where coins chose members."""
-
-    records: Recognised | None = None
-    groups: Groups | None = None
-    one_run: OmitEmpty[OneRun | None] = None
-
     @property
     def refuted_claim(self) -> str | None:
         """Why a claim is refuted, where it is: the command ends with exit code 3."""
@@ -226,6 +214,20 @@ class RecordsAnswer(GivenAnswer):
     def findings(self) -> Iterable[str]:
         """Return what a verb has to say besides."""
         return ()
+
+
+def given_fields(audit: ModelAudit) -> dict[str, Any]:
+    """Return fields of a :class:`RecordsAnswer`: estimates alone where sides are not comparable."""
+    fields = measured_fields(audit)
+    if not audit.comparable:
+        fields |= without_ends({key: fields[key] for key in ("attacks", "best_advantage")})
+    members = int(audit.member.sum())
+    return fields | {
+        "members": members,
+        "non_members": len(audit.member) - members,
+        "records": audit.recognised,
+        "groups": audit.groups,
+    }
 
 
 def _record_lines(records: Recognised) -> list[str]:

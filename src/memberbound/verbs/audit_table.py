@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,7 +15,7 @@ from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
-from memberbound.verbs.audit_answer import RATES, GivenAnswer, given_fields, measured_fields
+from memberbound.verbs.audit_answer import RATES, RecordsAnswer, given_fields, measured_fields
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,7 +41,7 @@ _REFIT_ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TableAudit(GivenAnswer):
+class TableAudit(RecordsAnswer):
     """What attacks reached on a synthetic table, or on tables of a synthesizer."""
 
     VERB: ClassVar = "audit-table"
@@ -56,19 +56,17 @@ class TableAudit(GivenAnswer):
     refits: int | None = None
     copies: OmitEmpty[Copies | None] = None
 
-    def details(self) -> str:
-        """Return readable lines below the table of attacks."""
-        lines = [""]
+    def findings(self) -> Iterator[str]:
+        """Return how many rows are copies, and whether the two sides are comparable."""
         if self.copies is not None:
             inside = percent(self.copies.member_share_estimate, "estimate")
             outside = percent(self.copies.non_member_share_estimate, "estimate")
-            lines.append(
+            yield (
                 f"copied rows: {self.copies.members} members ({inside}) are in the table as they "
                 f"are, and {self.copies.non_members} non-members ({outside}), by chance"
             )
         if self.one_law is not None and self.comparable:
-            lines.append(self.one_law.sentence)
-        return "\n".join(lines)
+            yield self.one_law.sentence
 
 
 @in_encoding
@@ -97,7 +95,8 @@ def audit_table(
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     that of ``best_advantage`` holds for all of them together, and its lower end is a floor for the
-    best attack.  Nothing here is a bound on other attacks.
+    best attack.  Nothing here is a bound on other attacks.  Of the ``records`` named on one list at
+    most ``false_discovery_rate_upper`` are wrong, on average; refits name none.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md; with refits proofs/bounded-means.md.
     Assumes: the answer's ``assumptions``.
     Edge cases: members and non-members that differ already in their columns give no floor.

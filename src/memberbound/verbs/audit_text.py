@@ -357,8 +357,6 @@ def _audited(
         **given_fields(audit),
         assumptions=_ASSUMPTIONS,
         blind=blind,
-        records=audit.recognised,
-        groups=audit.groups,
         not_run=scores.missing,
         documents=len(records),
         tokens=int(scores.tokens.sum()),
