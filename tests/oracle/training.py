@@ -44,9 +44,9 @@ def loss_and_target(name, target, classes=2):
     return loss, loss.target(np.asarray(target))
 
 
-def descended(features, target, loss, how, part, *, known=None, persons=None):
+def descended(features, target, loss, how, part, *, weights=None, persons=None):
     """Descend on one part."""
-    rows = TrainingRows(NumberRows(features), target[:, 0], target, known, persons)
+    rows = TrainingRows(NumberRows(features), target[:, 0], target, weights, persons)
     records = len(features) if persons is None else persons.count
     width = features.shape[1]
     return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
@@ -58,9 +58,9 @@ def boosted(encoder, bins, target, loss, part, **how):
     return boost(encoder, PartsHere([rows]), loss, part, records=len(bins), **how)
 
 
-def line_of(scores, codes, known, part, **how):
+def line_of(scores, codes, weights, part, **how):
     """Return the probability line of scores that a model gives."""
-    rows = TrainingRows(scores, codes, codes[:, None], known)
+    rows = TrainingRows(scores, codes, codes[:, None], weights)
     outputs = {"records": len(codes), "outputs": scores.shape[1]}
     return probability_line(Given(), PartsHere([rows]), part, **outputs, **how)
 

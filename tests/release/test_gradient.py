@@ -180,14 +180,16 @@ def test_opposite_records_are_as_far_apart_as_is_paid_for():
 # One table, many ways to hold it
 
 
-def test_records_that_are_not_known_leave_no_trace():
+def test_records_of_weight_0_leave_no_trace():
     features, loss, target = problem("softmax", rows=50, classes=3)
-    known = np.arange(50) != 7
+    weights = (np.arange(50) != 7) * 1.0
     how = Descent(steps=5, rate=1.0)
     other = features.copy()
     other[7] = 1e50
     models = [
-        descended(table, target, loss, how, Part("descent", 1.0, InsecureSource(3)), known=known)
+        descended(
+            table, target, loss, how, Part("descent", 1.0, InsecureSource(3)), weights=weights
+        )
         for table in (features, other)
     ]
     assert (models[0].coefficients == models[1].coefficients).all()
@@ -209,11 +211,11 @@ def canary_scores(world, runs, mu, how=PLAIN, features=None):
     """
     table = np.array([[1.0], [0.0], [0.0]]) if features is None else features
     loss, target = loss_and_target("ridge", [1e9 * (2 * world - 1), 0.0, 0.0])
-    known = np.array([True, False, False])
+    weights = np.array([1.0, 0.0, 0.0])
     found = []
     for run in range(runs):
         source = InsecureSource(2 * run + world)
-        model = descended(table, target, loss, how, Part("descent", mu, source), known=known)
+        model = descended(table, target, loss, how, Part("descent", mu, source), weights=weights)
         found.append(float(model.coefficients[0, 0] + model.intercepts[0]))
     return np.array(found)
 

@@ -69,24 +69,24 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
     # The score of a trial, with one record replaced by any other.
     loss, wanted = loss_and_target("logistic" if learner == "logistic" else "ridge", table["y"])
-    rows, known = table[["x"]].to_numpy(), np.ones(400, dtype=bool)
+    rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
     how = {"records": 400, "width": 1}
     descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
-    base = TrainingRows(NumberRows(rows), read, wanted, known)
+    base = TrainingRows(NumberRows(rows), read, wanted, weights)
     part = Part("a trial", 0.2, InsecureSource(2))
     model = descend(PartsHere([base]), loss, descent, part, **how)
 
     def mark(rows):
         return _mark(rows, model, loss) / 2**30
 
-    for new_x, new_y, usable in ((1.0, 1, True), (-1.0, 0, True), (0.0, 1, False)):
-        changed = [array.copy() for array in (rows, read, known)]
-        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, usable
+    for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 0.5), (0.0, 1, 0.0)):
+        changed = [array.copy() for array in (rows, read, weights)]
+        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
         other = TrainingRows(NumberRows(changed[0]), changed[1], wanted, changed[2])
         assert abs(mark(other) - mark(base)) <= 1
     # The bound of 1 is needed: leaving one record out moves a score nearly as far.
-    gone = [replace(base, known=np.arange(400) != place) for place in range(40)]
+    gone = [replace(base, weights=(np.arange(400) != place) * 1.0) for place in range(40)]
     assert max(mark(base) - mark(rows) for rows in gone) > 0.7
 
 

@@ -29,7 +29,7 @@ from memberbound import MembershipPrivate, open_table, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import public_bounds, synthetic
-from memberbound.release.all_rows.learner_forms import LEARNERS
+from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
@@ -149,13 +149,15 @@ def bounds_for(table):
     )
 
 
-def model_of(learner):
+def model_of(learner, **more):
     def make(table, source):
         target = "x6" if isinstance(table, list) else "ill"
         public = dict(bounds_for(table))
         if learner in ("ridge", "huber"):
             public |= {target: {"range": [0, 1]}}
-        asked = {"eta": ETA, "learner": learner, "bounds": public, "source": source}
+        asked = {"eta": ETA, "learner": learner, "bounds": public, "source": source, **more}
+        if isinstance(table, list) and "weight" in more:
+            asked["weight"] = f"x{NAMES.index(more['weight'])}"
         return fit_private(table, target, **asked).to_dict()
 
     return make
@@ -185,6 +187,7 @@ def synthetic_table(table, source):
 
 
 RELEASES = {learner: model_of(learner) for learner in LEARNERS} | {
+    "weighted": model_of("logistic", weight="amount", settings=Settings(class_weight="balanced")),
     "mean": statistic_of("mean", ["weight", "born", "amount"]),
     "sum": statistic_of("sum", ["weight", "born"]),
     "covariance": statistic_of("covariance", ["weight", "born"]),
@@ -307,7 +310,9 @@ def test_every_oddity_in_every_format(monkeypatch, tmp_path, form, release):
     compare(monkeypatch, RELEASES[release], write, tmp_path, list(odd_records()))
 
 
-@pytest.mark.parametrize("release", ["ridge", "svm", "huber", "covariance", "quantiles", "sum"])
+@pytest.mark.parametrize(
+    "release", ["weighted", "ridge", "svm", "huber", "covariance", "quantiles", "sum"]
+)
 def test_other_releases(monkeypatch, tmp_path, release):
     others = list(odd_records())[::9]
     compare(monkeypatch, RELEASES[release], as_objects, tmp_path, others)

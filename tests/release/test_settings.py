@@ -6,13 +6,18 @@ Statistical tests: fixed seeds, effects many times larger than the noise.
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from tests.oracle.training import NumberRows, lengths_of
 
 from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
+from memberbound.release.all_rows.boosting import leaf_sums
+from memberbound.release.all_rows.gradient import clipped_sum
 from memberbound.release.all_rows.learner_forms import Settings, settings_of
 from memberbound.release.saving import save
 
@@ -23,8 +28,13 @@ Y = (X @ [2.0, 1.0, -1.0] + DRAWS.logistic(size=ROWS) > 2).astype(int)
 BOUNDS = {f"x{k}": [-5, 5] for k in range(3)} | {"y": {"categories": [0, 1]}}
 
 
-def fitted(estimator):
-    return MembershipPrivate(estimator, eta=0.1, bounds=BOUNDS, insecure_seed=1).fit(X, Y)
+def fitted(estimator, **how):
+    model = MembershipPrivate(estimator, eta=0.1, bounds=BOUNDS, insecure_seed=1)
+    return model.fit(X, Y, **how)
+
+
+def recall(model):
+    return float(np.mean(model.predict(X)[Y == 1] == 1))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +44,11 @@ def fitted(estimator):
         (LogisticRegression(C=0.5, max_iter=7, solver="saga", n_jobs=2), Settings(penalty=2.0)),
         (LogisticRegression(C=np.inf, fit_intercept=False), Settings(intercept=False)),
         (make_pipeline(StandardScaler(), LogisticRegression(C=4)), Settings(penalty=0.25)),
+        (LinearSVC(C=2, class_weight="balanced"), Settings(0.5, class_weight="balanced")),
+        (
+            HistGradientBoostingClassifier(class_weight={0: 1, 1: 3.0}),
+            Settings(class_weight={"0": 1.0, "1": 3.0}),
+        ),
         (Ridge(alpha=3), Settings(3.0)),
         (LinearRegression(), Settings()),
         (HuberRegressor(alpha=0.5), Settings(0.5)),
@@ -54,7 +69,10 @@ def test_what_is_read(estimator, settings):
         (LogisticRegression(l1_ratio=0.5), "l1_ratio must be left at its default 0.0"),
         (LogisticRegression(penalty="l1"), "penalty must be left"),
         (LogisticRegression(C=-1), "C must be"),
-        (LogisticRegression(class_weight="balanced"), "class_weight must be left"),
+        (LogisticRegression(class_weight={0: 0, 1: 0}), "class_weight must have a weight above 0"),
+        (LogisticRegression(class_weight={0: -1}), "class_weight must be"),
+        (LogisticRegression(class_weight="even"), "class_weight must be 'balanced' or map"),
+        (LogisticRegression(class_weight={7: 2}), "class_weight must be of the target's classes"),
         (HistGradientBoostingClassifier(early_stopping=True), "early_stopping must be left"),
         (HistGradientBoostingClassifier(max_iter=10**6), "rounds must be at most 1000"),
         (HistGradientBoostingClassifier(max_leaf_nodes=33), "max_leaf_nodes must be at most 32"),
@@ -76,12 +94,12 @@ def test_settings_change_the_model():
     assert fitted(LogisticRegression(max_iter=9)).released_.to_dict() == usual.released_.to_dict()
     slow = fitted(HistGradientBoostingClassifier(learning_rate=1e-4, max_iter=5, max_depth=1))
     assert (slow.released_.model.boosting.rounds, slow.released_.model.boosting.leaves) == (5, 2)
-    assert np.mean(slow.predict(X)[Y == 1] == 1) < 0.1
+    assert recall(slow) < 0.1
 
 
 def test_settings_are_stored_and_rehearsed(tmp_path):
     table = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(y=Y)
-    learner = LogisticRegression(C=1e-6)
+    learner = LogisticRegression(C=1e-6, class_weight={0: 1.0, 1: 1.5})
     made = protect(table, target="y", learner=learner, eta=0.1, bounds=BOUNDS, insecure_seed=1)
     assert made.released.settings == settings_of(learner)
     save(made.released, tmp_path / "m.json")
@@ -89,3 +107,62 @@ def test_settings_are_stored_and_rehearsed(tmp_path):
     # The trial has the same settings: a penalty that leaves nothing is seen in its log loss.
     loss = made.scores["log loss"]
     assert loss.released_estimate > 0.9 * loss.constant_estimate
+
+
+# ── Weights of classes and of records ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "base", [LogisticRegression(), LinearSVC(), HistGradientBoostingClassifier()], ids=str
+)
+def test_class_weights_change_the_recall_of_a_rare_class(base):
+    plain, share = fitted(base), "class frequencies"
+    balanced = fitted(clone(base).set_params(class_weight="balanced"))
+    assert recall(balanced) > recall(plain) + 0.1
+    assert share not in plain.released_.budget.shares()
+    assert balanced.released_.budget.shares()[share] == pytest.approx(0.01)
+    assert sum(balanced.released_.budget.shares().values()) == pytest.approx(1.0)
+    assert balanced.released_.budget.slack > plain.released_.budget.slack
+    light = fitted(clone(base).set_params(class_weight={1: 0.2}))
+    assert recall(light) < recall(plain) - 0.1
+
+
+def test_sample_weights_belong_to_the_rows_and_are_cut_off():
+    def stored(weights):
+        return fitted(LogisticRegression(), sample_weight=weights).released_.to_dict()
+
+    assert stored(np.ones(ROWS)) == fitted(LogisticRegression()).released_.to_dict()
+    assert stored(np.where(Y, 1.0, 0.2)) == stored(np.where(Y, 1e300, 0.2))
+    weighted = fitted(LogisticRegression(), sample_weight=np.where(Y, 1.0, 0.2))
+    assert recall(weighted) > recall(fitted(LogisticRegression())) + 0.1
+    # What is no number has the weight 0, and no value stops the release: no row decides about it.
+    without = stored(Y * 1.0)
+    for nothing in (np.nan, -3.0, "word", None):
+        assert stored([nothing if one == 0 else 1 for one in Y]) == without
+    with pytest.raises(InputError, match="one number per row"):
+        fitted(LogisticRegression(), sample_weight=[1.0])
+
+
+@pytest.mark.parametrize("release", ["descent", "boosting"])
+def test_a_weighted_record_moves_the_sums_no_further(release):
+    """Truth: every record left out in turn.  Broken twin: a weight above 1 after the clip."""
+    draws = np.random.default_rng(1)
+    rows, weights = 40 * draws.normal(size=(30, 4)), draws.random(30)
+    residuals = np.full((30, 1), 5.0)
+
+    def sums(weight):
+        if release == "boosting":
+            leaves, whole = np.arange(30) % 3, {"clip": 0.1, "units": 20}
+            return leaf_sums(residuals, leaves, 3, weights=weight, **whole) * 0.1 / 2**20
+        lengths = lengths_of(rows, 0.2)
+        total = clipped_sum(NumberRows(rows), residuals, lengths, clip=0.1, weights=weight)
+        total[-1] *= 0.2
+        return total
+
+    for place in range(30):
+        without = np.where(np.arange(30) == place, 0.0, weights)
+        moved = float(np.linalg.norm(sums(weights) - sums(without)))
+        assert moved <= 0.1
+        assert moved == pytest.approx(0.1 * weights[place], abs=1e-6)
+    large = np.where(np.arange(30) == 0, 7.0, weights)
+    assert np.linalg.norm(sums(large) - sums(np.where(large > 1, 0.0, large))) > 0.1

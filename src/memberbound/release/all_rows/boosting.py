@@ -247,10 +247,12 @@ def leaf_sums(
     clip: float,
     units: int,
     starts: IntArray | None = None,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
 
-    ``starts`` says which rows are whose, where a record is a person.
+    ``starts`` says which rows are whose, where a record is a person.  ``weights`` from 0 to 1
+    multiply what was clipped.
 
     Guarantee: replacing one record moves the result by at most 2·2^units in length
     (proofs/boosting.md, claim 1), as long as there are at most 2^(53 - units) records.
@@ -261,8 +263,8 @@ def leaf_sums(
         kept = np.clip(scaled, -largest, largest)
     else:
         kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
-    # Truncation towards zero makes no residual longer.
-    columns = np.trunc(kept).T
+    # Neither weights up to 1 nor truncation towards zero make a residual longer.
+    columns = np.trunc(kept if weights is None else kept * weights[:, None]).T
     return np.column_stack([np.bincount(leaves, column, count) for column in columns])
 
 
@@ -319,6 +321,7 @@ def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
             clip=move.clip,
             units=move.units,
             starts=rows.starts(cut),
+            weights=rows.weight(cut),
         )
     return total
 
@@ -345,7 +348,7 @@ def boost(
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
-    Edge cases: records that are not known are left out without a trace.
+    Edge cases: records of weight 0 are left out without a trace.
     """
     binned = binned_columns(encoder)
     columns = len(binned)

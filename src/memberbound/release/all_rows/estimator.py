@@ -28,8 +28,8 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records
 
-#: Name of the target's column, where X and y become one table.
-_TARGET = "y"
+#: Names of the columns of the target and of the weights, where X and y become one table.
+_TARGET, _WEIGHT = "y", "sample_weight"
 
 
 def _shape(target: Any) -> tuple[int, ...]:
@@ -121,10 +121,10 @@ class MembershipPrivate(PrivateEstimator):
     more than ``eta`` above blind guessing.  X may hold texts and missing values; it is encoded
     inside, from ``bounds`` or from noisy histograms, so nothing must be scaled or encoded before:
     whatever was fitted on these rows in front of it is not covered.  The base says what is trained,
-    and these of its settings are honoured: C, alpha and fit_intercept of linear models;
-    learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one column
-    each) of boosting.  Solvers and tolerances are not needed; any other setting must be at its
-    default.
+    and these of its settings are honoured: C, alpha, class_weight and fit_intercept of linear
+    models; learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
+    column each) and class_weight of boosting.  Solvers and tolerances are not needed; any other
+    setting must be at its default.
 
     A search over settings (GridSearchCV) makes a model per candidate and fold from the same rows,
     and the certificate covers one: search on a synthetic table (``synthesize``).
@@ -171,8 +171,14 @@ class MembershipPrivate(PrivateEstimator):
         self.tune = tune
         self.insecure_seed = insecure_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> MembershipPrivate:
-        """Train on all rows: a table or an array, and one class or number per row."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> MembershipPrivate:
+        """Train on all rows: a table or an array, and one class or number per row.
+
+        ``sample_weight`` are secret numbers from 0 to 1, one per row, and are cut off there: divide
+        them by a maximum that is public.
+        """
         checked_eta(self.eta)
         form, settings = checked_form(self.estimator), settings_of(self.estimator)
         if replaces_preprocessing(self.estimator):
@@ -185,23 +191,31 @@ class MembershipPrivate(PrivateEstimator):
         records = self._records(X, public, reset=True)
         if _shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
+        columns = {**records.columns, _TARGET: Values.of(y, forms_of(public).get(_TARGET, "any"))}
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+        if sample_weight is not None:
+            if _shape(sample_weight) != (records.rows,) or _WEIGHT in records.columns:
+                raise InputError(
+                    "sample_weight must be one number per row of X, which has no column "
+                    f"{_WEIGHT!r}."
+                )
+            columns[_WEIGHT] = Values.of(sample_weight)
         unknown = [name for name in public if name != _TARGET and name not in records.columns]
         if unknown:
             raise InputError(
                 f"bounds must be of columns of X, or of the target as {_TARGET!r}, got "
                 f"{unknown[0]!r}."
             )
-        target = Values.of(y, forms_of(public).get(_TARGET, "any"))
         self.released_ = fit_private(
-            Records({**records.columns, _TARGET: target}, records.rows),
+            Records(columns, records.rows),
             _TARGET,
             eta=self.eta,
             learner=form,
             bounds=public,
             tune=bool(self.tune),
             settings=settings,
+            weight=None if sample_weight is None else _WEIGHT,
             source=source_from_seed(self.insecure_seed),
         )
         self.calibration_ = self.released_.calibration_

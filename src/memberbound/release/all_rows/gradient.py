@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from memberbound.release.all_rows.encoding import EncodedBlock, Encoder
 
 IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 #: Rows whose products are added up by the BLAS at once.
 _BLOCK = 8192
@@ -249,14 +248,18 @@ def clipped_sum(
     *,
     clip: float,
     starts: IntArray | None = None,
+    weights: FloatArray | None = None,
     step: float = 0.0,
 ) -> FloatArray:
     """Return Σ over a block's records of the clipped gradient, that of a constant 1 last.
 
-    ``starts`` says whose rows the block has.  Summands are cut off at multiples of ``step``.  What
-    the sum loses to rounding otherwise is counted by :func:`path_sensitivity`.
+    ``starts`` says whose rows the block has.  ``weights`` from 0 to 1 multiply what was clipped,
+    which makes nothing longer.  Summands are cut off at multiples of ``step``.  What the sum loses
+    to rounding otherwise is counted by :func:`path_sensitivity`.
     """
     clipped = clipped_residuals(residuals, lengths, clip, starts)
+    if weights is not None:
+        clipped *= weights[:, None]
     if step:
         clipped = np.trunc(clipped / step) * step
     return np.vstack([block.turned(clipped), clipped.sum(axis=0)])
@@ -340,14 +343,14 @@ class TrainingRows:
     """A part of the rows, encoded, with their target.
 
     Slices of ``features`` are blocks.  ``codes`` are the target as it was read, ``target`` as the
-    loss takes it.  Rows that are not ``known`` have a class that is not listed, and no influence;
-    None: all are.
+    loss takes it.  ``weights`` are from 0 to 1, None: all are 1.  A row of weight 0, as one of a
+    class that is not listed, has no influence.
     """
 
     features: Any
     codes: NDArray[Any]
     target: NDArray[Any]
-    known: BoolArray | None = None
+    weights: FloatArray | None = None
     persons: Persons | None = None
     #: What is larger than so many bytes is kept on disk.
     memory: int | None = None
@@ -365,13 +368,17 @@ class TrainingRows:
         """Return where persons start within a block."""
         return None if self.persons is None else self.persons.within(rows)
 
+    def weight(self, rows: slice) -> FloatArray | None:
+        """Return the weights of a block."""
+        return None if self.weights is None else self.weights[rows]
+
     def residuals(self, loss: Loss, scores: FloatArray, rows: slice) -> FloatArray:
-        """Return the residuals of a block; 0 for rows that are not known.
+        """Return the residuals of a block; 0 for rows of weight 0.
 
         They take nothing of their person's clip either.
         """
         residuals = loss.residuals(scores, self.target[rows])
-        return residuals if self.known is None else residuals * self.known[rows, None]
+        return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
 
 
 def _gradient(
@@ -384,7 +391,15 @@ def _gradient(
         lengths = row_lengths(block.squares(), block.shape[1], descent.intercept)
         scores = block @ theta[:-1] + descent.intercept * theta[-1]
         residuals = rows.residuals(loss, scores, cut)
-        total += clipped_sum(block, residuals, lengths, clip=descent.clip, starts=starts, step=step)
+        total += clipped_sum(
+            block,
+            residuals,
+            lengths,
+            clip=descent.clip,
+            starts=starts,
+            weights=rows.weight(cut),
+            step=step,
+        )
     return total
 
 
@@ -405,7 +420,7 @@ def descend(
     computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
-    Edge cases: records that are not known are left out without a trace.
+    Edge cases: records of weight 0 are left out without a trace.
     """
     sensitivity = path_sensitivity(descent.clip, records)
     gradients = part.sums(sensitivity=sensitivity, times=descent.steps)

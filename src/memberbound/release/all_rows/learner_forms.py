@@ -6,13 +6,15 @@ its default: a search over it would compare noise with noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.learners.examples import network_factory
+from memberbound.tables.columns import label_of
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -38,14 +40,14 @@ _NUMERICAL = (
 )
 #: Settings that are honoured, by the class of the estimator.
 _HONOURED = {
-    "LogisticRegression": ("C", "fit_intercept", "penalty"),
-    "LinearSVC": ("C", "fit_intercept"),
+    "LogisticRegression": ("C", "class_weight", "fit_intercept", "penalty"),
+    "LinearSVC": ("C", "class_weight", "fit_intercept"),
     "Ridge": ("alpha", "fit_intercept"),
     "LinearRegression": ("fit_intercept",),
     "HuberRegressor": ("alpha", "fit_intercept"),
     "GradientBoostingClassifier": ("learning_rate", "max_depth", "max_leaf_nodes", "n_estimators"),
     "HistGradientBoostingClassifier": (
-        *("learning_rate", "max_depth", "max_iter", "max_leaf_nodes"),
+        *("class_weight", "learning_rate", "max_depth", "max_iter", "max_leaf_nodes"),
     ),
 }
 #: Further values that the private form takes: it does the same.
@@ -60,7 +62,7 @@ class Settings:
 
     ``penalty`` is the λ of λ/2·‖β‖² beside the sum of all losses, for standardised columns (1/C, or
     alpha).  ``pace`` multiplies the rate; ``rounds`` and ``leaves`` (per tree, which has one
-    column) are those of boosting.
+    column) are those of boosting.  ``class_weight`` has weights by class, or is ``"balanced"``.
     """
 
     penalty: float = 0.0
@@ -68,6 +70,7 @@ class Settings:
     rounds: int | None = None
     leaves: int | None = None
     pace: float = 1.0
+    class_weight: dict[str, float] | str | None = None
 
 
 def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
@@ -120,14 +123,27 @@ def settings_of(learner: object) -> Settings:
                 f"{key} must be left at its default {usual[key]!r}: the private form of {name} has "
                 f"no such setting, got {value!r}."
             )
+    weights = _class_weight(values.get("class_weight"))
     if "fit_intercept" not in values:
-        return _boosted(values, changes)
+        return replace(_boosted(values, changes), class_weight=weights)
     penalty = 0.0
     if "C" in values and values.get("penalty", "") is not None and values["C"] != np.inf:
         penalty = 1.0 / positive("C", values["C"])
     if "alpha" in values:
         penalty = nonnegative("alpha", values["alpha"])
-    return Settings(penalty, bool(values["fit_intercept"]))
+    return Settings(penalty, bool(values["fit_intercept"]), class_weight=weights)
+
+
+def _class_weight(value: Any) -> dict[str, float] | str | None:
+    """Return weights by the names of classes."""
+    if value is None or (isinstance(value, str) and value == "balanced"):
+        return value
+    if not isinstance(value, Mapping):
+        raise InputError(f"class_weight must be 'balanced' or map classes to weights, got {value}.")
+    weights = {label_of(key): nonnegative("class_weight", size) for key, size in value.items()}
+    if not any(weights.values()):
+        raise InputError(f"class_weight must have a weight above 0, got {value!r}.")
+    return weights
 
 
 def _boosted(values: dict[str, Any], changes: dict[str, Any]) -> Settings:

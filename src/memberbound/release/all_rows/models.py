@@ -53,6 +53,7 @@ from memberbound.release.all_rows.public_bounds import (
     Bounds,
     Categories,
     Range,
+    counted,
     forms_of,
     read_bounds,
 )
@@ -68,6 +69,8 @@ Features = Any
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
+#: Share of μ² for the class frequencies of balanced weights.
+_FREQUENCY_SHARE = 0.01
 _ONE = (
     "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
     "scores on these rows, as study and audit make, publishes a little more. A search over "
@@ -272,6 +275,7 @@ def fit_private(
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
     settings: Settings | None = None,
+    weight: str | None = None,
     source: RandomSource | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
@@ -294,8 +298,8 @@ def fit_private(
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).
-    ``settings`` are public.  ``reserve`` is called with the budget before any noise is drawn (a
-    ledger).
+    ``settings`` are public.  ``weight`` is the column of the records' own weights, which are cut
+    off at 0 and 1.  ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
@@ -313,7 +317,8 @@ def fit_private(
         most = most_draws(width, outputs)
         if boosted:
             most = most_boosting_draws(width, columns, outputs, how)
-        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + probability_sums(outputs)
+        counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + counts
 
     made = prepare(
         table,
@@ -323,6 +328,7 @@ def fit_private(
         bounds=public,
         source=noise,
         draws=draws,
+        weight=weight,
         reserve=reserve,
     )
     encoder, code, budget, table = made.encoder, made.target, made.budget, made.records
@@ -331,7 +337,10 @@ def fit_private(
     else:
         name = "hinge" if learner == "svm" else learner
     loss, records = Loss(name, len(code.classes)), len(table)
-    work = _Training(encoder, code, loss, how, boosted, records)
+    by_class = None
+    if classifier and how.class_weight is not None:
+        by_class = _class_weights(how.class_weight, code, table, budget)
+    work = _Training(encoder, code, loss, how, boosted, records, by_class, weight)
     rows = table.mapped(work.encoded)
     # Free the raw table: training needs the encoded rows only.
     del made, table
@@ -374,12 +383,13 @@ def prepare(
     bounds: Mapping[str, object] | str | Path | None,
     source: RandomSource,
     draws: Callable[[int, int, int], int],
+    weight: str | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> Prepared:
     """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
-    and number of outputs.
+    and number of outputs.  The column ``weight`` is no feature.
     """
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
@@ -390,7 +400,7 @@ def prepare(
     if unknown:
         raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
     rows = len(records)
-    features = [name for name in names if name != target]
+    features = [name for name in names if name not in (target, weight)]
     if not features or rows < 2:
         raise InputError(
             "the table must have at least two rows (or persons) and a column besides the target."
@@ -422,6 +432,34 @@ def prepare(
     return Prepared(encoder, code, budget, records)
 
 
+def _class_weights(
+    stated: Mapping[str, float] | str, code: TargetCode, records: Records, budget: Budget
+) -> FloatArray:
+    """Return a weight for every class, the largest being 1.
+
+    Guarantee: balanced weights are computed from noisy counts that the budget pays for.
+    """
+    if isinstance(stated, str):
+        counts = records.chosen([code.name]).total(_class_counts, code)
+        noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
+        weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
+    else:
+        unknown = [name for name in stated if name not in code.classes]
+        if unknown:
+            raise InputError(
+                f"class_weight must be of the target's classes {list(code.classes)!r}, got "
+                f"{unknown[0]!r}."
+            )
+        weights = np.array([stated.get(name, 1.0) for name in code.classes])
+    return np.asarray(weights / weights.max())
+
+
+def _class_counts(part: Records, code: TargetCode) -> FloatArray:
+    places = part.columns[code.name].positions(code.classes)
+    # The first cell is for rows of other classes.
+    return counted(places + 1, len(code.classes) + 1, part.persons)[1:]
+
+
 @dataclass(frozen=True, eq=False)
 class _Training:
     """How rows become numbers with a target, and what is trained on them."""
@@ -432,10 +470,19 @@ class _Training:
     settings: Settings
     boosted: bool
     records: int
+    #: From 0 to 1: by class, and the column of the records' own weights.
+    class_weights: FloatArray | None
+    weight: str | None
 
     def encoded(self, part: Records) -> TrainingRows:
         """Return a part of the rows as numbers, with their target."""
         codes, known = self.code.read(part.columns[self.code.name])
+        weights = known.astype(np.float64)
+        if self.class_weights is not None:
+            weights *= self.class_weights[codes]
+        if self.weight is not None:
+            # A function of the record itself, from 0 to 1; what is no number is 0.
+            weights *= np.clip(np.nan_to_num(part.columns[self.weight].numbers), 0.0, 1.0)
         features: Any
         if self.boosted:
             features = bins_of(self.encoder, part.columns, part.memory)
@@ -445,7 +492,7 @@ class _Training:
             features,
             large_copy(codes, part.memory),
             large_copy(self.loss.target(codes), part.memory),
-            None if known.all() else large_copy(known, part.memory),
+            None if (weights == 1).all() else large_copy(weights, part.memory),
             part.persons,
             part.memory,
         )
@@ -491,10 +538,9 @@ def _mark(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -
             marks = (loss.predicted(scores) == codes).astype(np.float64)
         else:
             marks = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
-        parts.append(np.rint(marks * _SCORE_UNITS))
+        weights = rows.weight(cut)
+        parts.append(np.rint((marks if weights is None else marks * weights) * _SCORE_UNITS))
     units = np.concatenate(parts).astype(np.int64)
-    if rows.known is not None:
-        units *= rows.known
     units = units if rows.persons is None else rows.persons.averaged(units)
     return int(units.sum())
 
@@ -644,7 +690,9 @@ def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int
     counts: list[FloatArray] = []
     for cut in rows.cuts(_BLOCK):
         odds = log_odds(usual * model.scores(rows.features[cut]))
-        weights = np.ones(len(odds)) if rows.known is None else rows.known[cut] * 1.0
+        weights = rows.weight(cut)
+        if weights is None:
+            weights = np.ones(len(odds))
         if rows.persons is not None:
             weights = weights * rows.persons.weights[cut]
         counts.append(score_counts(odds, rows.codes[cut], weights, units))

@@ -583,7 +583,9 @@ def fit_network(
     )
     model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory)
     if counts is not None:
-        rows = TrainingRows(features, codes, codes[:, None], known, records.persons)
+        rows = TrainingRows(
+            features, codes, codes[:, None], known.astype(np.float64), records.persons
+        )
         line = probability_line(
             model if records.persons is None else replace(model, at_once=1),
             PartsHere([rows]),
