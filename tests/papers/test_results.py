@@ -172,7 +172,7 @@ GOOD = Entry(
     code=("memberbound.curve.TradeoffCurve.security",),
     tests=("tests/theorems/test_A25_T14.py::test_limits", "tests/theorems/test_A25_D2.py"),
 )
-ERRATUM = Erratum("printed", "holds", "theorem_8")
+ERRATUM = Erratum("printed", "holds", "theorem_8", "two records")
 
 
 @pytest.mark.parametrize(

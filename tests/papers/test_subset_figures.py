@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memberbound.papers import subset_figures
-from memberbound.papers.subset_figures import Draw, pmp_epsilon, sensitivity, spread_upper
+from memberbound.papers.subset_figures import people, pmp_epsilon, sensitivity, spread_upper
 from memberbound.release.noise import izzo_constant
 from oracle.claims import assert_bound
 from oracle.real import reciprocal_population, reciprocal_sums
@@ -84,7 +84,7 @@ def test_figure_shows_the_table(result):
 
 
 def test_gaussian_search_of_L24_agrees_with_the_profile_of_every_record():
-    profile = Draw.of([0], 3).measured(sigma=1.0, clip=5.0)[0]
+    profile = people([0], 3, clip=5.0)[0]
     fast = pmp_epsilon(profile, 6.0)
     assert float(profile.delta(fast, 6.0).max()) <= subset_figures.DELTA
     assert fast == pytest.approx(float(profile.pmp_epsilon(0.01, 6.0).max()), rel=2e-3)

@@ -1,12 +1,13 @@
-"""Counterexamples to claims that do not hold as printed, paper by paper."""
+"""Counterexamples to claims that do not hold as printed, paper by paper.
+
+The TOML file of a paper names the function of an erratum, and describes its setting.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
-from functools import wraps
 from itertools import combinations, pairwise, product
 from typing import Literal
 
@@ -19,28 +20,16 @@ from memberbound.iid.worst_case import (
     leak_from_diversity,
     leak_of_uniform,
 )
-from memberbound.papers.results import Counterexample, Number
+from memberbound.papers.results import Outcome
 from memberbound.release.noise import izzo_constant
 from memberbound.subset.exponential import ExponentialMechanism, subset_laws
 from memberbound.subset.finite import finite_worlds, largest_stick
 
 #: Outputs of a release and their probabilities.
 ExactLaw = dict[Hashable, Fraction]
-#: What a counterexample shows: the printed value, the true one, whether the printed claim is
-#: violated, and what else the comparison rests on.
-Outcome = tuple[Number, Number, bool, Mapping[str, Number]]
 _HALF = Fraction(1, 2)
 #: What a bound computed in floating point may be off by.
 _ROUNDING = 1e-9
-
-
-def in_setting(setting: str) -> Callable[[Callable[[], Outcome]], Callable[[], Counterexample]]:
-    """Make a counterexample of what a function computes, in a setting described in words."""
-
-    def of_outcome(compute: Callable[[], Outcome]) -> Callable[[], Counterexample]:
-        return wraps(compute)(lambda: Counterexample(setting, *compute()))
-
-    return of_outcome
 
 
 # ── A25 and its preprints A24 and A23, and our first form of X7: discrete data ────────────────────
@@ -58,7 +47,6 @@ def mean_deviation(n: int, p: Fraction, gamma: Fraction = Fraction(1)) -> Fracti
     return Fraction(total, b**n * n * centre.denominator)
 
 
-@in_setting("uniform law on 1000 atoms, n = 2")
 def corollary_5_4_2() -> Outcome:
     """A24-C5.4.2 has no condition on n·p_k; with many rare atoms its lower bound passes 1."""
     atoms, n = 1000, 2
@@ -69,10 +57,6 @@ def corollary_5_4_2() -> Outcome:
     return printed, worst, printed > worst + _ROUNDING, {}
 
 
-@in_setting(
-    "atoms 9/10 and 1/10, n = 5: what is left after the rare atom, against "
-    "0.44·√(p(1−p)/n) of the other one"
-)
 def lemma_21() -> Outcome:
     """A25-L21 uses the constants of A25-L30 for an atom with p ≥ 1 − 1/n, where they fail."""
     n, rare = 5, Fraction(1, 10)
@@ -81,7 +65,6 @@ def lemma_21() -> Outcome:
     return math.sqrt(squared_upper), left, left**2 > squared_upper, {}
 
 
-@in_setting("Bernoulli(1/3) records, release = their maximum, γ = 1, n = 1 … 60: Δ/(1−p)^n")
 def lemma_22() -> Outcome:
     """A25-L22 claims Δ = o((1−p)^n); at γ = 1 the ratio is 2p for every n."""
     p = Fraction(1, 3)
@@ -96,10 +79,6 @@ def lemma_22() -> Outcome:
     return 0, max(ratios), ratios == {2 * p}, {}
 
 
-@in_setting(
-    "K = 10: the width of the range of C_K at δ = 0.4 (an upper limit for every δ "
-    "further from 1/2, as printed) and at δ = 0.34"
-)
 def lemma_24_comment() -> Outcome:
     """The comment on A25-L24 says that the range of C_K thins out away from δ = 1/2."""
     widths = {}
@@ -110,7 +89,6 @@ def lemma_24_comment() -> Outcome:
     return nearer, farther, farther > nearer + _ROUNDING, widths
 
 
-@in_setting("ten atoms of probability 1/10, γ = 2, n = 100, 200, 400")
 def lemma_29() -> Outcome:
     """A25-L29 claims a remainder o(e^−n); with small atoms it decays far more slowly."""
     atoms, gamma = 10, Fraction(2)
@@ -130,10 +108,6 @@ def lemma_29() -> Outcome:
     return math.exp(-100), remainders[100], growing, numbers | {"decay_exponent": kl}
 
 
-@in_setting(
-    "two equal clusters of x, four equally likely labels in each, n = 6; the "
-    "classifier releases the label counts of every cluster"
-)
 def table_1() -> Outcome:
     """A25-Tab1 bounds Δ by the C_K of clusters of x; the released classifier also saw labels."""
     clusters, pairs, n = 2, 8, 6
@@ -143,7 +117,6 @@ def table_1() -> Outcome:
     return bounds[clusters], leak, leak > bounds[clusters] + _ROUNDING, numbers
 
 
-@in_setting("the row n = 1000 of A25-Tab1: accuracy 0.989 on raw images, 0.986 at C_K = 9.20")
 def text_of_table_1() -> Outcome:
     """A25 §6.2 speaks of a loss of 2 % at C_K = 9.20, where its table shows 0.3 points."""
     lost = (989 - 986) / 1000
@@ -151,7 +124,6 @@ def text_of_table_1() -> Outcome:
     return 0.02, lost, abs(lost - 0.02) > 0.005, {}
 
 
-@in_setting("ten records, a cell of probability 1/20: λ = 1/2 members expected")
 def square_root_form() -> Outcome:
     """X7 was first stated with 1/√(2πλ); between integers that is too small."""
     n, p = 10, Fraction(1, 20)
@@ -162,7 +134,6 @@ def square_root_form() -> Outcome:
 # ── A25: means of records ─────────────────────────────────────────────────────────────────────────
 
 
-@in_setting("mean of n = 50 records from N(0, 1): d = 1, all moments finite, ε = 1/50, so n = √d/ε")
 def corollary_4_1_1() -> Outcome:
     """A23-C4.1.1 claims n ≥ √d/ε is enough; the Gaussian mean at n = 50 needs more."""
     n, d = 50, 1
@@ -179,7 +150,6 @@ def corollary_4_1_1() -> Outcome:
     return epsilon, leak, leak > epsilon, numbers
 
 
-@in_setting("d = 1, β = 0, n = 1: a standard normal law against the point 0")
 def proposition_b_1() -> Outcome:
     """A24-PB.1 is printed for every integer n; at n = 1 one of the laws is a point."""
     # √d/(2n) with d = n = 1; the event {0} has probability 1 under one law, 0 under the other.
@@ -210,11 +180,6 @@ def needed_constant(n: int) -> float:
     return (leak - 1 / (2 * n)) * math.sqrt(n) / (1 + third) - first / (2 * (1 + third))
 
 
-@in_setting(
-    "d = 1, the mean of n records that are uniform on n² points in general position "
-    "of [0, 1], with a density of weight n^(−2) mixed in; n = 100, 400, 1600, 6400: the "
-    "constant C(1) that the first needs, and the last"
-)
 def theorem_5_1() -> Outcome:
     """A24-T5.1 has a constant that depends on d alone; these laws need an ever larger one."""
     needed = {n: needed_constant(n) for n in (100, 400, 1600, 6400)}
@@ -234,7 +199,6 @@ def required_sample_size(c: float, d: int, epsilon: float) -> float:
     return ((c + math.sqrt(c**2 + 2 * epsilon * math.sqrt(d))) / (2 * epsilon)) ** 2
 
 
-@in_setting("the proof's Taylor step at c = 1, d = 1, ε = 1/10: u = 1/10")
 def remark_13() -> Outcome:
     """A25-R13's proof rests on a false Taylor identity; its final size survives for ε ≤ 1.
 
@@ -255,7 +219,6 @@ def remark_13() -> Outcome:
 # ── A25: attacks and differential privacy ─────────────────────────────────────────────────────────
 
 
-@in_setting("n = 1, a fair coin, the release is the record, ν = 1/4")
 def equation_15() -> Outcome:
     """A24-eq15 exchanges the densities of the two worlds; it shows at any ν other than ½."""
     nu, zero = Fraction(1, 4), Fraction(0)
@@ -285,7 +248,6 @@ def best_conditional_accuracy(
     return sum(terms, Fraction(0))
 
 
-@in_setting("Bernoulli(1/2) records, the data set (0, 1), ν = 1/2, λ = 1")
 def remark_4() -> Outcome:
     """A25-R4 says a data-dependent attack is always right; not when records coincide."""
     best = best_conditional_accuracy((_HALF, _HALF), (0, 1), _HALF)
@@ -314,10 +276,6 @@ def channel_leak(
     return total
 
 
-@in_setting(
-    "n = 1, a fair coin, randomised response that is true with probability 9/10 "
-    "(e^ε = 9), γ = 2: the first equality for D̃_γ"
-)
 def equation_53() -> Outcome:
     """A25-eq53 starts with in and out exchanged; for γ ≠ 1 that is another number."""
     gamma, truth = Fraction(2), Fraction(9, 10)
@@ -327,10 +285,6 @@ def equation_53() -> Outcome:
     return printed, by_definition, printed != by_definition, {"final_bound": 9 - 1 / gamma}
 
 
-@in_setting(
-    "ε = 2·ln 2, δ = 0, γ = 1, any law and n; the ceiling is attained at n = 1 by "
-    "naming one of three equally likely records, the right one with probability 4/6"
-)
 def private_supremum() -> Outcome:
     """A25-H.2 gives tanh(ε/2) as a supremum; no pure DP learner passes tanh(ε/4) (X11).
 
@@ -357,7 +311,6 @@ def least_dp_delta(learner: Callable[[tuple[int, ...]], Hashable], n: int) -> in
     )
 
 
-@in_setting("three bits; the learner that returns the same value for every data set")
 def lemma_33() -> Outcome:
     """A25-L33 says no deterministic learner is DP; a constant one is, with ε = δ = 0."""
     constant = least_dp_delta(lambda _: "always the same", 3)
@@ -381,10 +334,6 @@ def squared_loss_ceiling(eta: float, alpha: float) -> float:
     return min(1.0, alpha + 2 * math.sqrt(eta / alpha) / math.sqrt(2 * math.pi))
 
 
-@in_setting(
-    "y ~ N(0, 1), loss min(|y|, 1)/(1 + u²) with prediction u; the learner that must "
-    "stop at mean loss η predicts √(1/η − 1) on any data; η = 1e−2, 1e−4, 1e−6"
-)
 def equation_13() -> Outcome:
     """A25-eq13 asks of the loss only that it is continuous; a prediction can then shrink it.
 
@@ -399,9 +348,9 @@ def equation_13() -> Outcome:
     return 0, 1, max(largest.values()) <= 1 + _ROUNDING, numbers
 
 
-def remark_12() -> Counterexample:
+def remark_12() -> Outcome:
     """A25-R12 lacks the same condition: these learners overfit at every ε, with α = 0.01."""
-    return replace(equation_13(), printed_value=0.01)
+    return 0.01, *equation_13()[1:]
 
 
 def chance_to_reach(eta: float) -> float:
@@ -412,10 +361,6 @@ def chance_to_reach(eta: float) -> float:
     return math.erf(math.sqrt(eta))
 
 
-@in_setting(
-    "Ψ* = 0, noise N(0, 1), n = 2, the class of constant functions (it contains Ψ*): "
-    "the chance that any member reaches training loss 1e−6"
-)
 def example_1() -> Outcome:
     """A25-E1 takes a class that approximates Ψ* for one that can fit the noise."""
     chance = chance_to_reach(1e-6)
@@ -423,10 +368,6 @@ def example_1() -> Outcome:
     return 1, chance, chance < 1, numbers
 
 
-@in_setting(
-    "x = (1, 0, 0) for every record, y ~ N(0, 1), n = 2 < d = 3, least squares: the "
-    "fit releases the mean of the two labels"
-)
 def example_2() -> Outcome:
     """A25-E2 (A24-E4.3) lets x have any law; with x constant d > n does not interpolate."""
     leak = leak_of_gaussian_mean(2, 1)
@@ -436,10 +377,6 @@ def example_2() -> Outcome:
 # ── I24: membership inference privacy ─────────────────────────────────────────────────────────────
 
 
-@in_setting(
-    "two records, one of them trains; the release names the record that trained "
-    "with probability 3/4 and the other one otherwise"
-)
 def theorem_8() -> Outcome:
     """I24-T8 claims TPR ≤ FPR + η; randomised response on two records reaches 2η."""
     truth = Fraction(3, 4)
@@ -498,11 +435,6 @@ def attack_on_norm_noise(
     return float((guess == member[secret]).mean())
 
 
-@in_setting(
-    "four records, two train; the learner writes the one-hot code of its training "
-    "set 166666 times over (d = 999996); noise as in the corollary with M = 2, exact "
-    "per-coordinate moments and η = 1/4"
-)
 def corollary_10() -> Outcome:
     """I24-C10 and Alg1 draw a Laplace radius; in high dimension the promise breaks.
 
@@ -524,10 +456,6 @@ def corollary_10() -> Outcome:
     return 0.5 + eta, lower, lower > 0.5 + eta, numbers
 
 
-@in_setting(
-    "records 0, 1, 3, 7; two of them train; the learner releases their variance "
-    "plus 1e-4 times their mean; M = 2, η = 1/4, every half of D_train used (B → ∞)"
-)
 def sigma_from_train() -> Outcome:
     """I24-Alg1 takes σ from halves of D_train; it can miss the moment by any factor.
 
@@ -555,7 +483,6 @@ def sigma_from_train() -> Outcome:
     return 0.5 + eta, accuracy, accuracy > 0.5 + eta, numbers
 
 
-@in_setting("X = ±4 with probability 1/2 each, k = 4, σ = 2, t = 1.9")
 def lemma_13() -> Outcome:
     """I24-L13's hypothesis bounds the second moment by σ^k; the tail then need not be t^−k."""
     k, sigma, t, size = 4, 2, Fraction(19, 10), 4
@@ -565,7 +492,6 @@ def lemma_13() -> Outcome:
     return t**-k, tail, size**2 <= sigma**k < size**k and tail > t**-k, {}
 
 
-@in_setting("records 2^0, …, 2^(n−2), n/2 of them train, release 1/Σ; n = 12")
 def proposition_11() -> Outcome:
     """I24-P11's data set in the main text lacks the element that makes the sensitivity large."""
     n = 12
@@ -583,9 +509,6 @@ def proposition_11() -> Outcome:
     return 2 ** (n / 3), largest, largest <= Fraction(1, 2 ** (n // 2) - 1), {}
 
 
-@in_setting(
-    "four records, three train; the release says whether the one left out is among the first two"
-)
 def general_k() -> Outcome:
     """I24 says its results have analogues for every k; T8 has none of the form FPR + c·η."""
     population = frozenset(range(4))
@@ -609,10 +532,6 @@ _LEAK = Fraction(1, 5)
 _E_EPSILON = Fraction(3, 2)
 
 
-@in_setting(
-    "four records, two train; with probability 1/5 the release says whether record 0 "
-    "trained, otherwise it is silent; e^ε = 3/2"
-)
 def lemma_3() -> Outcome:
     """L24-L3 equates a conditional probability with (2/N)Σ, hence halves δ from (2) to (3).
 
@@ -631,9 +550,6 @@ def lemma_3() -> Outcome:
     return conditional / 2, averaged, averaged > conditional / 2, numbers
 
 
-@in_setting(
-    "one training record out of {0, 1}; released with probability 1/5, otherwise silence; e^ε = 3/2"
-)
 def corollary_4() -> Outcome:
     """L24-C4: at n = 1 the least δ of DP and of PMP are the same, not half of one another."""
 
@@ -649,10 +565,6 @@ def corollary_4() -> Outcome:
     return pmp / 2, dp, dp > pmp / 2, {"least_delta_of_pmp": pmp}
 
 
-@in_setting(
-    "records 0, 1, 2, 10 in [−10, 10], two train; candidates 0, 8, 9, 10; mean "
-    "distance loss; the 2-DP exponential mechanism"
-)
 def proposition_9() -> Outcome:
     """L24-P9 takes the largest ln(in/out); the definition also bounds ln(out/in)."""
     records, candidates = np.array([0.0, 1.0, 2.0, 10.0]), np.array([0.0, 8.0, 9.0, 10.0])
@@ -664,16 +576,12 @@ def proposition_9() -> Outcome:
     return one_sided, two_sided, two_sided > one_sided + _ROUNDING, {"epsilon": 2.0}
 
 
-@in_setting("success bound 1/(1 + e^−ε) of a 0.123-PMP mechanism, stated to two digits")
 def typo_123() -> Outcome:
     """L24's text under its figure 2 prints 1/(1 + e^−123) where 0.123 is meant."""
     as_printed, as_meant = (1 / (1 + math.exp(-exponent)) for exponent in (123, 0.123))
     return 0.53, as_printed, abs(as_printed - 0.53) > 0.005, {"with_exponent_0_123": as_meant}
 
 
-@in_setting(
-    "X = (a, a, b, c), n = 2, a release that says nothing; the attacker says that a trained"
-)
 def footnote_2() -> Outcome:
     """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
 
@@ -685,10 +593,6 @@ def footnote_2() -> Outcome:
     return 0.5, always_in, always_in > _HALF, {}
 
 
-@in_setting(
-    "six records, three train, η = 1/10; with probability nη the smallest training "
-    "record is released, otherwise nothing"
-)
 def release_one_record() -> Outcome:
     """L24-App1's "release a training example D₁" is η-MIP only if D₁ is drawn at random."""
     n, eta = 3, Fraction(1, 10)

@@ -18,28 +18,30 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from memberbound.answers import plain
+from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
 from memberbound.declarations import Option
 from memberbound.errors import InputError, whole_number
 from memberbound.files import write_table, write_text
 from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import common_fields, json_number
+from memberbound.quantities import json_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Progress = Callable[[int, int], None]
+#: The quantities of one trial at every value of a sweep, by name.
+Measured = Sequence[Mapping[str, float]]
 #: A line of a table: every cell is a number, a text, or missing.
-Row = dict[str, float | int | str | None]
+Row = dict[str, EstimateOf | int | str | None]
 
 
 # ── Sweeps ────────────────────────────────────────────────────────────────────────────────────────
@@ -76,7 +78,7 @@ class Sweep:
         cls,
         parameter: str,
         values: Sequence[float],
-        trials: Sequence[Sequence[Mapping[str, float]]],
+        trials: Sequence[Measured],
     ) -> Sweep:
         """Return the sweep of trials that each hold the quantities at every value."""
         quantities = {
@@ -122,7 +124,7 @@ def swept(
     parameter: str,
     values: Sequence[float],
     trials: int,
-    measure: Callable[[int], Sequence[Mapping[str, float]]],
+    measure: Callable[[int], Measured],
     progress: Progress | None,
 ) -> Sweep:
     """Run ``measure(trial)``, which returns the quantities at every value, for all trials."""
@@ -142,10 +144,12 @@ class Check:
     """One claim: the paper's number (``None`` for words only), ours, and whether it holds."""
 
     claim: str
-    paper: float | None
-    measured: float
-    standard_error: float
+    paper: Given | None
+    measured: EstimateOf
+    standard_error: EstimateOf
     holds: bool
+    #: The figure, where several are redone.
+    id: OmitEmpty[str | None] = None
 
     def numbers(self) -> tuple[str, str]:
         """Return the paper's number and ours as texts; empty for words only."""
@@ -204,6 +208,56 @@ def flat(
     return Check(text, None, measured, math.nan, bool(measured <= factor))
 
 
+# ── Pictures ──────────────────────────────────────────────────────────────────────────────────────
+
+#: A quantity of a sweep, the text of its legend, colour and marker.
+Curve = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn of a sweep: curves of means, with bands of two standard errors.
+
+    ``panels`` are curves by the heading of their panel; ``quoted`` are the paper's numbers: x, y,
+    text and colour; ``log`` names the axes that are logarithmic.
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    panels: Mapping[str, Sequence[Curve]]
+    quoted: Sequence[tuple[float, float, str, str]] = ()
+    log: str = ""
+
+    def draw(self, sweep: Sweep) -> Figure:
+        """Return the matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.5 + 2 * len(self.panels) ** 1.2, 5), layout="constrained")
+        rows = figure.subplots(1, len(self.panels), sharey=True, squeeze=False)[0]
+        for axes, (heading, curves) in zip(rows, self.panels.items(), strict=True):
+            for quantity, label, colour, marker in curves:
+                averages = sweep.averages(quantity)
+                mean = np.array([a.mean for a in averages])
+                band = 2 * np.array([a.standard_error for a in averages])
+                axes.fill_between(
+                    sweep.values, mean - band, mean + band, color=colour, alpha=0.2, lw=0
+                )
+                axes.plot(sweep.values, mean, color=colour, label=label, marker=marker, ms=4.5)
+            for x, y, label, colour in self.quoted:
+                axes.plot(x, y, "*", color=colour, ms=15, mec="black", zorder=5, label=label)
+            for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+                if name in self.log:
+                    axes.set(**{f"{name}scale": "log"})
+                    axis.set_major_formatter("{x:g}")
+            axes.set(xlabel=self.xlabel, title=heading)
+            axes.grid(visible=True, alpha=0.25)
+        rows[0].set_ylabel(self.ylabel)
+        rows[0].legend(fontsize=9, title="mean over trials, band ± 2 standard errors")
+        figure.suptitle(self.title, fontsize=11)
+        return figure
+
+
 # ── Experiments ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -221,10 +275,9 @@ class Findings:
     draw: Callable[[], Figure] = field(repr=False)
 
     @classmethod
-    def of_sweep(
-        cls, sweep: Sweep, checks: Sequence[Check], draw: Callable[[], Figure]
-    ) -> Findings:
+    def of_sweep(cls, sweep: Sweep, checks: Sequence[Check], picture: Picture) -> Findings:
         """Return the findings of a figure that shows one sweep."""
+        draw = partial(picture.draw, sweep)
         return cls(sweep.rows(), sweep.trial_rows(), tuple(checks), draw)
 
 
@@ -418,9 +471,12 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
+#: Keys of the contract, and what they are of a game.
+_GAME = (("game", "name"), ("protects", "protects"))
 
-@dataclass(frozen=True, eq=False)
-class Reproduction:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reproduction(Answer):
     """One figure redone, several of them (``parts``), or the list of what can be redone.
 
     ``figures`` are the files with pictures, ``files`` those with the data behind them; both are
@@ -428,16 +484,18 @@ class Reproduction:
     it is one row each.  ``left_out`` lists those among several whose data are not there.
     """
 
+    VERB: ClassVar = "reproduce"
+
     id: str | None
     title: str
-    table: list[Row] = field(repr=False)
+    table: list[Row]
     checks: tuple[Check, ...]
-    experiments: tuple[Experiment, ...] = field(repr=False)
+    experiments: tuple[Experiment, ...] = field(metadata=INTERNAL)
     trials: int | None = None
     seed: int | None = None
     figures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    parts: tuple[Reproduction, ...] = ()
+    parts: tuple[Reproduction, ...] = field(default=(), metadata=INTERNAL)
     left_out: tuple[dict[str, str], ...] = ()
 
     @classmethod
@@ -454,7 +512,7 @@ class Reproduction:
             id,
             f"{len(parts)} figures and tables" + (f", {len(left_out)} left out" * bool(left_out)),
             [dict(zip(names, row, strict=True)) for row in rows],
-            tuple(check for part in parts for check in part.checks),
+            tuple(replace(check, id=part.id) for part in parts for check in part.checks),
             tuple(one for part in parts for one in part.experiments),
             seed=seed,
             figures=tuple(f for part in parts for f in part.figures),
@@ -471,6 +529,22 @@ class Reproduction:
         return cls(None, "figures and tables that can be redone", rows, (), listed)
 
     @property
+    def game(self) -> Game:
+        """The game of the first figure; :meth:`to_dict` names none where several differ."""
+        return self.experiments[0].game
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """The results that the figures are about."""
+        return tuple(dict.fromkeys(t for e in self.experiments for t in e.theorems))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the numbers rest on; a list has none."""
+        redone = () if self.id is None else self.experiments
+        return tuple(dict.fromkeys(a for e in redone for a in e.assumptions))
+
+    @computed
     def notes(self) -> list[str]:
         """How the papers were read; among several each note names its figure."""
         if self.id is None:
@@ -482,32 +556,9 @@ class Reproduction:
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract; checks of several figures name theirs."""
-        theorems = dict.fromkeys(t for e in self.experiments for t in e.theorems)
-        assumed = (
-            {}
-            if self.id is None
-            else dict.fromkeys(a for e in self.experiments for a in e.assumptions)
-        )
-        games = [e.game for e in self.experiments]
-        common = common_fields("reproduce", games[0], tuple(theorems), tuple(assumed))
-        for key, of_game in (("game", "name"), ("protects", "protects")):
-            if len({getattr(game, of_game) for game in games}) > 1:
-                common[key] = None
-        checks = [plain(check) for check in self.checks]
-        if self.parts:
-            checks = [{"id": p.id} | plain(check) for p in self.parts for check in p.checks]
-        return common | {
-            "id": self.id,
-            "title": self.title,
-            "trials": self.trials,
-            "seed": self.seed,
-            "figures": list(self.figures),
-            "files": list(self.files),
-            "table": self.table,
-            "checks": checks,
-            "notes": self.notes,
-            "left_out": list(self.left_out),
-        }
+        of_games = {key: {getattr(e.game, name) for e in self.experiments} for key, name in _GAME}
+        mixed = {key: None for key, values in of_games.items() if len(values) > 1}
+        return super().to_dict() | mixed
 
     def summary(self) -> str:
         """Return a short text: the list, the claims with what was measured, or a page of several.

@@ -14,6 +14,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
@@ -39,6 +40,9 @@ PAPERS = {
 
 
 Number = float | int | Fraction
+#: What a counterexample shows: the printed value, the true one, whether the printed claim is
+#: violated, and what else the comparison rests on.
+Outcome = tuple[Number, Number, bool, Mapping[str, Number]]
 
 
 @dataclass(frozen=True)
@@ -83,17 +87,18 @@ class Erratum:
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
         counterexample: Name of the function of ``errata`` that computes it.
+        setting: The instance that it computes, in words.
     """
 
     printed: str
     holds: str
     counterexample: str
+    setting: str
 
     def demonstrate(self) -> Counterexample:
         """Compute a counterexample to the printed claim; every call gives the same result."""
-        result = getattr(import_module(f"{__package__}.errata"), self.counterexample)()
-        assert isinstance(result, Counterexample)
-        return result
+        outcome: Outcome = getattr(import_module(f"{__package__}.errata"), self.counterexample)()
+        return Counterexample(self.setting, *outcome)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def _entry(row: dict[str, object], rows: dict[object, dict[str, object]]) -> Ent
     if fields["status"] not in get_args(Status):
         raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")
     # A restatement under another number has the erratum of its source.
-    own = {name: fields.pop(name, None) for name in ("printed", "holds", "counterexample")}
+    own = {part.name: fields.pop(part.name, None) for part in dataclass_fields(Erratum)}
     source = rows[fields.pop("restates")] if "restates" in fields else own
     if source["printed"] is not None:
         fields["erratum"] = Erratum(*(str(source[name]) for name in own))

@@ -18,13 +18,11 @@ a random half.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
@@ -32,7 +30,10 @@ from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.reproduction import (
     Average,
     Check,
+    Curve,
     Findings,
+    Measured,
+    Picture,
     Progress,
     Sweep,
     above,
@@ -58,14 +59,8 @@ from memberbound.subset.profile import (
     clipped,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 # ── L24: what every figure shows ──────────────────────────────────────────────────────────────────
 
-#: Quantity, text of the legend, colour and marker.
-Curve = tuple[str, str, str, str]
 _RATIOS: tuple[Curve, ...] = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),
     ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "o"),
@@ -73,52 +68,25 @@ _RATIOS: tuple[Curve, ...] = (
 _PROVED: Curve = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "D")
 
 
-def draw_means(axes: Axes, sweep: Sweep, curves: Iterable[Curve]) -> None:
-    """Draw the means of quantities with bands of two standard errors."""
-    x = np.array(sweep.values, dtype=np.float64)
-    for quantity, label, colour, marker in curves:
-        averages = sweep.averages(quantity)
-        mean = np.array([a.mean for a in averages])
-        band = 2 * np.array([a.standard_error for a in averages])
-        axes.fill_between(x, mean - band, mean + band, color=colour, alpha=0.2, lw=0)
-        axes.plot(x, mean, color=colour, label=label, marker=marker, ms=4.5)
-    axes.grid(visible=True, alpha=0.25)
+def ratios(title: str, xlabel: str, *others: Curve, **marks: Any) -> Picture:
+    """Return the picture of a figure of L24: ratios of privacy parameters along a sweep."""
+    panels = {"": (*_RATIOS, *others)}
+    return Picture(title, xlabel, "ratio of privacy parameters", panels, **marks)
 
 
-def ratios_of(
-    sweep: Sweep,
-    checks: Sequence[Check],
+def drawn_records(
+    rng: np.random.Generator,
+    game: SubsetGame,
+    centre: FloatArray,
     *,
-    title: str,
-    xlabel: str,
-    others: Sequence[Curve] = (),
-    quoted: Sequence[tuple[float, float, str, str]] = (),
-    log_x: bool = False,
-    log_y: bool = False,
-) -> Findings:
-    """Return the findings of a figure of L24: ratios of privacy parameters along a sweep.
-
-    ``others`` are further curves; ``quoted`` are the paper's numbers: x, y, text and colour.
-    """
-
-    def draw() -> Figure:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7.5, 5), layout="constrained")
-        axes = figure.subplots()
-        draw_means(axes, sweep, (*_RATIOS, *others))
-        for x, y, label, colour in quoted:
-            axes.plot(x, y, "*", color=colour, ms=15, mec="black", zorder=5, label=label)
-        axes.set_xscale("log" if log_x else "linear")
-        axes.set_yscale("log" if log_y else "linear")
-        for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
-            axis.set_major_formatter("{x:g}")
-        axes.set(xlabel=xlabel, ylabel="ratio of privacy parameters")
-        axes.legend(fontsize=9, title="mean over trials, band ± 2 standard errors")
-        axes.set_title(title, fontsize=11)
-        return figure
-
-    return Findings.of_sweep(sweep, checks, draw)
+    sigma: float,
+    clip: float,
+    outliers: float,
+) -> FloatArray:
+    """Return a population N(centre, σ²I), two records of it times a factor, clipped to a norm."""
+    rows = centre + sigma * rng.standard_normal((game.population, len(centre)))
+    rows[rng.choice(game.population, size=2, replace=False)] *= outliers
+    return clipped(rows, clip).vectors
 
 
 # ── L24-F1 to F3: the exponential mechanism ───────────────────────────────────────────────────────
@@ -127,49 +95,41 @@ def ratios_of(
 TWELVE = SubsetGame(12, 6)
 
 
-@dataclass(frozen=True)
-class CandidateDraw:
-    """What is random in a trial: the candidates, standard normal noise, who is an outlier."""
+def choice(
+    key: Sequence[int],
+    dimension: int,
+    candidates: int,
+    *,
+    epsilon_population: float,
+    clip: float = 10.0,
+    sigma: float = 1.0,
+    outliers: float = 1.0,
+) -> dict[str, float]:
+    """Return the parameters of the exponential mechanism on one population, and their ratios.
 
-    candidates: FloatArray
-    noise: FloatArray
-    outliers: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, key: Sequence[int], dimension: int, candidates: int) -> CandidateDraw:
-        """Return one draw of directions and records."""
-        rng = np.random.default_rng(key)
-        directions = rng.standard_normal((candidates, dimension))
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        noise = rng.standard_normal((TWELVE.population, dimension))
-        return cls(directions, noise, rng.choice(TWELVE.population, size=2, replace=False))
-
-    def measured(
-        self, *, sigma: float, clip: float, epsilon_population: float, outliers: float = 1.0
-    ) -> dict[str, float]:
-        """Return the parameters of one population, and their ratios.
-
-        The same randomness serves a whole sweep.
-        """
-        rows = self.candidates[0] + sigma * self.noise
-        rows[self.outliers] *= outliers
-        mechanism = ExponentialMechanism.calibrated_to_population(
-            l2_losses(clipped(rows, clip).vectors, self.candidates),
-            size=TWELVE.size,
-            epsilon_population=epsilon_population,
-            sensitivity=clip_sensitivity(self.candidates, clip, TWELVE.size),
-        )
-        pmp = exact_bounds(mechanism).pmp_epsilon_upper
-        # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
-        lipschitz = mechanism.epsilon * (2 * clip / TWELVE.size) / mechanism.sensitivity
-        return {
-            "pmp_epsilon": pmp,
-            "epsilon": mechanism.epsilon,
-            "epsilon_lipschitz": lipschitz,
-            "ratio_worst_case": pmp / mechanism.epsilon,
-            "ratio_population": pmp / epsilon_population,
-            "ratio_lipschitz": pmp / lipschitz,
-        }
+    One key is one randomness, which serves a whole sweep.
+    """
+    rng = np.random.default_rng(key)
+    directions = rng.standard_normal((candidates, dimension))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    rows = drawn_records(rng, TWELVE, directions[0], sigma=sigma, clip=clip, outliers=outliers)
+    mechanism = ExponentialMechanism.calibrated_to_population(
+        l2_losses(rows, directions),
+        size=TWELVE.size,
+        epsilon_population=epsilon_population,
+        sensitivity=clip_sensitivity(directions, clip, TWELVE.size),
+    )
+    pmp = exact_bounds(mechanism).pmp_epsilon_upper
+    # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
+    lipschitz = mechanism.epsilon * (2 * clip / TWELVE.size) / mechanism.sensitivity
+    return {
+        "pmp_epsilon": pmp,
+        "epsilon": mechanism.epsilon,
+        "epsilon_lipschitz": lipschitz,
+        "ratio_worst_case": pmp / mechanism.epsilon,
+        "ratio_population": pmp / epsilon_population,
+        "ratio_lipschitz": pmp / lipschitz,
+    }
 
 
 _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -178,9 +138,8 @@ _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F1: the spread of the data."""
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        draw = CandidateDraw.of([seed, 1, trial], dimension=1, candidates=10)
-        return [draw.measured(sigma=s, clip=10.0, epsilon_population=5.0) for s in _SPREADS]
+    def measure(trial: int) -> Measured:
+        return [choice([seed, 1, trial], 1, 10, sigma=s, epsilon_population=5.0) for s in _SPREADS]
 
     sweep = swept("sigma", _SPREADS, trials, measure, progress)
     worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
@@ -201,19 +160,17 @@ def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
         flat(f"{steady}, for σ ≤ 1", sweep, inside, factor=1.25, values=narrow),
         flat(f"{steady}, up to σ = 5", sweep, inside, factor=1.25),
     )
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F1: exponential mechanism, ε(X) = 5, n = 6, m = 10, C = 10, d = 1",
-        xlabel="standard deviation σ of the records",
-        others=[("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n", GREY, "^")],
+    picture = ratios(
+        "L24-F1: exponential mechanism, ε(X) = 5, n = 6, m = 10, C = 10, d = 1",
+        "standard deviation σ of the records",
+        ("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n", GREY, "^"),
         quoted=(
             (1.0, 0.075, "paper, ε̃/ε at σ = 1", BLUE),
             (1.0, 2.14 / 5, "paper, ε̃/ε(X) at σ = 1", ORANGE),
         ),
-        log_x=True,
-        log_y=True,
+        log="xy",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 _CLIPS_OF_TWELVE = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -222,12 +179,9 @@ _CLIPS_OF_TWELVE = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F2: the clip threshold, with two outliers."""
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        draw = CandidateDraw.of([seed, 2, trial], dimension=5, candidates=32)
-        return [
-            draw.measured(sigma=1.0, clip=clip, epsilon_population=10.0, outliers=100.0)
-            for clip in _CLIPS_OF_TWELVE
-        ]
+    def measure(trial: int) -> Measured:
+        key, setting = [seed, 2, trial], {"epsilon_population": 10.0, "outliers": 100.0}
+        return [choice(key, 5, 32, clip=clip, **setting) for clip in _CLIPS_OF_TWELVE]
 
     sweep = swept("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
     at_50 = sweep.trials_at("pmp_epsilon", 50.0)
@@ -242,15 +196,13 @@ def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
         trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
     )
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F2: exponential mechanism, ε(X) = 10, n = 6, m = 32, d = 5, outliers × 100",
-        xlabel="clip threshold C",
+    picture = ratios(
+        "L24-F2: exponential mechanism, ε(X) = 10, n = 6, m = 32, d = 5, outliers × 100",
+        "clip threshold C",
         quoted=[(50.0, 0.0123, "paper: both below 0.0123 at C = 50", BLUE)],
-        log_x=True,
-        log_y=True,
+        log="xy",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 _DIMENSIONS_OF_TWELVE = (1, 2, 3, 5, 10, 20, 50)
@@ -259,9 +211,9 @@ _DIMENSIONS_OF_TWELVE = (1, 2, 3, 5, 10, 20, 50)
 def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F3: the dimension."""
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        draws = [CandidateDraw.of([seed, 3, trial, d], d, 10) for d in _DIMENSIONS_OF_TWELVE]
-        return [draw.measured(sigma=1.0, clip=10.0, epsilon_population=2.0) for draw in draws]
+    def measure(trial: int) -> Measured:
+        dimensions = _DIMENSIONS_OF_TWELVE
+        return [choice([seed, 3, trial, d], d, 10, epsilon_population=2.0) for d in dimensions]
 
     sweep = swept("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
     worst = "ratio_worst_case"
@@ -271,14 +223,12 @@ def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε(X) falls as d grows", sweep, "ratio_population", rising=False),
         above("ε̃(X)/ε at d = 1 over that at d = 50 is well above 1", None, halved, limit=2.0),
     )
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F3: exponential mechanism, ε(X) = 2, n = 6, m = 10, σ = 1, C = 10",
-        xlabel="dimension d of the records",
-        log_x=True,
-        log_y=True,
+    picture = ratios(
+        "L24-F3: exponential mechanism, ε(X) = 2, n = 6, m = 10, σ = 1, C = 10",
+        "dimension d of the records",
+        log="xy",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 # ── L24-F4 to F6: the Gaussian mechanism ──────────────────────────────────────────────────────────
@@ -288,31 +238,16 @@ GAME = SubsetGame(200, 100)
 DELTA = 1e-2
 
 
-@dataclass(frozen=True)
-class Draw:
-    """What is random in a trial: standard normal records, and who is an outlier."""
+def people(
+    key: Sequence[int], dimension: int, *, clip: float, sigma: float = 1.0, outliers: float = 1.0
+) -> tuple[NeighbourProfile, CrowdTable]:
+    """Return the neighbour profile of one population, and its records as a crowd.
 
-    noise: FloatArray
-    outliers: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, key: Sequence[int], dimension: int) -> Draw:
-        """Return one draw of noise and of two records."""
-        rng = np.random.default_rng(key)
-        noise = rng.standard_normal((GAME.population, dimension))
-        return cls(noise, rng.choice(GAME.population, size=2, replace=False))
-
-    def measured(
-        self, *, sigma: float, clip: float, outliers: float = 1.0
-    ) -> tuple[NeighbourProfile, CrowdTable]:
-        """Return the neighbour profile of the clipped records, and the records as a crowd.
-
-        Distances are in bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
-        """
-        rows = sigma * self.noise
-        rows[self.outliers] *= outliers
-        inside = clipped(rows, clip).vectors
-        return NeighbourProfile(BinnedDistances.of(inside)), CrowdTable.of(inside, GAME)
+    Distances are in bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
+    """
+    rng, centre = np.random.default_rng(key), np.zeros(dimension)
+    rows = drawn_records(rng, GAME, centre, sigma=sigma, clip=clip, outliers=outliers)
+    return NeighbourProfile(BinnedDistances.of(rows)), CrowdTable.of(rows, GAME)
 
 
 def pmp_epsilon(profile: NeighbourProfile, noise: float) -> float:
@@ -339,13 +274,13 @@ def _noise(epsilon: float, sensitivity: float) -> float:
 
 
 def measured(
-    people: tuple[NeighbourProfile, CrowdTable], epsilon: float, clip: float
+    population: tuple[NeighbourProfile, CrowdTable], epsilon: float, clip: float
 ) -> dict[str, float]:
     """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
-    profile, crowd = people
+    profile, crowd = population
     noise = _noise(epsilon, 2 * clip)
     pmp = pmp_epsilon(profile, noise)
-    population = dp_from_noise(noise, DELTA, profile.diameter)
+    epsilon_population = dp_from_noise(noise, DELTA, profile.diameter)
     # The smaller one of every record counts, so of the worst records this one is not too small.
     hidden = Crowd(crowd, noise).pmp_epsilon(DELTA)
     coupled = profile.pmp_epsilon(DELTA, noise) if np.isinf(hidden).any() else np.inf
@@ -355,10 +290,10 @@ def measured(
         "proved_epsilon": proved,
         "ratio_proved": proved / epsilon,
         "epsilon": epsilon,
-        "epsilon_population": population,
+        "epsilon_population": epsilon_population,
         "ratio_worst_case": pmp / epsilon,
         # Both are 0 where even the most distant pair is within δ.
-        "ratio_population": pmp / population if population > 0 else math.nan,
+        "ratio_population": pmp / epsilon_population if epsilon_population > 0 else math.nan,
     }
 
 
@@ -377,9 +312,9 @@ def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F4: the DP parameter."""
     clip = 50.0
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        people = Draw.of([seed, 4, trial], 20).measured(sigma=1.0, clip=clip)
-        return [measured(people, e, clip) | _as_printed(people[0], e, clip) for e in _EPSILONS]
+    def measure(trial: int) -> Measured:
+        drawn = people([seed, 4, trial], 20, clip=clip)
+        return [measured(drawn, e, clip) | _as_printed(drawn[0], e, clip) for e in _EPSILONS]
 
     sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
     gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
@@ -394,15 +329,15 @@ def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
         above("ε is significantly bigger than ε(X); their ratio at ε = 10", None, gap, limit=2.0),
     )
     other = ("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed", GREY, "^")
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
-        xlabel="DP parameter ε (worst case over the ball)",
-        others=[other, _PROVED],
+    picture = ratios(
+        "L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
+        "DP parameter ε (worst case over the ball)",
+        other,
+        _PROVED,
         quoted=[(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE)],
-        log_y=True,
+        log="y",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 _CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
@@ -412,12 +347,10 @@ def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F5: the clip threshold, with two outliers."""
     epsilon = 5.0
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        draw = Draw.of([seed, 5, trial], 10)
-        return [
-            measured(draw.measured(sigma=5.0, clip=clip, outliers=10.0), epsilon, clip)
-            for clip in _CLIPS
-        ]
+    def measure(trial: int) -> Measured:
+        key = [seed, 5, trial]
+        drawn = {clip: people(key, 10, clip=clip, sigma=5.0, outliers=10.0) for clip in _CLIPS}
+        return [measured(population, epsilon, clip) for clip, population in drawn.items()]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
     gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
@@ -428,15 +361,14 @@ def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
         above(f"{larger}; ε/ε(X) at C = 100", None, gap, limit=1.1),
     )
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
-        xlabel="clip threshold C",
-        others=[_PROVED],
+    picture = ratios(
+        "L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
+        "clip threshold C",
+        _PROVED,
         quoted=[(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE)],
-        log_x=True,
+        log="x",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 _DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
@@ -446,24 +378,22 @@ def figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
     """Run L24-F6: the dimension."""
     clip, epsilon = 50.0, 5.0
 
-    def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        draws = [Draw.of([seed, 6, trial, d], d) for d in _DIMENSIONS]
-        return [measured(d.measured(sigma=1.0, clip=clip), epsilon, clip) for d in draws]
+    def measure(trial: int) -> Measured:
+        drawn = [people([seed, 6, trial, d], d, clip=clip) for d in _DIMENSIONS]
+        return [measured(population, epsilon, clip) for population in drawn]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
     checks = (
         trend("ε̃(X)/ε increases with d", sweep, "ratio_worst_case", rising=True),
         trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
     )
-    return ratios_of(
-        sweep,
-        checks,
-        title="L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
-        xlabel="dimension d of the records",
-        others=[_PROVED],
-        log_x=True,
-        log_y=True,
+    picture = ratios(
+        "L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
+        "dimension d of the records",
+        _PROVED,
+        log="xy",
     )
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 # ── I24-F1: noise scales for a statistic with an exploding sensitivity ────────────────────────────
@@ -532,7 +462,15 @@ def noise_figure(trials: int, _seed: int, progress: Progress | None) -> Findings
     """Run I24-F1, in which nothing is random: every trial is the same."""
     rows = [{k: v for size in SIZES for k, v in scales(size, eta).items()} for eta in ETAS]
     sweep = swept("eta", ETAS, trials, lambda _: rows, progress)
-    return Findings.of_sweep(sweep, _scale_checks(sweep), lambda: _scales(sweep))
+    curves: list[Curve] = []
+    for size, marker in zip(SIZES, "osD^", strict=True):
+        curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]
+        curves += [(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, marker)]
+    curves += [("mip_48", "MIP, any n", "black", "")]
+    curves += [("x14_12", "X14 (Laplace), n = 12", GREY, "o")]
+    title = "I24-F1: noise for 1/Σ on the population of I24-P11"
+    picture = Picture(title, "η", "noise scale", {"": curves}, log="y")
+    return Findings.of_sweep(sweep, _scale_checks(sweep), picture)
 
 
 def _scale_checks(sweep: Sweep) -> list[Check]:
@@ -569,22 +507,3 @@ def _scale_checks(sweep: Sweep) -> list[Check]:
         above(smaller, None, ratio("mip", first, "x1", first), limit=fold),
         below(falls, None, ratio("x1", last, "x1", first), limit=1e-4),
     ]
-
-
-def _scales(sweep: Sweep) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
-    axes = figure.subplots()
-    curves: list[Curve] = []
-    for size, marker in zip(SIZES, "osD^", strict=True):
-        curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]
-        curves += [(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, marker)]
-    curves += [("mip_48", "MIP, any n", "black", "")]
-    curves += [("x14_12", "X14 (Laplace), n = 12", GREY, "o")]
-    draw_means(axes, sweep, curves)
-    axes.set_yscale("log")
-    axes.set(xlabel="η", ylabel="noise scale", xlim=(0, 0.5))
-    axes.set_title("I24-F1: noise for 1/Σ on the population of I24-P11", fontsize=12)
-    axes.legend(fontsize=9)
-    return figure
