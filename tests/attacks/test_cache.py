@@ -11,15 +11,11 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
-from memberbound.attacks.shadows import (
-    _Training,
-    read_signals,
-    stored_arrays,
-    train_shadows,
-)
+from memberbound.attacks.shadows import _Training, train_shadows
+from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples
-from memberbound.learners.refits import FitStore, default_cache
+from memberbound.learners.refits import FitStore, cache_folder
 
 
 def examples(seed=0):
@@ -113,10 +109,11 @@ def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
 
 def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMBERBOUND_CACHE", str(tmp_path / "here"))
-    assert default_cache() == tmp_path / "here"
+    assert cache_folder(True) == tmp_path / "here"
     monkeypatch.delenv("MEMBERBOUND_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache().name == "memberbound"
+    assert cache_folder(True).name == "memberbound"
+    assert (cache_folder(False), cache_folder("there")) == (None, "there")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cache must be a folder"):
-        FitStore.at(tmp_path / "file", "a" * 64, stored_arrays, read_signals)
+        FitStore.at(tmp_path / "file", "a" * 64, Signals)

@@ -120,10 +120,9 @@ def cached_fit():
 
 def fit_store(folder: Path):
     """The cache in a folder."""
-    from memberbound.attacks.shadows import read_signals, stored_arrays
     from memberbound.learners.refits import FitStore
 
-    return FitStore(folder, stored_arrays, read_signals)
+    return FitStore(folder, type(cached_fit()))
 
 
 def _npz(path: Path) -> None:

@@ -7,7 +7,6 @@ from sklearn.datasets import make_blobs, make_classification, make_regression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
-from memberbound.errors import InputError
 from memberbound.release.half.statistics import FittedParameters, Population
 
 TWO = make_classification(60, n_features=4, random_state=0)
@@ -93,9 +92,3 @@ def test_the_shell_knows_nothing_of_the_data():
         assert np.array_equal(np.asarray(value), np.asarray(two[name]), equal_nan=False) or (
             value is two[name]
         ), name
-
-
-def test_bad_input():
-    statistic = FittedParameters.of(Ridge(), people(NUMBERS))
-    with pytest.raises(InputError, match="finite"):
-        statistic.model(np.full(4, np.nan))

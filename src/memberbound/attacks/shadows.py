@@ -28,7 +28,7 @@ from memberbound.learners.examples import (
     examples_of,
     learner_from_name,
 )
-from memberbound.learners.refits import Arrays, FitStore, Progress, fingerprint, refits
+from memberbound.learners.refits import FitStore, Progress, fingerprint, refits
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.in_memory import read_population
@@ -60,17 +60,6 @@ class FailedFit:
     model: int
     seed: int
     message: str
-
-
-def stored_arrays(fit: Signals | FailedFit) -> Arrays | None:
-    """Return what is stored of a fit; failed ones are tried again."""
-    return None if isinstance(fit, FailedFit) else vars(fit)
-
-
-def read_signals(arrays: Arrays) -> Signals:
-    """Return what was stored of a fit."""
-    fields: dict[str, Any] = {**arrays, "kind": str(arrays["kind"])}
-    return Signals(**fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,9 +207,8 @@ def train_shadows(
         replace(some, population=None, encoder=None) for some in (examples, attacked)
     )
     work = _Training(numbers, learner, seed, attacked_numbers, known)
-    store: FitStore[Signals | FailedFit] | None = None
-    if cache is not None:
-        store = FitStore.at(cache, work.fingerprint(), stored_arrays, read_signals)
+    # Failed fits are not stored: they are tried again.
+    store = None if cache is None else FitStore.at(cache, work.fingerprint(), Signals)
     end = math.inf if seconds is None else time.monotonic() + seconds
     fits: dict[int, Signals | FailedFit] = {}
     for model, fit in refits(work, range(total), workers=n_jobs, store=store, progress=progress):

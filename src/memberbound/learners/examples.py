@@ -296,12 +296,9 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
     kind = task or ("regression" if number and wanted.nunique() > _CLASSES else "classification")
     if kind == "classification":
         codes, labels = labels_of(wanted)
-        order = np.argsort(labels)
-        codes = np.argsort(order)[codes]
-        values: Labels = codes.astype(np.int64)
-        seen = [labels[i] for i in order]
-        present = np.unique(values)
-        values, classes = np.searchsorted(present, values), tuple(seen[i] for i in present)
+        classes = tuple(sorted(labels[code] for code in np.unique(codes)))
+        places = {name: place for place, name in enumerate(classes)}
+        values: Labels = np.array([places.get(label, -1) for label in labels])[codes]
         if len(classes) < 2:
             raise InputError(f"{target!r} must have at least two classes, got {classes[0]!r} only.")
     else:

@@ -444,8 +444,7 @@ def _xgboost(file: _File) -> TrainedModel:
         matrix = xgboost.DMatrix(rows, enable_categorical=True)
         margins = np.asarray(booster.predict(matrix, output_margin=True, validate_features=False))
         if name in ("binary:logistic", "binary:logitraw"):
-            table = as_floats(np.column_stack([-margins / 2, margins / 2]))
-            return Answers("logits", table, np.arange(2))
+            return Answers.of_margins(margins, np.arange(2))
         if name.startswith("multi:"):
             return Answers("logits", as_floats(margins), np.arange(margins.shape[1]))
         return Answers("values", as_floats(np.asarray(booster.predict(matrix)).reshape(-1)))

@@ -37,7 +37,6 @@ from memberbound.files import unwritable, written_whole
 P = ParamSpec("P")
 R = TypeVar("R")
 Piece = TypeVar("Piece")
-Arrays = Mapping[str, Any]
 #: Called with (done, total).
 Progress = Callable[[int, int], None] | None
 
@@ -60,7 +59,7 @@ def refits(
     *,
     workers: int | None = None,
     batches: int | None = None,
-    store: FitStore[R] | None = None,
+    store: FitStore[Any] | None = None,
     progress: Progress = None,
 ) -> Iterator[tuple[int, R]]:
     """Yield the place of each piece and ``work(piece)``: stored ones first, then as they finish.
@@ -74,7 +73,7 @@ def refits(
     MemberboundError is raised after three losses in a row without a finished batch.  Work that
     cannot be pickled is done in this process, with a warning.
     """
-    stored = {} if store is None else store.load(range(len(pieces)))
+    stored: dict[int, R] = {} if store is None else store.load(range(len(pieces)))
     left = {place: piece for place, piece in enumerate(pieces) if place not in stored}
     if progress is not None:
         progress(len(stored), len(pieces))
@@ -309,10 +308,14 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
 VARIABLE = "MEMBERBOUND_CACHE"
 
 
-def default_cache() -> Path:
-    """Return the folder for caches: ``$MEMBERBOUND_CACHE``, or the platform's own place."""
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
+def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLike[str] | None:
+    """Return the folder that keeps fits: the one named, none, or for ``True`` the default one.
+
+    That is ``$MEMBERBOUND_CACHE``, or the platform's own place.
+    """
+    if cache is not True:
+        return cache or None
+    if chosen := os.environ.get(VARIABLE):
         return Path(chosen)
     if os.name == "nt":
         base = Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
@@ -321,35 +324,21 @@ def default_cache() -> Path:
     return base / "memberbound"
 
 
-def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLike[str] | None:
-    """Return the folder that keeps fits: the one named, the default one for ``True``, or none."""
-    if isinstance(cache, bool):
-        return default_cache() if cache else None
-    return cache
-
-
 @dataclass
 class FitStore(Generic[R]):
     """The finished fits of one run, a file for each.
 
-    ``arrays`` says what is stored of a fit (None: nothing), and ``read`` makes the fit of it.
-    ``reused`` and ``damaged`` count what was found by :meth:`load`.
+    ``kind`` is a dataclass of arrays and texts; fits of another kind are not stored.  ``reused``
+    and ``damaged`` count what :meth:`load` has read and what it could not.
     """
 
     folder: Path
-    arrays: Callable[[R], Arrays | None]
-    read: Callable[[Arrays], R]
+    kind: type[R]
     reused: int = 0
     damaged: int = 0
 
     @classmethod
-    def at(
-        cls,
-        root: str | os.PathLike[str],
-        key: str,
-        arrays: Callable[[R], Arrays | None],
-        read: Callable[[Arrays], R],
-    ) -> FitStore[R]:
+    def at(cls, root: str | os.PathLike[str], key: str, kind: type[R]) -> FitStore[R]:
         """Return the store of the run with this fingerprint below ``root``, making its folder."""
         folder = Path(root) / "fits" / key[:32]
         try:
@@ -358,7 +347,7 @@ class FitStore(Generic[R]):
             raise InputError(f"cache must be a folder, got {problem}.") from None
         except OSError as problem:
             raise unwritable(str(folder), problem) from problem
-        return cls(folder, arrays, read)
+        return cls(folder, kind)
 
     def path(self, place: int) -> Path:
         """Return the file of a fit."""
@@ -367,29 +356,32 @@ class FitStore(Generic[R]):
     def load(self, places: Iterable[int]) -> dict[int, R]:
         """Return the finished fits of these places; what is damaged is left out."""
         fits: dict[int, R] = {}
-        for place in filter(lambda place: self.path(place).exists(), places):
+        for place in places:
+            if not self.path(place).exists():
+                continue
             try:
                 with np.load(self.path(place), allow_pickle=False) as stored:
-                    arrays = dict(stored)
-                if arrays.pop("place") == place:  # else it is a copy of another file
-                    fits[place] = self.read(arrays)
+                    fields = {
+                        name: array if array.ndim else array.item()
+                        for name, array in stored.items()
+                    }
+                if fields.pop("place") == place:  # else it is a copy of another file
+                    fits[place] = self.kind(**fields)
             except Exception:  # a damaged archive raises whatever its broken part leads to
                 pass
             self.damaged += place not in fits
         self.reused = len(fits)
         return fits
 
-    def save(self, place: int, fit: R) -> None:
+    def save(self, place: int, fit: object) -> None:
         """Write a fit so that a reader sees all of it or nothing."""
-        arrays = self.arrays(fit)
-        if arrays is None:
-            return
 
         def write(draft: Path) -> None:
             with draft.open("wb") as file:
-                np.savez(file, place=place, **arrays)
+                np.savez(file, place=place, **vars(fit))
 
-        written_whole(self.path(place), write, force=True)
+        if isinstance(fit, self.kind):
+            written_whole(self.path(place), write, force=True)
 
 
 def fingerprint(*parts: object) -> str:

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -14,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.learners.examples import Labels, takes_sizes
+from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 
 #: Rows that a trained module answers at once.
@@ -87,7 +87,10 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
             outputs, loss = len(self.classes_), torch.nn.functional.cross_entropy
             truth = torch.as_tensor(codes)
         with _alone(torch, self.random_state):
-            module = self._made(torch, inputs, outputs)
+            module = self.factory(*((inputs, outputs) if takes_sizes(self.factory) else ()))
+            if not isinstance(module, torch.nn.Module):
+                kind = type(module).__name__
+                raise InputError(f"factory must make a torch module, got {kind}.")
             inputs_ = torch.as_tensor(np.array(rows))
             optimizer = torch.optim.Adam(module.parameters(), **settings)
             module.train()
@@ -100,13 +103,6 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
         self.module_ = module
         self.n_features_in_ = inputs
         return self
-
-    def _made(self, torch: ModuleType, inputs: int, outputs: int) -> Any:
-        sizes = (inputs, outputs) if takes_sizes(self.factory) else ()
-        module = self.factory(*sizes)
-        if not isinstance(module, torch.nn.Module):
-            raise InputError(f"factory must make a torch module, got {type(module).__name__}.")
-        return module
 
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return what the module says: a logit per class, or one number."""
@@ -123,16 +119,11 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _regression(self) -> bool:
-        return not hasattr(self, "classes_")
+        return hasattr(self, "module_") and not hasattr(self, "classes_")
 
-    @property
-    def predict_proba(self) -> Callable[[FloatArray], FloatArray]:
-        """Probabilities in double precision, so that small ones do not vanish; not for numbers."""
-        if hasattr(self, "module_") and self._regression:
-            raise AttributeError("a regression has no probabilities.")
-        return self._chances
-
-    def _chances(self, X: FloatArray) -> FloatArray:
+    @available_if(lambda self: not self._regression)
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return probabilities in double precision, so that small ones do not vanish."""
         return np.asarray(special.softmax(self.decision_function(X), axis=1))
 
 

@@ -6,6 +6,7 @@ preprocessing gets the rows as they are, one that was fitted on names gets its c
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -30,36 +31,22 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., object])
 
 
-class _AvailableIf:
-    """A method that is an attribute of a model only if a check of the model succeeds."""
-
-    def __init__(self, check: Callable[[Any], object], method: Callable[..., object]) -> None:
-        self.check, self.method = check, method
-
-    def __get__(self, model: object, kind: type) -> Callable[..., object]:
-        if model is None:
-            return self.method
-        reason: Exception | None = None
-        try:
-            if self.check(model):
-                return MethodType(self.method, model)
-        except MemoryError:
-            raise
-        except Exception as error:
-            reason = error
-        absent = f"This {kind.__name__!r} has no attribute {self.method.__name__!r}"
-        raise AttributeError(absent) from reason
-
-
 def available_if(check: Callable[[Any], object]) -> Callable[[Method], Method]:
     """Return a decorator for methods that a model has if ``check`` says so.
 
-    As scikit-learn's, which a released model does not import, except that a lack of memory while
-    checking is raised: an answer would silently go without its probabilities.
+    As scikit-learn's, which a released model does not import, except that what goes wrong while
+    checking is raised: without memory an answer would silently go without its probabilities.
     """
 
     def decorated(method: Method) -> Method:
-        return cast("Method", _AvailableIf(check, method))
+        @functools.wraps(method)
+        def bound(model: object) -> Callable[..., object]:
+            if not check(model):
+                kind = type(model).__name__
+                raise AttributeError(f"This {kind!r} has no attribute {method.__name__!r}")
+            return MethodType(method, model)
+
+        return cast("Method", property(bound))
 
     return decorated
 
@@ -120,6 +107,12 @@ class Answers:
                 table = np.column_stack([1 - array, array])
                 return cls("probabilities", as_floats(table), np.asarray(classes))
         return cls("labels", array, None if classes is None else np.asarray(classes))
+
+    @classmethod
+    def of_margins(cls, margins: Labels, classes: Labels) -> Answers:
+        """Read how much the second of two classes is ahead of the first."""
+        half = as_floats(margins) / 2
+        return cls("logits", as_floats(np.column_stack([-half, half])), classes)
 
 
 #: Rows that a network answers at once.
@@ -296,8 +289,7 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
             module.train()  # type: ignore[attr-defined]
     outputs = torch.cat(parts).double().numpy()
     if classes is not None and len(classes) == 2 and outputs.size == len(table):
-        half = outputs.reshape(-1) / 2
-        return Answers("logits", np.column_stack([-half, half]), classes)
+        return Answers.of_margins(outputs.reshape(-1), classes)
     return Answers.of(outputs, classes)
 
 
@@ -306,8 +298,7 @@ def _decided(
 ) -> Answers:
     """Return decision values as logits where there is one per class, else the labels."""
     if scores.ndim == 1 and len(classes) == 2:
-        half = as_floats(scores) / 2
-        return Answers("logits", as_floats(np.column_stack([-half, half])), classes)
+        return Answers.of_margins(scores, classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
         return Answers("logits", as_floats(scores), classes)
     return Answers("labels", np.asarray(predict(rows)).reshape(-1), classes)

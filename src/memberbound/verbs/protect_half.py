@@ -29,13 +29,13 @@ from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, learner_from_name, read_examples
-from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.half.fitting import Progress
+from memberbound.learners.refits import Progress, Scheduler, on_cluster
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import (
     CallableStatistic,
     SumStatistic,
+    clipped_rows,
     computed,
     covariance,
     histogram,
@@ -46,7 +46,6 @@ from memberbound.release.half.statistics import (
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import Calibration, Release, checked_eta
 from memberbound.release.saving import save
-from memberbound.subset.profile import clipped
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection
@@ -227,7 +226,7 @@ def _statistic(
         if clip is not None:
             raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
         return _counts(table, statistic)
-    values = table.values if clip is None else clipped(table.values, clip).vectors
+    values = clipped_rows(table.values, clip)
     if statistic == "mean":
         return mean(values, size=size, names=table.columns)
     if statistic == "sum":

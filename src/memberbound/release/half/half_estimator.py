@@ -19,11 +19,12 @@ from sklearn.utils.validation import validate_data
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
+from memberbound.learners.refits import Progress
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.estimator import PrivateEstimator
-from memberbound.release.half.fitting import FreshSubsets, Progress, Rows, evaluated, promised_eta
+from memberbound.release.half.fitting import FreshSubsets, Rows, evaluated, promised_eta
 from memberbound.release.half.refitting import (
     calibrate,
     calibration_seed_from,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
+from memberbound.learners.refits import Progress
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -30,7 +31,6 @@ from memberbound.release.half.fitting import (
     CertifiedScale,
     Fits,
     FreshSubsets,
-    Progress,
     Rows,
     Statistic,
     certified_in_order,

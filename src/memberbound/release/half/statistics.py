@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
+from memberbound.learners.trained import available_if
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
@@ -31,7 +32,7 @@ from memberbound.release.half.fitting import (
 )
 from memberbound.release.noise import Calibration, GaussianNoise, floating_point_slack
 from memberbound.subset.gaussian import NoisySum
-from memberbound.subset.profile import checked_table, noise_on_query
+from memberbound.subset.profile import checked_table, clipped, noise_on_query
 from memberbound.subset.record_bounds import eta_from_success
 
 #: Classes of any kind, or numbers.
@@ -406,8 +407,6 @@ class FittedParameters:
 
     def model(self, vector: FloatArray) -> BaseEstimator:
         """Return an estimator with this vector, which knows nothing else of any subset."""
-        if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
-            raise InputError("a released parameter vector must be finite and of the right length.")
         model = copy.deepcopy(self._shell)
         table = vector.reshape(self.population.outputs, -1)
         flat = np.ndim(model.coef_) == 1
@@ -420,16 +419,8 @@ class FittedParameters:
 
 
 def clipped_rows(rows: FloatArray, radius: float | None) -> FloatArray:
-    """Scale every row that is longer than the radius to that length; None leaves all as they are.
-
-    Examples:
-        >>> clipped_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 2.5).tolist()
-        [[1.5, 2.0], [0.3, 0.4]]
-    """
-    if radius is None:
-        return rows
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows * np.where(lengths > radius, radius / np.maximum(lengths, radius), 1.0))
+    """Return the rows scaled down to the radius where they are longer; None: as they are."""
+    return rows if radius is None else clipped(rows, radius).vectors
 
 
 # ── Private predictions on a fixed query set, for learners without a parameter vector ─────────────
@@ -481,12 +472,10 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
             return answers[:, 0]
         return np.asarray(self.classes[_probabilities(answers).argmax(axis=1)])
 
+    @available_if(lambda self: self.classes is not None)
     def predict_proba(self, rows: ArrayLike) -> FloatArray:
         """Return probabilities of the classes."""
-        answers = self._answers(rows)
-        if self.classes is None:
-            raise AttributeError("a regression has no predict_proba.")
-        return _probabilities(answers)
+        return _probabilities(self._answers(rows))
 
 
 def _probabilities(answers: FloatArray) -> FloatArray:
@@ -558,8 +547,6 @@ class FittedPredictions:
 
     def model(self, vector: FloatArray) -> PredictionTable:
         """Return the table of answers with this vector."""
-        if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
-            raise InputError("released predictions must be finite and of the right length.")
         table = vector.reshape(len(self.query), -1).copy()
         return PredictionTable(self.query.copy(), table, self.population.classes)
 
