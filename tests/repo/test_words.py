@@ -40,7 +40,14 @@ THEORY = (
 )
 SHOWN = [
     path
-    for pattern in ("README.md", "docs/**/*.md", "src/**/*.js", "src/**/*.j2", "src/**/*.html")
+    for pattern in (
+        "README.md",
+        "docs/**/*.md",
+        "src/**/*.js",
+        "src/**/*.j2",
+        "src/**/*.html",
+        "src/**/templates/*.yaml",
+    )
     for path in sorted(ROOT.glob(pattern))
 ]
 SHOWN += sorted((ROOT / "src" / "memberbound").rglob("*.py"))

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["DRAWINGS"]
+__all__ = ["DRAWINGS", "template_text"]
 
 
-def _drawn_by(name: str) -> Callable[[object, Path], Path]:
-    def draw(answer: object, target: Path) -> Path:
-        from memberbound.errors import InputError
-        from memberbound.report import charts
+def template_text(name: str) -> str:
+    """Return a file of the folder ``templates``."""
+    return files(__name__).joinpath("templates", name).read_text("utf-8")
 
-        chart = getattr(charts, name)(answer)
-        if chart is None:
-            raise InputError("plot must be left out here: the answer has nothing to draw.")
-        path: Path = chart.save(target)
-        return path
 
-    return draw
+def _draw(name: str, answer: object, target: Path) -> Path:
+    from memberbound.errors import InputError
+    from memberbound.report import charts
+
+    chart = getattr(charts, name)(answer)
+    if chart is None:
+        raise InputError("plot must be left out here: the answer has nothing to draw.")
+    path: Path = chart.save(target)
+    return path
 
 
 #: Verb → what draws its answer; matplotlib is imported when a picture is asked for.
 DRAWINGS = {
-    "explain": _drawn_by("explanation_chart"),
-    "harden": _drawn_by("frontier_chart"),
-    "population": _drawn_by("population_chart"),
-    "synthesize": _drawn_by("marginals_chart"),
+    "explain": partial(_draw, "explanation_chart"),
+    "harden": partial(_draw, "frontier_chart"),
+    "population": partial(_draw, "population_chart"),
+    "synthesize": partial(_draw, "marginals_chart"),
 }

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from memberbound.errors import InputError
 from memberbound.games import ATTACKERS
@@ -23,16 +23,18 @@ from memberbound.quantities import (
     SIGNS,
     allowed,
     confident,
-    marked,
     of_hundred,
     percent,
     points,
     significant,
 )
-from memberbound.report import prose
+from memberbound.report import prose, template_text
 from memberbound.report.model import access_floors
-from memberbound.report.page import decision_page
+from memberbound.report.page import environment, filled_page
 from memberbound.report.publication import About, Case, Promise, Publication, ReleasedFile
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 #: What is not said and nobody can derive.
 _FILL = "[to fill in]"
@@ -80,15 +82,36 @@ def escaped(text: object) -> str:
     return f"{number}&#{ord(safe[len(number)])};{safe[len(number) + 1 :]}"
 
 
-def bullets(items: Iterable[str]) -> list[str]:
-    """Return the lines of a list; the items are Markdown already."""
-    return [f"- {item}" for item in items]
+@cache
+def _markdown() -> Environment:
+    """Return the environment of Markdown templates, in which every value is escaped."""
+    from markupsafe import Markup
+
+    def finalize(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(escaped(value))
+
+    return environment().overlay(finalize=finalize)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; the cells are Markdown already."""
-    lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+def _filled(template: str, **facts: object) -> str:
+    """Return a Markdown document."""
+    text = _markdown().get_template(template).render(prose=prose, **facts)
+    return text.rstrip("\n") + "\n"
+
+
+def _filled_data(tree: Any, facts: Mapping[str, object]) -> Any:
+    """Return what a YAML template holds, with facts for names in braces.
+
+    A text that is nothing but a name becomes that fact, whatever its type.
+    """
+    if isinstance(tree, dict):
+        return {key: _filled_data(item, facts) for key, item in tree.items()}
+    if isinstance(tree, list):
+        return [_filled_data(item, facts) for item in tree]
+    if not isinstance(tree, str):
+        return tree
+    name = re.fullmatch(r"{(\w+)}", tree)
+    return tree.format_map(facts) if name is None else facts[name[1]]
 
 
 # ── A model card's section on membership: ``model-index`` front matter and Markdown ───────────────
@@ -99,20 +122,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 #: Metadata, as YAML takes it.
 Fields = dict[str, object]
-_OF_RELEASE = (
-    "It holds for the file named below, whose certificate lies beside it, and for one release from "
-    "these records."
-)
-_OF_SETTINGS = (
-    "It holds against the attacker that the certificate beside the model's file names, and for one "
-    "release "
-    "from these records. It says nothing about a model that is trained in another way."
-)
-_NOT_HERE = (
-    "**Nothing else is said about the records.** Scores, attacks that were tried and bounds of the "
-    "table are computed from the records and paid for by no budget. They are in the report, which "
-    "is for the owner of the records."
-)
 
 
 def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
@@ -120,7 +129,18 @@ def model_card(published: Publication, stated: Mapping[str, str] | None = None) 
     import yaml
 
     head = yaml.safe_dump(front_matter(published), sort_keys=False, allow_unicode=True, width=100)
-    return f"---\n{head}---\n\n" + "\n".join(_body(published, stated or {})) + "\n"
+    facts = {
+        "Table" if published.file is None else "Released file": published.name,
+        "Learner": published.learner,
+        "Target": published.target,
+        published.counted.capitalize(): published.rows,
+        "Columns beside the target": published.columns,
+        "memberbound": published.version,
+    }
+    facts |= {name.replace("_", " "): text for name, text in (stated or {}).items()}
+    return _filled(
+        "model-card.md.j2", head=head, published=published, facts=facts, attackers=ATTACKERS
+    )
 
 
 def front_matter(published: Publication) -> Fields:
@@ -157,121 +177,21 @@ def _metric(promise: Promise) -> Fields:
     }
 
 
-def _body(published: Publication, stated: Mapping[str, str]) -> list[str]:
-    promise = published.promise
-    whom = "any record's" if promise.protects == "every record" else "the average record's"
-    subject = "This release"
-    if published.file is None:
-        subject = "A model that `memberbound protect` releases with these settings"
-    more = points(published.eta).replace("point", "percentage point")
-    attacker = ATTACKERS[promise.game]
-    cells = [
-        escaped(attacker),
-        escaped(promise.protects),
-        str(prose.blind_guess(promise.blind)),
-        _ceiling(promise),
-    ]
-    curve = [
-        f"At {marked(float(rate), 'given')} false alarms an attack identifies "
-        f"{marked(most, 'certificate', 'tpr')} of the members (against {attacker})."
-        for rate, most in promise.tpr_upper.items()
-    ]
-    limits = [f"**{title}.** {sentence}" for title, sentence in prose.RELEASE_LIMITS]
-    return [
-        "## Membership privacy",
-        "",
-        f"**{subject} lets nobody be right about {whom} membership in the training set more often "
-        f"than a blind guess, by more than {more}.**",
-        "",
-        _OF_SETTINGS if published.file is None else _OF_RELEASE,
-        "",
-        *table(["who attacks", "protects", "blind guess", "≤ certified ceiling"], [cells]),
-        "",
-        *bullets([f"{promise.game}: {prose.GAMES[promise.game]}.", *curve]),
-        "",
-        "### Limits",
-        "",
-        *bullets([_NOT_HERE, *limits]),
-        "",
-        "### Assumptions",
-        "",
-        *bullets(escaped(text) for text in published.assumptions),
-        "",
-        *_origin(published, stated),
-    ]
-
-
-def _ceiling(promise: Promise) -> str:
-    most = marked(promise.accuracy_upper, "certificate")
-    if most.kind != "certificate":
-        return str(most)
-    text = f"**{most}**, certified, confidence {confident(promise.confidence)}"
-    names = ", ".join(escaped(id) for id in promise.theorems)
-    return f"{text}, by {names}" if names else text
-
-
-def _origin(published: Publication, stated: Mapping[str, str]) -> list[str]:
-    facts = [
-        ("Table" if published.file is None else "Released file", published.name),
-        ("Learner", published.learner),
-        ("Target", published.target),
-        (published.counted.capitalize(), published.rows),
-        ("Columns beside the target", published.columns),
-        ("memberbound", published.version),
-        *((name.replace("_", " "), text) for name, text in stated.items()),
-    ]
-    lines = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
-    return ["### Where this comes from", "", *bullets(lines)]
-
-
 # ── In plain words ────────────────────────────────────────────────────────────────────────────────
 
-#: Kind of a released file → what it is, for everybody.
-KINDS = {
-    "linear model": "a model that predicts",
-    "boosted model": "a model that predicts",
-    "network of all rows": "a model that predicts",
-    "estimator": "a model that predicts",
-    "vector": "a list of numbers about the table as a whole",
-    "synthetic table": "a table of new rows that belong to nobody",
-    "coarser table": "the table itself, with less detail",
-    "model": "a model that predicts",
-}
-_KNOWING = {
-    "neighbour": "This holds even for somebody who knows all the other rows of the table.",
-    "subset": (
-        "The file was made from one half of the table, drawn by chance. This holds even for "
-        "somebody who knows the whole table, but not which half was drawn."
-    ),
-    "iid": (
-        "This holds for somebody who knows what such people are like in general, but has not "
-        "seen the table."
-    ),
-}
-_KNOWING_PERSONS = "This holds even for somebody who knows all rows of all other people."
 _OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
 
-NOT_PROMISED = (
-    "That the file is right, or good enough for its use.",
-    "That nothing can be learnt about people in general. If the table shows that smoking harms, "
-    "the file may show it too, and for smokers who were never in the table.",
-    "That a second file is safe as well, or that the choice of this one tells nothing, if results "
-    "on these rows led to it. Each adds to the risk.",
-    "That the table is safe from theft, from copies and logs, or from people who may read it.",
-    "That the law is met. This is one fact for that judgement, and no more.",
-)
-LOOK_AGAIN = (
-    "Somebody wants to make another file from the same people, or this one again.",
-    "The file is to be used for something else, or given to somebody else.",
-    "People turn out to be in the table twice, or the rows to be less well kept than was thought.",
-    "A fault in the method or in the software becomes known.",
-)
 _SEEDED = "This file was made with a test seed, so that its noise can be worked out. Do not sign."
+
+
+def _kind(file: ReleasedFile) -> str:
+    kind: str = prose.words()["kinds"].get(file.kind, file.kind)
+    return kind
 
 
 def what_it_is(case: Case, file: ReleasedFile) -> str:
     """Return what a file is, for everybody."""
-    kind = KINDS.get(file.kind, file.kind)
+    kind = _kind(file)
     predicts = kind.endswith("predicts") and case.report is not None
     return f"{kind} “{case.studied.data.target}”" if predicts else kind
 
@@ -290,7 +210,7 @@ def promised(case: Case) -> tuple[str, ...]:
         f"be right more than {right} times in 100. A pure guess is right {blind} times in 100."
     )
     persons = case.release is not None and case.release.counted == "persons"
-    more = [_KNOWING_PERSONS if persons else _KNOWING[promise.game]]
+    more = [prose.words()["knowing"]["persons" if persons else promise.game]]
     if not every:
         more.append(_OF_ONE)
     if promise.confidence < 1:
@@ -421,152 +341,52 @@ def warnings(case: Case) -> list[str]:
     return texts
 
 
+def _plain_words(case: Case) -> dict[str, object]:
+    """Return what is said about a case in plain words, by the names of the templates."""
+    return {
+        "case": case,
+        "words": prose.words(),
+        "what": None if case.file is None else what_it_is(case, case.file),
+        "promised": promised(case),
+        "costs": costs(case),
+        "exposed": exposed(case),
+        "limit": limit(case),
+        "measure": measure(case),
+        "must_be_true": must_be_true(case),
+        "warnings": warnings(case),
+    }
+
+
 #: Points of the type, the largest first; with smaller type more fits onto two sheets.
 SIZES = (10.5, 9.4, 8.4)
 
 
 def render_decision(case: Case, size: float = SIZES[0]) -> str:
     """Return the two sheets to sign, about the file that is released."""
-    promise = case.promise
-    facts: list[tuple[str, str | None]] = [
-        ("File", None if case.file is None else case.file.name),
-        ("SHA-256", None if case.file is None else case.file.sha256),
-        ("What it is", None if case.file is None else what_it_is(case, case.file)),
-        ("Made from", None if case.size is None else f"a table of {case.size}"),
-        ("For", case.about.purpose),
-        ("Goes to", case.about.recipients),
-    ]
-    remedy = case.remedy
-    return decision_page(
-        case=case,
-        size=size,
-        facts=facts,
-        promised=promised(case),
+    promise, remedy = case.promise, case.remedy
+    style = template_text("decision.css").replace("PAPER", case.about.paper)
+    return filled_page(
+        "decision.html.j2",
+        style.replace("SIZE", f"{size}pt"),
         right=None if promise is None else of_hundred(promise.accuracy_upper, "upper"),
         blind=None if promise is None else of_hundred(promise.blind, "lower"),
-        not_promised=NOT_PROMISED,
-        costs=costs(case),
-        exposed=exposed(case),
-        limit=limit(case),
-        must_be_true=must_be_true(case),
-        look_again=LOOK_AGAIN,
-        warnings=warnings(case),
         command=None if remedy is None or case.file is not None else remedy.command,
+        **_plain_words(case),
     )
 
 
-# ── The annex of a data protection impact assessment ──────────────────────────────────────────────
-
-
 def dpia_annex(case: Case) -> str:
-    """Return the annex, as Markdown in the order of Article 35(7) GDPR; people fill in the rest."""
-    about, file, promise = case.about, case.file, case.promise
-
-    def asked(value: str | None, hint: str) -> str:
-        return f"**[to fill in: {hint}]**" if value is None else escaped(value)
-
-    columns = "the columns and what they hold"
+    """Return the annex of an impact assessment, in the order of Article 35(7) GDPR."""
+    columns = None
     if case.report is not None:
         columns = ", ".join((*case.report.data.columns, case.report.data.target))
-    described = [
-        ["Purpose", asked(about.purpose, "what the file is for")],
-        ["Controller", asked(about.controller, "name and contact; the data protection officer")],
-        ["Data subjects", asked(about.data_subjects, "whose data these are")],
-        ["Size", case.size or "–"],
-        ["Data", asked(columns if case.report is not None else None, columns)],
-        ["What is released", asked(None if file is None else f"{file.name}, "
-                                   f"{what_it_is(case, file)}", "the file")],
-        ["SHA-256 of the file", asked(None if file is None else file.sha256, "of the file")],
-        ["Recipients", asked(about.recipients, "who gets the file, and whether anybody may")],
-    ]  # fmt: skip
-    rates = []
-    if promise is not None:
-        rates = [
-            f"With false alarms about at most {percent(float(fpr), 'given')} of the people who "
-            f"were not in the data, nobody identifies more than {percent(most, 'upper')} of those "
-            "who were."
-            for fpr, most in promise.tpr_upper.items()
-        ]
-    warned = "\n".join(f"**{escaped(text)}**\n" for text in warnings(case))
-    leak = exposed(case)
-    cost = " ".join(map(escaped, costs(case))) or asked(None, "what it costs")
-    shown = [] if leak is None else [leak]
-
-    def listed(*texts: str, mark: str = "-") -> str:
-        return "\n".join(f"{mark} {escaped(text)}" for text in texts)
-
-    return f"""\
-# Annex to the data protection impact assessment: {escaped(case.subject)}
-
-This annex covers one risk: that somebody who has the released file finds out whether a person was
-in the data it was made from. The assessment itself, other risks, and whether the processing is
-lawful, are for the controller. Its parts follow Article 35(7) GDPR.
-
-{warned}
-## (a) The processing
-
-{chr(10).join(table(["", ""], described))}
-
-## (b) Necessity and proportion
-
-- Legal basis: {asked(about.legal_basis, "of making and of giving away the file")}
-- Why it is needed: {asked(about.necessity, "why less would not do")}
-- Cost: {cost}
-{listed(*shown)}
-
-## (c) The risk to people
-
-{listed(*promised(case), *rates)}
-- How bad it would be for a person to be found: **{_FILL}**
-- Not measured here: reconstruction of whole rows, inference of one property of a person, theft of
-  the table, misuse of the file.
-
-Not promised:
-
-{listed(*NOT_PROMISED)}
-
-## (d) Measures
-
-{listed(measure(case), limit(case))}
-- Chosen by: {asked(about.limit_chosen_by, "name and role")}
-- Reason: {asked(about.limit_reason, "why this limit is right for these people")}
-
-What has to be true:
-
-{listed(*must_be_true(case), mark="- [ ]")}
-
-When to look again:
-
-{listed(*LOOK_AGAIN)}
-- At the latest: {asked(about.review_on, "a date")}
-
-## What is left
-
-- Residual risk: {asked(about.residual_risk, "small, medium or high, and why")}
-- Views of data subjects or their representatives: **{_FILL}**
-- Advice of the data protection officer: **{_FILL}**
-
-Made by memberbound {case.source.version}.
-"""
+    return _filled("dpia.md.j2", columns=columns, **_plain_words(case))
 
 
 # ── Evidence in formats of others ─────────────────────────────────────────────────────────────────
 
 #: Kind of a released file → product of the registry; what is not here is a model.
 _PRODUCTS = {"vector": "Summary statistics", "synthetic table": "Synthetic data"}
-_UNPROTECTED = (
-    "The number of rows (or of persons), the names and types of the columns, and the bounds and "
-    "categories that were declared: they are taken as public and are not protected."
-)
-_FLOATING_POINT = (
-    "Noise is drawn from the operating system's source and added on a grid of powers of two whose "
-    "step depends on the scale only; what rounding can tell is bounded in total variation and part "
-    "of the guarantee."
-)
-_COMPOSITION = (
-    "All noisy sums of the release are Gaussian measurements of one budget: their squared shifts "
-    "add up, exactly, to that of the whole (Gaussian differential privacy)."
-)
 
 
 def _file_of(published: Publication, format: str) -> ReleasedFile:
@@ -614,65 +434,27 @@ def registry_entry(published: Publication, about: About) -> str:
             "report must be the certificate of a release of all rows with format 'dp-registry', "
             f"got one of the {promise.game} game, which is no differential privacy."
         )
-    size = {"n": published.rows, "unit": published.counted}
-    entry: Fields = {
-        "url_slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
-        "status": "Draft",
-        "tier": 3,
-        "deployment": {
-            "basic": {
-                "name": clean(file.name),
-                "data_curators": [about.controller or _FILL],
-                "intended_use": about.purpose or _FILL,
-                "data_product_type": _PRODUCTS.get(file.kind, "Machine learning model"),
-                "data_product_region": about.region or _FILL,
-                "description": f"{KINDS.get(file.kind, file.kind)} ({file.kind}), made from a "
-                f"table of {size['n']} {size['unit']}; SHA-256 {file.sha256}",
-                "publication_date": about.publication_date or _FILL,
-            },
-            "dp_variant": {
-                "variant_name": "Approximate DP",
-                "data_domain": f"Tables with exactly {size['n']} {size['unit']} and the declared "
-                "columns.",
-                "unprotected_quantities": _UNPROTECTED,
-            },
-            "privacy_loss": {
-                "privacy_unit": _unit(file),
-                "privacy_unit_details": f"Adjacent tables differ in {_unit(file)}, which is "
-                "replaced by another; their size is the same.",
-                "privacy_parameters": {"epsilon": file.epsilon_upper, "delta": file.delta},
-                "privacy_parameters_details": f"{parameters(published)} The whole trade-off curve "
-                f"is proved; nobody's guess about membership is right more than "
-                f"{percent(promise.accuracy_upper, 'upper')} of the time.",
-            },
-            "deployment_model": {
-                "model_name": "Central",
-                "actors": "The curator sees the table. Whoever sees the file may know every other "
-                "record and work together with others.",
-                "release_type": "One release",
-                "release_type_details": "Further releases of the same rows add up; a ledger keeps "
-                "their sum.",
-                "data_source_type": "Static",
-                "access_type": "Non-interactive",
-            },
-            "accounting": {
-                "post_processing": "Whatever is computed from the noisy sums; it costs nothing.",
-                "composition": _COMPOSITION,
-            },
-            "implementation": {
-                "preprocessing_and_hyperparameter_tuning": "Everything that was learnt from the "
-                "rows, for encoding and tuning as well, was paid for from the same budget.",
-                "mechanisms": f"Gaussian noise ({file.method}) by memberbound {published.version}."
-                f" {_FLOATING_POINT}"
-                + ("" if file.secure else " The noise of this file comes from a seed: a test."),
-                "justification": about.limit_reason or _FILL,
-            },
-            "administrative": {
-                "notes": "Assumptions: " + " ".join(published.assumptions),
-                "registry_authors": list(about.authors) or [_FILL],
-            },
-        },
+    facts: dict[str, object] = {
+        "slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
+        "name": clean(file.name),
+        "product": _PRODUCTS.get(file.kind, "Machine learning model"),
+        "what": _kind(file),
+        "kind": file.kind,
+        "size": f"{published.rows} {published.counted}",
+        "sha256": file.sha256,
+        "unit": _unit(file),
+        "epsilon": file.epsilon_upper,
+        "delta": file.delta,
+        "parameters": parameters(published),
+        "success": percent(promise.accuracy_upper, "upper"),
+        "method": file.method,
+        "version": published.version,
+        "seeded": "" if file.secure else " The noise of this file comes from a seed: a test.",
+        "assumptions": " ".join(published.assumptions),
     }
+    facts |= {name: value or _FILL for name, value in asdict(about).items()}
+    facts["authors"] = list(about.authors) or [_FILL]
+    entry = _filled_data(yaml.safe_load(template_text("registry.yaml")), facts)
     text: str = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=2**20)
     return text
 
@@ -819,17 +601,10 @@ def sacro_record(case: Case) -> str:
 # ── Which line answers which question ─────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=1)
-def _questions() -> list[dict[str, Any]]:
-    import yaml
-
-    text = files("memberbound.report").joinpath("templates", "checklist.yaml").read_text("utf-8")
-    questions: list[dict[str, Any]] = yaml.safe_load(text)
-    return questions
-
-
 def checklist(case: Case) -> str:
     """Return which line of ours answers which question of four standards, and which it does not."""
+    import yaml
+
     promise, file = case.promise, case.file
     if promise is None:
         raise InputError(
@@ -854,21 +629,5 @@ def checklist(case: Case) -> str:
         "digest": "no file yet" if file is None else f"SHA-256 {file.sha256}",
         "attacks": "The study attacked models of this kind; its report has the attack success.",
     }
-    lines = [
-        f"# Checklist: {escaped(case.subject)}",
-        "",
-        "Which line of ours answers which question, and which it does not. The questions are "
-        "paraphrased; the texts themselves count. “Answered” means that there is a number or a "
-        "fact, not that anybody has approved it.",
-    ]
-    for standard in _questions():
-        rows = []
-        for row in standard["rows"]:
-            studied = case.report is not None
-            answer = row.get("study", row["answer"]) if studied else row["answer"]
-            line = row.get("with_study", row["line"]) if studied else row["line"]
-            cells = (row["ref"], row["asks"], answer.format(**facts), line.format(**facts))
-            rows.append([escaped(cell) for cell in cells])
-        lines += ["", f"## {standard['title']}", "", f"{standard['source']}", ""]
-        lines += table(["", "question", "answer", "line"], rows)
-    return "\n".join([*lines, "", f"Made by memberbound {case.source.version}."]) + "\n"
+    standards = _filled_data(yaml.safe_load(template_text("checklist.yaml")), facts)
+    return _filled("checklist.md.j2", case=case, standards=standards)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from html import escape, unescape
-from importlib.resources import files
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from memberbound.errors import InputError
 from memberbound.files import written_whole
 from memberbound.quantities import Mark
+from memberbound.report import template_text
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -164,10 +164,11 @@ def palette() -> tuple[dict[str, str], dict[str, str]]:
     >>> light["certified"], dark["certified"]
     ('#0067a0', '#6cbdf0')
     """
-    sheet = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
     light, dark = (
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part))
-        for part in sheet.split("@media screen and (prefers-color-scheme: dark)")[:2]
+        for part in template_text("report.css").split(
+            "@media screen and (prefers-color-scheme: dark)"
+        )[:2]
     )
     return light, dark
 

@@ -16,8 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report import charts, prose
+from memberbound.report import charts, prose, template_text
 from memberbound.report.model import (
     RECORDS,
     Data,
@@ -51,8 +50,6 @@ from memberbound.report.model import (
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-_TEMPLATES = "templates"
 
 
 def render(
@@ -69,46 +66,38 @@ def render(
         nonce: a random word of the server's policy.
         stated: further settings to list: the released file, and what people said about it.
     """
-    style, script = _file("report.css"), _file("report.js")
-    page: str = (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            nonce=nonce,
-            style=style,
-            script=script,
-            policy=_policy(style, script),
-            charts=charts.charts_of_report(report),
-            prose=prose,
-            given=report.answer("given"),
-            **_given_rows(report.answer("given")),
-            explained=report.answer("explain"),
-            population=report.answer("population"),
-            sentences={step.id: step.sentence for step in report.steps},
-            headline=_headline(report),
-            people=_people(report),
-            unfinished=report.steps_in("failed", "stopped"),
-            impossible=report.steps_in("impossible"),
-            settings=[*_settings(report), *(stated or {}).items()],
-            recipe=_recipe(report),
-            exposed=_exposed(report),
-            promise=prose.promise(report.blind_in("subset"), report.question.eta),
-        )
+    given = report.answer("given")
+    return filled_page(
+        "report.html.j2",
+        template_text("report.css"),
+        template_text("report.js"),
+        report=report,
+        nonce=nonce,
+        charts=charts.charts_of_report(report),
+        prose=prose,
+        words=prose.words(),
+        given=given,
+        **_given_rows(given),
+        explained=report.answer("explain"),
+        population=report.answer("population"),
+        sentences={step.id: step.sentence for step in report.steps},
+        headline=_headline(report),
+        people=_people(report),
+        unfinished=report.steps_in("failed", "stopped"),
+        impossible=report.steps_in("impossible"),
+        settings=[*_settings(report), *(stated or {}).items()],
+        recipe=_recipe(report),
+        exposed=_exposed(report),
+        promise=prose.promise(report.blind_in("subset"), report.question.eta),
     )
+
+
+def filled_page(template: str, style: str, script: str = "", **content: object) -> str:
+    """Return an HTML template with its content, and a policy that allows these two texts only."""
+    policy = _policy(style, script)
+    filled = environment().get_template(template)
+    page = filled.render(style=style, script=script, policy=policy, **content)
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
-    return page.encode("utf-8", "replace").decode("utf-8")
-
-
-def decision_page(*, case: Any, size: float, **content: object) -> str:
-    """Return the two sheets that :mod:`memberbound.report.decision` has the words for."""
-    style = _file("decision.css").replace("PAPER", case.about.paper)
-    style = style.replace("SIZE", f"{size}pt")
-    page: str = (
-        _environment()
-        .get_template("decision.html.j2")
-        .render(case=case, style=style, policy=_policy(style, ""), **content)
-    )
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -267,24 +256,20 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _file(name: str) -> str:
-    place = files("memberbound.report").joinpath(_TEMPLATES, name)
-    return place.read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates; values in HTML are escaped."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(_file),
+        loader=FunctionLoader(template_text),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "certified": lambda value: marked(value, "certificate"),
+        "certified": lambda value, what="accuracy": marked(value, "certificate", what),
         "measured": lambda value, blind: marked(value, "audit", blind=blind),
         "estimated": lambda value: marked(value, "estimate"),
         "given": lambda value: marked(value, "given"),

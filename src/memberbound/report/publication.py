@@ -128,7 +128,7 @@ class Publication:
             promise=Promise(
                 "neighbour", "every record", 0.5, min(1.0, sum_up(0.5, asked.eta)), 1.0
             ),
-            assumptions=prose.RELEASE_ASSUMPTIONS,
+            assumptions=prose.release_assumptions(),
         )
 
     @classmethod
