@@ -348,7 +348,9 @@ def _read_time(value: object) -> tuple[float, str]:
         days = float(value.toordinal() - _EPOCH.toordinal())
         return days, iso_date(days)
     if isinstance(value, timedelta | time):
-        days = _length(_since_midnight(value) if isinstance(value, time) else value)
+        if isinstance(value, time):
+            value = datetime.combine(date.min, value.replace(tzinfo=None)) - datetime.min
+        days = _length(value)
         return days, number_label(days)
     return math.nan, str(value).strip(BLANKS)
 
@@ -362,15 +364,6 @@ def _as_float(value: int) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def _since_midnight(value: time) -> timedelta:
-    return timedelta(
-        hours=value.hour,
-        minutes=value.minute,
-        seconds=value.second,
-        microseconds=value.microsecond,
-    )
 
 
 def label_of(value: object, form: Form = "any") -> str:
@@ -438,27 +431,14 @@ class Values:
                     [np.zeros(len(p), bool) if p.missing is None else p.missing for p in parts]
                 )
             return cls(np.concatenate([p.raw for p in parts]), missing, parts[0].dated)
-        codes = np.empty(sum(map(len, parts)), dtype=np.int32)
-        seen: dict[tuple[int, str | None], int] = {}
-        numbers: list[float] = []
-        texts: list[str | None] = []
-        start = 0
-        for part in parts:
-            if part.parsed is None:  # numbers alone, whose labels are those of numbers
-                values, places = np.unique(part.raw, return_inverse=True)
-                listed: Sequence[str | None] = [None] * len(values)
-            else:
-                values, places, listed = part.parsed, part.raw, part.texts
-            own = np.empty(len(values), dtype=np.int32)
-            bits = np.asarray(values, np.float64).view(np.int64).tolist()
-            for place, key in enumerate(zip(bits, listed, strict=True)):
-                own[place] = seen.setdefault(key, len(numbers))
-                if own[place] == len(numbers):
-                    numbers.append(float(values[place]))
-                    texts.append(listed[place])
-            codes[start : start + len(part)] = own[places]
-            start += len(part)
-        return cls(codes, parsed=np.array(numbers), texts=texts)
+        listed = [part.listed() for part in parts]
+        starts = np.cumsum([0, *(len(part.texts) for part in listed)])
+        codes = [part.raw + start for part, start in zip(listed, starts, strict=False)]
+        return cls(
+            np.concatenate(codes).astype(np.int32),
+            parsed=np.concatenate([np.asarray(part.parsed) for part in listed]),
+            texts=[text for part in listed for text in part.texts],
+        )
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -468,13 +448,12 @@ class Values:
         missing = None if self.missing is None else self.missing[rows]
         return Values(self.raw[rows], missing, self.dated, self.parsed, self.texts)
 
-    def compact(self) -> Values:
-        """Return the same values without texts that no row has."""
-        if self.parsed is None:
-            return self
+    def listed(self) -> Values:
+        """Return the same values as codes, without texts that no row has."""
         used, codes = np.unique(self.raw, return_inverse=True)
-        texts = [self.texts[code] for code in used.tolist()]
-        return Values(codes.astype(np.int32), parsed=self.parsed[used], texts=texts)
+        if self.parsed is None:  # numbers alone, whose labels are those of numbers
+            return Values(codes, parsed=np.asarray(used, np.float64), texts=[None] * len(used))
+        return Values(codes, parsed=self.parsed[used], texts=[self.texts[code] for code in used])
 
     @property
     def numbers(self) -> FloatArray:
@@ -549,10 +528,13 @@ class Values:
 
 def _of_pandas(series: Series, form: Form) -> Values:
     import pandas as pd
+    import pyarrow as pa
 
     kind = series.dtype
-    if isinstance(kind, pd.ArrowDtype):
-        return _of_arrow(series.array.__arrow_array__(), form)
+    if isinstance(kind, np.dtype):
+        return _of_array(series.to_numpy(), form)
+    if isinstance(kind, pd.SparseDtype):
+        return _of_array(np.asarray(series), form)
     if isinstance(kind, pd.CategoricalDtype):
         listed = Values.of(pd.Series(kind.categories), form)
         codes, labels = listed.coded()
@@ -560,20 +542,11 @@ def _of_pandas(series: Series, form: Form) -> Values:
         texts = [labels[code] for code in codes] + [""]
         places = np.asarray(series.cat.codes, dtype=np.int32)
         return Values(np.where(places < 0, len(codes), places), parsed=numbers, texts=texts)
-    if isinstance(kind, pd.StringDtype):
-        if kind.storage == "pyarrow":
-            return _of_arrow(series.array.__arrow_array__(), form)
-        return _of_objects(series.to_numpy(dtype=object, na_value=None).tolist(), form)
-    if isinstance(kind, pd.DatetimeTZDtype):
-        return _of_array(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), form)
-    if isinstance(kind, np.dtype):
-        return _of_array(series.to_numpy(), form)
-    if isinstance(kind, pd.SparseDtype):
-        return _of_array(np.asarray(series), form)
-    inner = getattr(kind, "numpy_dtype", None)
-    if isinstance(inner, np.dtype) and inner.kind in "iuf":  # pandas' own types with NA
-        gone = series.isna().to_numpy(dtype=bool)
-        return Values(series.to_numpy(dtype=inner, na_value=inner.type(0)), gone)
+    # Types of Arrow, texts, times with a zone, and pandas' own types with NA.
+    typed = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
+    if isinstance(kind, typed) or hasattr(kind, "numpy_dtype"):
+        with contextlib.suppress(UnicodeError, pa.ArrowException):  # half of a surrogate pair
+            return _of_arrow(pa.array(series), form)
     return _of_objects(series.to_numpy(dtype=object).tolist(), form)
 
 

@@ -1,4 +1,4 @@
-"""Files of other programs: Excel, Stata, SPSS and SAS.
+"""Files of other programs: Excel, SQLite, Stata, SPSS and SAS.
 
 Each is a list of columns with declared types, or none, and rows that are read one by one:
 
@@ -6,6 +6,7 @@ Each is a list of columns with declared types, or none, and rows that are read o
   by their format, and a labelled code is its label where labels are different words.
 - *Excel* types cells, not columns; the first row of a sheet names the columns.  Cells that hold an
   error are missing.
+- *SQLite* types values as well; column types are only affinities.
 
 Where cells have types of their own and the table is public, a column whose cells share one type
 has that type; any other column is text, in which ``1`` and ``"1"`` differ.  Where the rows are
@@ -19,19 +20,23 @@ import importlib
 import json
 import math
 import re
+import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memberbound.errors import InputError
-from memberbound.tables.engine import one_sentence
+from memberbound.tables.engine import identifier, literal, one_sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 Row = tuple[object, ...]
 #: Gives the rows from the first one on, every time it is called.
 Rows = Callable[[], Iterator[Row]]
@@ -133,28 +138,36 @@ def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
 def _batches(
     names: list[str], rows: Rows, *, secret: bool
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    import pyarrow as pa
-
     kinds: list[set[str]] = [set() for _ in names]
     if not secret:
         for row in rows():
             for kind, value in zip(kinds, row, strict=True):
                 kind.add(_kind(value))
     types = [_column_types().get(frozenset(kind - {""})) for kind in kinds]
+    return _typed_batches(names, types, rows(), [partial(_text, secret=secret)] * len(names))
+
+
+def _typed_batches(
+    names: Sequence[str],
+    types: Sequence[pa.DataType | None],
+    rows: Iterator[Row],
+    texts: Sequence[Callable[[object], str | None]],
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return rows with columns of these types; of a column without one the texts of its values."""
+    import pyarrow as pa
+
     schema = pa.schema([(n, kind or pa.string()) for n, kind in zip(names, types, strict=True)])
 
-    def made() -> Iterator[pa.RecordBatch]:
-        stream = rows()
-        while block := list(islice(stream, _BATCH)):
-            columns = [
-                pa.array(values, kind)
-                if kind is not None
-                else pa.array([_text(value, secret=secret) for value in values], pa.string())
-                for values, kind in zip(zip(*block, strict=True), types, strict=True)
+    def batches() -> Iterator[pa.RecordBatch]:
+        while block := list(islice(rows, _BATCH)):
+            columns = zip(zip(*block, strict=True), types, texts, strict=True)
+            arrays = [
+                pa.array(values if kind is not None else map(text, values), kind or pa.string())
+                for values, kind, text in columns
             ]
-            yield pa.record_batch(columns, schema=schema)
+            yield pa.record_batch(arrays, schema=schema)
 
-    return schema, made()
+    return schema, batches()
 
 
 def _kind(value: object) -> str:
@@ -194,6 +207,92 @@ def _text(value: object, *, secret: bool) -> str | None:
     if isinstance(value, bool | int | float | dt.date | dt.time | dt.timedelta):
         return str(value)
     return json.dumps(value, default=str)
+
+
+# ── SQLite ────────────────────────────────────────────────────────────────────────────────────────
+
+#: The storage classes that a column meets, as the sum of different powers of two.
+_STORED_CASES = (
+    "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
+    "WHEN 'blob' THEN 8 END"
+)
+#: Texts that could be taken for a literal, in a column that may hold numbers and in one of text
+#: affinity, where numbers are stored as text.
+_LIKE_A_LITERAL = re.compile(
+    r"'.*|x'.*|[+-]?([0-9]+[.]?[0-9]*(e[+-]?[0-9]+)?|inf|nan)", re.DOTALL | re.IGNORECASE
+)
+_LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
+
+
+def sqlite_rows(
+    path: Path, table: str | None, *, secret: bool
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the rows of a table of SQLite, as they are stored."""
+    import pyarrow as pa
+
+    def select(query: str) -> Iterator[Row]:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.text_factory = _decoded if secret else str
+            yield from database.execute(query)
+
+    tables = select(
+        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
+        "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    )
+    name = identifier(picked_table(path, table, {str(name): str(name) for (name,) in tables}))
+    declared = {str(row[1]): str(row[2]) for row in select(f"PRAGMA table_xinfo({name})")}
+    # A sign drops collation and declared type, which a connection may take as a cue to convert.
+    places = [f"+{identifier(column)}" for column in declared]
+    stored: Row = (None,) * len(places)
+    if not secret:
+        kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
+        (stored,) = select(f"SELECT {', '.join(kinds)} FROM {name}")
+    plain = {1: pa.int64(), 2: pa.float64(), 4: pa.string(), 8: pa.binary()}
+    return _typed_batches(
+        list(declared),
+        [plain.get(kind) for kind in stored],
+        select(f"SELECT {', '.join(places)} FROM {name}"),
+        [partial(_literal, text=_stores_text(kind)) for kind in declared.values()],
+    )
+
+
+def picked_table(path: Path, table: str | None, tables: dict[str, T]) -> T:
+    """Return the named table of a database, or its only one."""
+    names = ", ".join(map(repr, tables)) or "no table at all"
+    if table is not None:
+        if table not in tables:
+            raise InputError(f"{path} has no table {table!r}; it has {names}.")
+        return tables[table]
+    if len(tables) != 1:
+        raise InputError(f"table must name one table of {path}, which has {names}.")
+    return next(iter(tables.values()))
+
+
+def _stores_text(declared: str) -> bool:
+    """Tell whether a column of this declared type has text affinity: it holds no numbers."""
+    upper = declared.upper()
+    return "INT" not in upper and any(word in upper for word in ("CHAR", "CLOB", "TEXT"))
+
+
+def _decoded(stored: bytes) -> str | bytes:
+    """Return a text of SQLite, which stores what it is given: bytes that are no UTF-8 as bytes."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
+def _literal(value: object, *, text: bool) -> str | None:
+    """Return a value as text such that 1, 1.0, '1' and x'31' differ.
+
+    A column with text affinity holds no numbers, so ``1`` is a text there.
+    """
+    if isinstance(value, str):
+        quoted = (_LIKE_BYTES if text else _LIKE_A_LITERAL).fullmatch(value)
+        return literal(value) if quoted else value
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return None if value is None else repr(value)
 
 
 # ── Files that declare types ──────────────────────────────────────────────────────────────────────

@@ -442,8 +442,7 @@ class Records:
                 parts.append(part.taken(ordered[inside] - first))
             first += len(part)
         columns = {
-            name: Values.joined([part.columns[name].compact() for part in parts])
-            for name in self.columns
+            name: Values.joined([part.columns[name] for part in parts]) for name in self.columns
         }
         rows = sum(part.rows for part in parts)
         persons = None if self.persons is None else self.persons.taken(ordered)[1]

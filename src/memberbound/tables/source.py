@@ -60,11 +60,10 @@ import lzma
 import os
 import re
 import shutil
-import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from memberbound.errors import InputError
 from memberbound.files import FULL, csv_codec, csv_encoding
@@ -77,7 +76,12 @@ from memberbound.tables.engine import (
     one_sentence,
 )
 from memberbound.tables.exact import exact_schema, from_pandas, moved_columns
-from memberbound.tables.foreign_files import FOREIGN_ENDINGS, foreign_rows
+from memberbound.tables.foreign_files import (
+    FOREIGN_ENDINGS,
+    foreign_rows,
+    picked_table,
+    sqlite_rows,
+)
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -86,8 +90,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pads
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
-
-T = TypeVar("T")
 
 _DELIMITED = {".csv": None, ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -109,17 +111,6 @@ CONVERSIONS = {
     ".rds": " In R: arrow::write_parquet(readRDS(file), 'table.parquet').",
     ".rdata": " In R: arrow::write_parquet(table, 'table.parquet').",
 }
-#: The storage classes that a column of SQLite meets, as the sum of different powers of two.
-_STORED_CASES = (
-    "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
-    "WHEN 'blob' THEN 8 END"
-)
-#: Texts that could be taken for a literal of SQLite, in a column that may hold numbers and in one
-#: of text, where numbers are stored as text.
-_LIKE_A_LITERAL = re.compile(
-    r"'.*|x'.*|[+-]?([0-9]+[.]?[0-9]*(e[+-]?[0-9]+)?|inf|nan)", re.DOTALL | re.IGNORECASE
-)
-_LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 #: Values per batch when an array is copied.
 _VALUES = 2**21
 
@@ -153,7 +144,7 @@ def _plain(engine: Engine, path: Path) -> Path:
     """Return a path to the same file that the engine cannot take for a pattern of names."""
     if not any(character in str(path) for character in "*?[{\\"):
         return path
-    link = engine.folder / engine.fresh("file")
+    link = engine.folder / f"{engine.fresh('file')}{path.suffix}"
     link.symlink_to(path.absolute())
     return link
 
@@ -175,18 +166,17 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise InputError(f"{path} must have a name that is text. Rename it.")
     if suffix in _DATABASE:
-        if _magic(path).startswith(_SQLITE):
-            return _sqlite(engine, path, table, secret=secret)
-        return _duckdb(engine, path, table)
+        if not _magic(path).startswith(_SQLITE):
+            return _duckdb(engine, path, table)
+        return engine.copied(*sqlite_rows(path, table, secret=secret), secret=secret)
     if suffix in FOREIGN_ENDINGS:
         return engine.copied(*foreign_rows(path, table, secret=secret), secret=secret)
     if table is not None:
         raise InputError(f"table must be left out for {path}: only a database holds several.")
-    compression = suffix if suffix and suffix in COMPRESSIONS else ""
-    inner = Path(path.stem).suffix.lower() if compression else suffix
+    inner = Path(path.stem).suffix.lower() if suffix in COMPRESSIONS else suffix
     if inner in _DELIMITED:
         plain = _plain(engine, path)
-        return _delimited(engine, plain, str(path), compression, _DELIMITED[inner], secret=secret)
+        return _delimited(engine, plain, str(path), _DELIMITED[inner], secret=secret)
     if suffix in _PARQUET:
         return _parquet(engine, [path], secret=secret)
     if suffix in _ARROW:
@@ -414,98 +404,8 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
         f"WHERE table_catalog = {literal(catalog)} ORDER BY ALL"
     ).fetchall()
     places = {n if s == "main" else f"{s}.{n}": (s, n) for s, n in tables}
-    schema, name = _pick(path, table, places)
+    schema, name = picked_table(path, table, places)
     return engine.view(f"SELECT * FROM {'.'.join(map(identifier, (catalog, schema, name)))}")
-
-
-def _sqlite(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    try:
-        tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
-            "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-        ).fetchall()
-        name = identifier(_pick(path, table, {name: name for (name,) in tables}))
-        described = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
-        texts = {row[1]: _stores_text(row[2]) for row in described}
-        return _from_sqlite(engine, connection, f"SELECT * FROM {name}", texts, secret=secret)
-    finally:
-        connection.close()
-
-
-def _stores_text(declared: str) -> bool:
-    """Tell whether a column of this declared type has text affinity: it holds no numbers."""
-    upper = declared.upper()
-    return "INT" not in upper and any(word in upper for word in ("CHAR", "CLOB", "TEXT"))
-
-
-def _from_sqlite(
-    engine: Engine,
-    connection: sqlite3.Connection,
-    query: str,
-    texts: Mapping[str, bool],
-    *,
-    secret: bool,
-) -> str:
-    """Copy rows as they are stored: SQLite types values; column types are only affinities.
-
-    ``texts`` says of every column whether it has text affinity.  A column that one record could
-    give another type is text where the rows are ``secret``.
-    """
-    import pyarrow as pa
-
-    # A sign drops collation and declared type, which a connection may take as a cue to convert.
-    places = [f"+{identifier(column)}" for column in texts]
-    text_factory, connection.text_factory = connection.text_factory, _decoded if secret else str
-    try:
-        cursor = connection.cursor()
-        cursor.row_factory = None
-        stored: tuple[int | None, ...] = (None,) * len(places)
-        if not secret:
-            kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
-            (stored,) = cursor.execute(f"SELECT {', '.join(kinds)} FROM ({query})").fetchall()
-        plain = {1: pa.int64(), 2: pa.float64(), 4: pa.string(), 8: pa.binary()}
-        typed = [plain.get(kind or 0) for kind in stored]
-        schema = pa.schema(
-            [(column, kind or pa.string()) for column, kind in zip(texts, typed, strict=True)]
-        )
-        cursor.execute(f"SELECT {', '.join(places)} FROM ({query})")
-
-        def produced() -> Iterator[pa.RecordBatch]:
-            while block := cursor.fetchmany(BATCH_ROWS):
-                columns = zip(*block, strict=True)
-                arrays = [
-                    pa.array(values, kind)
-                    if kind is not None
-                    else pa.array([_spelled(value, text) for value in values], pa.string())
-                    for values, kind, text in zip(columns, typed, texts.values(), strict=True)
-                ]
-                yield pa.record_batch(arrays, schema=schema)
-
-        return engine.copied(schema, produced())
-    finally:
-        connection.text_factory = text_factory
-
-
-def _decoded(stored: bytes) -> str | bytes:
-    """Return a text of SQLite, which stores what it is given: bytes that are no UTF-8 as bytes."""
-    try:
-        return stored.decode()
-    except UnicodeDecodeError:
-        return stored
-
-
-def _spelled(value: object, text: bool) -> str | None:
-    """Return a value of SQLite as text such that 1, 1.0, '1' and x'31' differ.
-
-    A column with text affinity holds no numbers, so ``1`` is a text there.
-    """
-    if isinstance(value, str):
-        quoted = (_LIKE_BYTES if text else _LIKE_A_LITERAL).fullmatch(value)
-        return literal(value) if quoted else value
-    if isinstance(value, bytes):
-        return f"x'{value.hex()}'"
-    return None if value is None else repr(value)
 
 
 def refuse_cut(source: ir.Table) -> None:
@@ -525,17 +425,6 @@ def refuse_cut(source: ir.Table) -> None:
                 )
 
 
-def _pick(path: Path, table: str | None, tables: dict[str, T]) -> T:
-    names = ", ".join(map(repr, tables)) or "no table at all"
-    if table is not None:
-        if table not in tables:
-            raise InputError(f"{path} has no table {table!r}; it has {names}.")
-        return tables[table]
-    if len(tables) != 1:
-        raise InputError(f"table must name one table of {path}, which has {names}.")
-    return next(iter(tables.values()))
-
-
 # ── CSV files read as they are written: every field is text, nothing is guessed but the delimiter
 #
 # Guessing types would merge what is different in the file (``1.5`` and ``1.50``, ``True`` and
@@ -551,7 +440,7 @@ def _pick(path: Path, table: str | None, tables: dict[str, T]) -> T:
 
 DELIMITERS = (",", ";", "\t", "|")
 #: What the engine reads itself, and what is unpacked into the private folder first.
-_STREAMED = {"": "none", ".gz": "gzip", ".zst": "zstd"}
+_STREAMED = {".gz": "gzip", ".zst": "zstd"}
 _UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
     ".xz": lzma.LZMAFile,
     ".bz2": bz2.BZ2File,
@@ -572,7 +461,6 @@ def _delimited(
     engine: Engine,
     path: Path,
     name: str,
-    compression: str,
     delimiter: str | None,
     *,
     secret: bool,
@@ -585,10 +473,11 @@ def _delimited(
     copied in sections, each of them one block, unless it is such a section (``whole`` false).
     """
     encoded = csv_codec() != "utf-8"
+    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
     if compression in _UNPACKED or (secret and compression) or encoded:
         plain = engine.folder / f"{engine.fresh('csv')}.csv"
         try:
-            with _open(path, compression) as packed, plain.open("wb") as out:
+            with _open(path) as packed, plain.open("wb") as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
         except UnicodeError:
             raise InputError(
@@ -599,7 +488,7 @@ def _delimited(
                 raise  # not the file's fault
             raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
         path, compression = plain, ""
-    with path.open("rb") if encoded else _open(path, compression) as stream:
+    with path.open("rb") if encoded else _open(path) as stream:
         delimiter, columns = _header(stream, name, delimiter)
     if secret and whole and path.stat().st_size > _LARGEST_BLOCK:
         with path.open("rb") as stream:
@@ -609,6 +498,7 @@ def _delimited(
                 return _copied_sections(engine, stream, line, name, delimiter)
     size = max(path.stat().st_size, _CHUNK)
     block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
+    packing = literal(_STREAMED.get(compression, "none"))
     numbered = [f"c{i}" for i in range(len(columns))]
     typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
     pairs = list(zip(numbered, columns, strict=True))
@@ -622,7 +512,7 @@ def _delimited(
         f"SELECT {named} FROM (SELECT *, coalesce({header}, false) AS header FROM "
         f"read_csv({literal(path)}, auto_detect = false, header = true, "
         f"columns = {{{typed}}}, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
-        f"skip = 0, comment = '', nullstr = '', compression = {literal(_STREAMED[compression])}, "
+        f"skip = 0, comment = '', nullstr = '', compression = {packing}, "
         f"{block}hive_partitioning = false))"
     )
 
@@ -636,7 +526,7 @@ def _copied_sections(
     def batches() -> Iterator[pa.RecordBatch]:
         for section in _sections(stream, delimiter.encode()):
             part.write_bytes(header + section)
-            view = _delimited(engine, part, name, "", delimiter, secret=True, whole=False)
+            view = _delimited(engine, part, name, delimiter, secret=True, whole=False)
             yield from engine.connection.sql(f"SELECT * FROM {view}").to_arrow_reader(BATCH_ROWS)
             engine.sql(f"DROP VIEW {view}")
 
@@ -686,17 +576,13 @@ def _sections(stream: IO[bytes], delimiter: bytes) -> Iterator[bytes]:
 
 
 def separator_of(path: Path | None) -> str | None:
-    """Return the separator of a CSV file; None where there is none."""
+    """Return the separator of a CSV file, by its name or first line; None where there is none."""
     endings = [] if path is None else [ending.lower() for ending in path.suffixes]
     if path is None or not set(_DELIMITED) & set(endings) or path.is_dir():
         return None
-    return "\t" if ".tsv" in endings else delimiter_of(path)
-
-
-def delimiter_of(path: Path) -> str:
-    """Return the delimiter that a CSV file uses, by its first line."""
-    ending = path.suffix.lower()
-    with _open(path, ending if ending in COMPRESSIONS else "") as stream:
+    if ".tsv" in endings:
+        return "\t"
+    with _open(path) as stream:
         return _header(stream, str(path), None)[0]
 
 
@@ -709,11 +595,7 @@ def header_notes(source: object) -> tuple[str, ...]:
     path = Path(place) if isinstance(place, (str, os.PathLike)) else None
     if path is None or not path.is_file() or separator_of(path) is None:
         return ()
-    ending = path.suffix.lower()
-    with (
-        csv_encoding(getattr(source, "encoding", None)),
-        _open(path, ending if ending in COMPRESSIONS else "") as stream,
-    ):
+    with csv_encoding(getattr(source, "encoding", None)), _open(path) as stream:
         lines = (line.rstrip(b"\r\n") for line in stream)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
         if not any(mark.encode() in first for mark in DELIMITERS):
@@ -727,25 +609,22 @@ def header_notes(source: object) -> tuple[str, ...]:
     return (f"{verb.format(shown, path.name)} the header: read as missing values",)
 
 
-def _open(path: Path, compression: str) -> io.BufferedIOBase:
-    """Return the bytes of a CSV file, as UTF-8."""
-    stored = _unpacked(path, compression)
+def _open(path: Path) -> io.BufferedIOBase:
+    """Return the bytes of a CSV file, unpacked and as UTF-8."""
+    compression = path.suffix.lower()
+    if compression == ".gz":
+        stored: io.BufferedIOBase = gzip.GzipFile(path, "rb")
+    elif compression in _UNPACKED:
+        stored = _UNPACKED[compression](path, "rb")
+    elif compression == ".zst":
+        import pyarrow as pa
+
+        stored = pa.input_stream(str(path), compression="zstd")
+    else:
+        stored = path.open("rb")
     if csv_codec() == "utf-8":
         return stored
     return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", csv_codec()))
-
-
-def _unpacked(path: Path, compression: str) -> io.BufferedIOBase:
-    if compression == ".gz":
-        return gzip.GzipFile(path, "rb")
-    if compression in _UNPACKED:
-        return _UNPACKED[compression](path, "rb")
-    if compression == ".zst":
-        import pyarrow as pa
-
-        unpacked: io.BufferedIOBase = pa.input_stream(str(path), compression="zstd")
-        return unpacked
-    return path.open("rb")
 
 
 def _first_line(stream: io.BufferedIOBase, name: str) -> bytes:

@@ -161,7 +161,7 @@ class RecordsThere(Records):
         ]
         parts = self.there.answers(Records.taken, [(own,) for own in inside])
         columns = {
-            name: Values.joined([part.columns[name].compact() for part in parts if part.rows])
+            name: Values.joined([part.columns[name] for part in parts if part.rows])
             for name in self.columns
         }
         some = Records(columns, len(places), self.name, types=self.types)
