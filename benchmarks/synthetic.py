@@ -214,12 +214,13 @@ class _SpanningTree(synthetic._Counting):
     def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         pairs = list(itertools.combinations(range(len(columns)), 2))
         expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.counts(pairs, [table.shape for table in expected])
+        counts = self.rows.total(synthetic.LabelledRows.counts, pairs, [e.shape for e in expected])
         exact = [*map(synthetic.pair_score, counts, expected)]
         moved = 2.0 * math.sqrt(len(pairs))
-        noisy = self.sums("scores", self.shares["scores"], sensitivity=moved).measure(exact)
-        noisy = noisy - noisy.min() + 1.0
-        return synthetic._forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
+        noisy = self.sums(synthetic._SCORES, sensitivity=moved).measure(exact)
+        scores = np.zeros((len(columns), len(columns)))
+        scores[tuple(zip(*pairs, strict=True))] = noisy - noisy.min() + 1.0
+        return synthetic._forest(scores)
 
 
 def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
@@ -245,7 +246,7 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
 
     changed: dict[str, Any] = {"released_column": keep_single, "_shrunk": keep_pair}
     if method == "mst":
-        thirds = dict.fromkeys(("columns", "scores", "tree"), 1 / 3)
+        thirds = dict.fromkeys(synthetic._WITHOUT_TARGET, 1 / 3)
         changed |= {"_WITHOUT_TARGET": thirds, "_LEAST_SIGNAL": 0.0, "_Counting": _SpanningTree}
     else:
         whole = 1 - synthetic._WITH_TARGET["labels"]

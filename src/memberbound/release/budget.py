@@ -31,7 +31,7 @@ from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import SECURE, RandomSource
 
 #: Where the curve is read off for an answer.
 _READ_FPR = (0.1, 0.01, 0.001)
@@ -126,7 +126,7 @@ class Part:
 
     name: str
     mu: float
-    source: RandomSource = field(default_factory=SecureSource, repr=False, compare=False)
+    source: RandomSource = field(default=SECURE, repr=False, compare=False)
     _spent: bool = field(default=False, repr=False, compare=False)
 
     def sums(self, *, sensitivity: float, times: int = 1) -> NoisySums:
@@ -168,7 +168,7 @@ class Budget:
     _shares: float = 0.0
     #: The column whose values are the records, None where every row is one.
     unit: str | None = field(default=None, kw_only=True)
-    source: RandomSource = field(default_factory=SecureSource, kw_only=True, repr=False)
+    source: RandomSource = field(default=SECURE, kw_only=True, repr=False)
     #: Called before the first part is taken: enters the budget into a ledger, or refuses it.
     reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
 
@@ -183,7 +183,7 @@ class Budget:
         *,
         slack: float,
         unit: str | None = None,
-        source: RandomSource | None = None,
+        source: RandomSource = SECURE,
         reserve: Callable[[Budget], None] | None = None,
     ) -> Budget:
         """Return the largest budget that keeps η, its slack included."""
@@ -199,8 +199,7 @@ class Budget:
                 f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
         mu = last_true(kept, 1e-9, _LARGEST_MU)
-        drawn = SecureSource() if source is None else source
-        return cls(mu, slack, unit=unit, source=drawn, reserve=reserve)
+        return cls(mu, slack, unit=unit, source=source, reserve=reserve)
 
     @property
     def normal_mu(self) -> float | None:

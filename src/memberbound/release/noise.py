@@ -19,7 +19,7 @@ from memberbound.errors import InputError, finite_number, nonnegative, whole_num
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import SECURE, RandomSource
 
 if TYPE_CHECKING:
     from memberbound.release.budget import Budget
@@ -352,10 +352,8 @@ def snapped(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> FloatArray
     return np.asarray(np.where(step > 0, grid, value + added) + 0.0)
 
 
-def release(values: ArrayLike, law: NoiseLaw, source: RandomSource | None = None) -> FloatArray:
+def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> FloatArray:
     """Return ``values`` plus one draw of ``law``, on the law's grid.
-
-    Without a source the operating system's cryptographic generator is used.
 
     Examples:
         >>> law = GaussianNoise(scale=1.0, dimension=2)
@@ -368,8 +366,7 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource | None = None
         raise InputError(
             f"values must be a vector of length {law.dimension}, got shape {value.shape!r}."
         )
-    drawn = law.draw(SecureSource() if source is None else source)
-    return snapped(value, drawn, grid_steps(law))
+    return snapped(value, law.draw(source), grid_steps(law))
 
 
 def floating_point_slack(law: NoiseLaw) -> float:

@@ -84,6 +84,10 @@ class SecureSource(RandomSource):
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
+#: Where noise comes from unless a test says otherwise.
+SECURE = SecureSource()
+
+
 @dataclass(frozen=True, eq=False)
 class InsecureSource(RandomSource):
     """Words from a seeded generator: for tests and simulations, never for a release.
@@ -109,4 +113,4 @@ class InsecureSource(RandomSource):
 
 def source_from_seed(insecure_seed: int | None) -> RandomSource:
     """Return the operating system's source, or a seeded one that protects nobody."""
-    return SecureSource() if insecure_seed is None else InsecureSource(insecure_seed)
+    return SECURE if insecure_seed is None else InsecureSource(insecure_seed)

@@ -161,7 +161,7 @@ def _content(released: object, target: Path) -> tuple[dict[str, object], Fill]:
     if isinstance(released, SyntheticRows):
         model = released.model
         more = {
-            "secure_source": model.secure,
+            "secure_source": model.budget.source.secure,
             "rows": len(released.frame),
             "unit": model.budget.unit,
             "left_out": model.left_out,

@@ -59,7 +59,7 @@ from memberbound.release.all_rows.public_bounds import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.in_memory import Parts, Records, read_records
 
 #: A target as it was read: codes of classes, or numbers.
@@ -276,7 +276,7 @@ def fit_private(
     tune: bool = False,
     settings: Settings | None = None,
     weight: str | None = None,
-    source: RandomSource | None = None,
+    source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
@@ -310,7 +310,6 @@ def fit_private(
     classifier = learner in ("logistic", "svm")
     if boosted:
         classifier = not isinstance(public.get(target), Range)
-    noise = SecureSource() if source is None else source
     how = Settings() if settings is None else settings
 
     def draws(width: int, columns: int, outputs: int) -> int:
@@ -326,7 +325,7 @@ def fit_private(
         eta=eta,
         classifier=classifier,
         bounds=public,
-        source=noise,
+        source=source,
         draws=draws,
         weight=weight,
         reserve=reserve,
@@ -360,7 +359,7 @@ def fit_private(
         )
         model = model.moved(*line)
     return PrivateModel(
-        encoder, code, model, budget, records, noise.secure, checked_eta(eta), learner, how
+        encoder, code, model, budget, records, source.secure, checked_eta(eta), learner, how
     )
 
 

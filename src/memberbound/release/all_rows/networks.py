@@ -38,7 +38,7 @@ from memberbound.release.all_rows.models import (
 from memberbound.release.all_rows.public_bounds import Range, forms_of, read_bounds
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.in_memory import PartsHere, Persons, read_records
 
 if TYPE_CHECKING:
@@ -519,7 +519,7 @@ def fit_network(
     eta: float,
     bounds: Mapping[str, object] | str | Path | None = None,
     training: Training | None = None,
-    source: RandomSource | None = None,
+    source: RandomSource = SECURE,
     name: str = "network",
 ) -> PrivateNetwork:
     """Train a network on all rows of a raw table such that η holds for every record.
@@ -538,7 +538,6 @@ def fit_network(
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
     how = Training.default(rows=len(records)) if training is None else training
-    secret = SecureSource() if source is None else source
     most = 0
 
     def draws(width: int, _columns: int, outputs: int) -> int:
@@ -548,7 +547,7 @@ def fit_network(
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
-        records, target, eta=eta, classifier=classifier, bounds=public, source=secret, draws=draws
+        records, target, eta=eta, classifier=classifier, bounds=public, source=source, draws=draws
     )
     encoder, code, paid = made.encoder, made.target, made.budget
     outputs = len(code.classes) or 1
@@ -577,7 +576,7 @@ def fit_network(
         how,
         classes=bool(code.classes),
         scale=scale,
-        source=secret,
+        source=source,
         unit=encoder.length,
         persons=records.persons,
     )
@@ -596,5 +595,5 @@ def fit_network(
         )
         model = model.moved(*line)
     return PrivateNetwork(
-        encoder, code, model, budget, len(records), secret.secure, checked_eta(eta), name
+        encoder, code, model, budget, len(records), source.secure, checked_eta(eta), name
     )

@@ -33,7 +33,7 @@ from memberbound.release.all_rows.public_bounds import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, Records, read_records
 from memberbound.tables.recipe import MISSING
@@ -61,7 +61,7 @@ def release_table_statistic(
     bounds: Mapping[str, object] | str | Path | None = None,
     bins: ArrayLike | None = None,
     levels: ArrayLike | None = None,
-    source: RandomSource | None = None,
+    source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
 ) -> Release:
     """Release a statistic of all rows such that η holds for every record of any table.
@@ -103,8 +103,7 @@ def release_table_statistic(
     slack = release_slack(coordinates)
     if form.counted:
         slack = up(slack + len(private) * CLASS_SLACK, 2)
-    noise = SecureSource() if source is None else source
-    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=noise, reserve=reserve)
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(
@@ -121,13 +120,13 @@ def release_table_statistic(
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
         GaussianNoise(scale, len(values)),
-        budget.certificate(secure=noise.secure),
+        budget.certificate(secure=source.secure),
         checked_eta(eta),
         statistic,
         0,
         details,
     )
-    return Release(values, calibration, tuple(labels), noise.secure, budget=budget, rows=rows)
+    return Release(values, calibration, tuple(labels), source.secure, budget=budget, rows=rows)
 
 
 @dataclass(frozen=True)

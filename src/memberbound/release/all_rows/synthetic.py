@@ -1,11 +1,16 @@
 """A synthetic table of all rows, in the neighbour game: noisy counts, a tree, a label model.
 
-Columns are cut into cells (:mod:`memberbound.release.all_rows.cells`).  Counted with noise are, in
-this order: the target; every column with the target; for every pair of columns how far it is from
-independence given the target (one number, from which a tree of pairs is chosen); the pairs of the
-tree with the target; and, round by round, what a model of the target gets wrong in every cell of a
-column.  Small tables stop after the columns.  New rows are drawn from these numbers alone:
-post-processing (proofs/synthetic-tables.md).
+What is counted, with noise, in this order (proofs/synthetic-tables.md):
+
+1. what columns hold, where no bounds say it: their *cells* (:mod:`.cells`);
+2. the target: its *groups*;
+3. every column with the target's groups: *blocks* of cells;
+4. for every pair of columns how far it is from independence given the group: one number, from
+   which a *tree* of pairs is chosen;
+5. the pairs of the tree with the groups: *triples*, projected onto consistent counts;
+6. round by round, what a model of the target gets wrong in every block of a column: *labels*.
+
+Small tables stop after step 3.  New rows are drawn from these numbers alone: post-processing.
 """
 
 from __future__ import annotations
@@ -56,8 +61,8 @@ from memberbound.release.all_rows.public_bounds import (
     read_bounds,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.noise import Calibration, GaussianNoise
+from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.in_memory import PERSON_UNITS, Parts, Persons, Records
 
 if TYPE_CHECKING:
@@ -65,29 +70,331 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 
+#: Parts of the budget for pairs of columns.
+_SCORES, _TREE = "scores of pairs", "pairs of the tree"
 #: Shares of what preprocessing leaves of μ², chosen once on Adult and ACS (docs/synthetic.md).
-_WITH_TARGET = {"target": 0.03, "columns": 0.37, "scores": 0.05, "tree": 0.30, "labels": 0.25}
-_WITHOUT_TARGET = {"columns": 0.40, "scores": 0.08, "tree": 0.52}
+_WITH_TARGET = {"target": 0.03, "columns": 0.37, _SCORES: 0.05, _TREE: 0.30, "labels": 0.25}
+_WITHOUT_TARGET = {"columns": 0.40, _SCORES: 0.08, _TREE: 0.52}
 #: … and where μ·records/√columns is below this, where pairs would drown: single columns only.
 _LEAST_SIGNAL = 500.0
 _SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
 _SINGLE = {"columns": 1.0}
-#: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
-_WRITING_SHARE = 0.01
-_MOST_ROWS = 2**31
-#: Rows that the counts of columns need, and histograms of private ones, in noise scales.
-_ROWS_PER_SCALE = 10.0
-_PRIVATE_ROWS_PER_SCALE = 40.0
 #: Groups of the target in the tree.
 _MOST_GROUPS = 16
+
+
+# ── What is released, and the rows that are drawn from it ─────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticTable:
+    """Everything that was released about a table, and rows drawn from it.
+
+    Guarantee: nothing here was computed from the secret table without noise that was paid for; so
+    any number of rows may be drawn, and anything done with them.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[ReleasedColumn, ...]
+    order: tuple[tuple[int, int | None], ...]
+    tables: Mapping[tuple[int, int], FloatArray]
+    target: ReleasedColumn | None
+    groups: FloatArray
+    labels: LabelModel | None
+    identifiers: tuple[str, ...]
+    left_out: tuple[str, ...]
+    noise: Mapping[str, float]
+    budget: Budget
+    records: int
+    eta: float
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        certificate = self.budget.certificate(secure=self.budget.source.secure)
+        return replace(certificate, theorems=tuple(sorted({*certificate.theorems, "X25"})))
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of the columns' counts and the certificate of all counts together."""
+        size = sum(column.cells.count for column in self.columns) * len(self.groups)
+        details = {
+            "mu": self.budget.mu,
+            "rows_trained": self.records,
+            "curve": self.budget.readings(),
+            "noise_by_part": dict(self.noise),
+        }
+        noise = GaussianNoise(max(self.noise["columns"], 1e-300), size)
+        return Calibration(noise, self.certificate_, self.eta, "synthetic", 0, details)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of columns whose joint law was counted."""
+        names = [column.cells.name for column in self.columns]
+        return tuple((names[p], names[c]) for c, p in self.order if p is not None)
+
+    def blocks(self, rows: int, draws: np.random.Generator) -> tuple[list[IntArray], IntArray]:
+        """Return blocks of all columns and groups of the target for new rows."""
+        groups = draws.choice(len(self.groups), rows, p=self.groups / self.groups.sum())
+        blocks = [np.zeros(rows, dtype=np.int64) for _ in self.columns]
+        for child, parent in self.order:
+            coarse = self.columns[child].coarse
+            table, law = coarse[None], groups
+            if parent is not None:
+                table, law = self.tables[parent, child], blocks[parent] * len(self.groups) + groups
+            # A law of the child's block per (parent, group), cumulated.
+            steps = np.cumsum(np.moveaxis(table, 2, 1), axis=2)
+            bare = steps[:, :, -1:] <= 0
+            steps = np.where(bare, np.cumsum(coarse.T + 1e-9, axis=1)[None], steps)
+            steps = (steps / steps[:, :, -1:]).reshape(-1, len(coarse))
+            # Law k lies between k and k + 1, so that one search serves all of them.
+            ends = (np.arange(len(steps))[:, None] + steps).ravel()
+            place = np.searchsorted(ends, law + draws.random(rows), side="right")
+            blocks[child] = np.minimum(place - law * len(coarse), len(coarse) - 1)
+        return blocks, groups
+
+    def sample(self, rows: int, source: RandomSource) -> pd.DataFrame:
+        """Return new rows, with the names and the order of the columns of the table."""
+        import pandas as pd
+
+        draws = np.random.default_rng([int(word) for word in source.words(4)])
+        blocks, groups = self.blocks(rows, draws)
+        labels = groups
+        if self.labels is not None:
+            steps = np.cumsum(probabilities(self.labels.scores(blocks)), axis=1)
+            shares = draws.random(rows)[:, None] * steps[:, -1:]
+            labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
+        values: dict[str, pd.Series[object]] = {}
+        for column, place in zip(self.columns, blocks, strict=True):
+            values[column.cells.name] = column.drawn(place, draws)
+        if self.target is not None:
+            values[self.target.cells.name] = self.target.drawn(labels, draws)
+        for name in self.identifiers:
+            values[name] = pd.Series(np.arange(1, rows + 1))
+        return pd.DataFrame({name: values[name] for name in self.names if name in values})
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticRows:
+    """Rows that were drawn, and what they were drawn from."""
+
+    frame: pd.DataFrame
+    model: SyntheticTable
+
+
+# ── The order of what is counted ──────────────────────────────────────────────────────────────────
+
+
+@np.errstate(all="ignore")  # no record decides whether numpy warns
+def fit_synthetic(
+    records: Records,
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None = None,
+    target: str | None = None,
+    unit: str | None = None,
+    source: RandomSource = SECURE,
+    reserve: Callable[[Budget], None] | None = None,
+) -> SyntheticTable:
+    """Count a secret table with noise such that η holds for every record of it.
+
+    With ``unit`` a record is all rows with one value in that column.  ``reserve`` is called with
+    the budget before any noise is drawn (a ledger).
+
+    Guarantee: whoever knows all other records and sees everything in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
+    Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
+    given bounds are public.
+    Numerics: counts, scores and sums of residuals are exact; μ and the slack are fixed before the
+    table is looked at.
+    Edge cases: numbers beyond a range count as its end; values that few people share are drawn as
+    ``other``; columns of identifiers get fresh numbers, columns of free text are left out.
+    """
+    names = tuple(records.columns)
+    if unit is not None:
+        records = records.by_person(unit)
+    public, writings = _declared(records, read_bounds(bounds), target)
+    slack = _slack(records, public)
+    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=source, reserve=reserve)
+    _refuse_small(records, public, target, budget.mu)
+    cells, identifiers, left_out = _cells(records, public, writings, target, budget)
+    left, count = budget.left, len(records)
+    features = [column for name, column in cells.items() if name != target]
+    kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
+    if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
+        kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
+    goal = None if target is None else cells[target]
+    counting = _Counting(
+        records.mapped(_labelled, features, goal),
+        len(features),
+        budget,
+        {part: share * left for part, share in kinds.items()},
+        np.array([float(count)]),
+        {},
+    )
+    if goal is not None:
+        counting.group_rows(goal, count)
+    columns = counting.columns(features)
+    order = counting.tree(columns)
+    model = SyntheticTable(
+        names=names,
+        columns=tuple(columns),
+        order=tuple(order),
+        tables=counting.triples(columns, order),
+        target=counting.target,
+        groups=counting.groups,
+        labels=None,
+        identifiers=identifiers + (() if unit is None else (unit,)),
+        left_out=left_out,
+        noise=counting.noise,
+        budget=budget,
+        records=count,
+        eta=float(eta),
+    )
+    if "labels" not in kinds or len(counting.groups) < 2:
+        return model
+    return replace(model, labels=counting.labels(model))
+
+
+_MOST_ROWS = 2**31
+#: Rows that the counts of columns need, and histograms of private ones, in noise scales.
+_ROWS_PER_SCALE, _PRIVATE_ROWS_PER_SCALE = 10.0, 40.0
+
+
+def _declared(
+    records: Records, bounds: Bounds, target: str | None
+) -> tuple[dict[str, Range | Categories], dict[str, Writing]]:
+    """Return what is public about columns, and how they are written where a type says it."""
+    used = list(records.columns)
+    public = {name: bound for name, bound in bounds.items() if name in used}
+    writings: dict[str, Writing] = {}
+    for name in used:
+        form = public[name].form if name in public else "any"
+        declared = declared_writing(records.types.get(name), form)
+        if isinstance(declared, str):
+            writings[name] = declared
+        elif declared is not None and name not in public:
+            public[name] = Categories(declared)
+    if len(used) < 2:
+        raise InputError(
+            f"the table must have at least two columns, got {len(used)}. The distribution "
+            "of one column is released by summarize, as a histogram."
+        )
+    if len(records) < 2 or records.rows >= _MOST_ROWS:
+        raise InputError("the table must have at least two rows (or persons), and fewer than 2^31.")
+    labels = getattr(public.get(target or ""), "labels", None)
+    if labels is not None and not 2 <= sum(map(bool, labels)) <= MOST_CLASSES:
+        raise InputError(
+            f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
+            "A target of numbers has a range as bounds."
+        )
+    return public, writings
+
+
+def _slack(records: Records, public: Bounds) -> float:
+    """Return the total variation of all counts, from public numbers alone."""
+    columns = len(records.columns)
+    cells = 0
+    for name in records.columns:
+        bound = public.get(name)
+        listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
+        cells += max(listed, MOST_CLASSES + 2)
+    private = columns - len(public)
+    coordinates = (
+        private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
+        + cells * (_MOST_GROUPS + 1)
+        + columns**2 / 2
+        + columns * MOST_BLOCKS**2 * _MOST_GROUPS
+        + ROUNDS * columns * MOST_BLOCKS * _MOST_GROUPS
+        + columns * (len(FORMATS) + 1)
+    )
+    return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
+
+
+def _refuse_small(records: Records, public: Bounds, target: str | None, mu: float) -> None:
+    """Refuse a table that the noise drowns, for public reasons only."""
+    shares = _WITHOUT_TARGET if target is None else _WITH_TARGET
+    columns = len(records.columns)
+    private = columns - len(public)
+    needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
+    scale = math.sqrt(4 * private / HISTOGRAM_SHARE) / mu
+    needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
+    if len(records) < needed:
+        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
+        raise InputError(
+            f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
+            f"columns ({private} without bounds) at this eta, got {len(records)}. Give bounds that "
+            "are public knowledge, allow a larger eta, name fewer columns, or find more rows."
+        )
+
+
+# ── 1. The cells of columns ───────────────────────────────────────────────────────────────────────
+
+
+#: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
+_WRITING_SHARE = 0.01
+
+
+def _cells(
+    records: Records,
+    public: Bounds,
+    writings: Mapping[str, Writing],
+    target: str | None,
+    budget: Budget,
+) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
+    """Return the cells of columns; the names of identifiers, and of what is left out."""
+    unbounded = [name for name in records.columns if name not in public]
+    named = [name for name in unbounded if name != target]
+    identifiers = noisy_identifiers(records, named, budget)
+    private = [name for name in unbounded if name not in identifiers]
+    cells: dict[str, Cells | None] = {}
+    if private:
+        part = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
+    for name in private:
+        cells[name] = private_column(name, records, histograms, writings.get(name))
+    unwritten = [
+        name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
+    ]
+    if unwritten:
+        part = budget.take("how numbers are written", _WRITING_SHARE)
+        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
+        counts = zip(unwritten, records.total(_format_counts, unwritten), strict=True)
+        paid = {name: written_as(formats.measure(exact), formats.scale) for name, exact in counts}
+        writings = {**writings, **paid}
+    for name, bound in public.items():
+        cells[name] = public_column(name, bound, writings.get(name, "more"))
+    ordered = {n: column for n in records.columns if (column := cells.get(n)) is not None}
+    if len(ordered) < 2:
+        raise InputError(
+            "the table must have at least two columns whose values many people share, got "
+            f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
+        )
+    goal = None if target is None else ordered.get(target)
+    few = isinstance(goal, CategoryCells) and len(goal.labels) < 2
+    if target is not None and (goal is None or few):
+        raise InputError(
+            f"target {target!r} must have at least two classes that many people share. Give "
+            "its classes in the bounds, or leave the target out."
+        )
+    return ordered, identifiers, tuple(name for name in private if cells[name] is None)
+
+
+def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
+    """Return how many records write their numbers in which format, column by column."""
+    cells = (format_cells(part.columns[name]) for name in names)
+    return np.array([counted(places, len(FORMATS) + 1, part.persons) for places in cells])
+
+
+# ── 2 to 5. Groups, columns, the tree and its triples ─────────────────────────────────────────────
+
+
 #: Noise scales of a group of the target, and of a pair of which there is none.
-_GROUP_SCALES = 6.0
-_EMPTY_SCALES = 2.0
+_GROUP_SCALES, _EMPTY_SCALES = 6.0, 2.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
 _LEAST_SHARE = 1e-3
-
-
-# ── What is counted ───────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,37 +450,147 @@ def _labelled(part: Records, features: Sequence[Cells], target: Cells | None) ->
     return LabelledRows(codes, groups, part.persons, part.memory)
 
 
-def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
-    """Return a (parent, child, group) table with these (parent, group) and (child, group) sums."""
-    for _ in range(10):
-        table = table * (parents / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
-        table = table * (children / np.maximum(table.sum(axis=0), 1e-12))[None, :, :]
-    return table
+@dataclass(eq=False)
+class _Counting:
+    """What is counted, what it is paid with, and what is known so far.
+
+    ``rows`` are parts of :class:`LabelledRows`, ``groups`` the noisy counts of the target's groups.
+    """
+
+    rows: Parts
+    width: int
+    budget: Budget
+    shares: Mapping[str, float]
+    groups: FloatArray
+    noise: dict[str, float]
+    target: ReleasedColumn | None = None
+
+    def sums(self, name: str, *, sensitivity: float, times: int = 1) -> NoisySums:
+        """Return the noise of a part of the budget, and note its scale."""
+        part = self.budget.take(name, min(self.shares[name], self.budget.left))
+        sums = part.sums(sensitivity=sensitivity, times=times)
+        self.noise[name] = sums.scale
+        return sums
+
+    def group_rows(self, cells: Cells, records: int) -> None:
+        """Find the target's groups: classes that stand out, or ranges of numbers."""
+        sums = self.sums("target", sensitivity=HISTOGRAM_MOVES)
+        exact = self.rows.total(LabelledRows.counts, [()], [(cells.count,)])
+        noisy = sums.measure(exact[0][:, None])
+        least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
+        target = released_column(cells, noisy, self.groups, sums.scale, least / BLOCK_SCALES)
+        if len(target.coarse) > _MOST_GROUPS:
+            ordered = int((target.last < cells.ordered).sum())
+            counts = target.fine.sum(axis=1)
+            target = target.with_blocks(merged_runs(counts, ordered, least, _MOST_GROUPS))
+        self.target = target
+        # A group of nothing is hardly ever drawn.
+        self.groups = np.maximum(target.coarse[:, 0], 1e-6)
+        self.rows = self.rows.mapped(LabelledRows.with_groups, target.block_of_cell)
+
+    def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
+        """Count every column with the target's groups, and go over to blocks of cells."""
+        sums = self.sums("columns", sensitivity=HISTOGRAM_MOVES, times=len(cells))
+        shapes = [(column.count, len(self.groups)) for column in cells]
+        places = [(place,) for place in range(len(cells))]
+        exact = self.rows.total(LabelledRows.counts, places, shapes)
+        columns = [
+            released_column(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
+            for column, counts in zip(cells, exact, strict=True)
+        ]
+        blocks = [column.block_of_cell for column in columns]
+        self.rows = self.rows.mapped(LabelledRows.with_blocks, blocks)
+        return columns
+
+    @property
+    def pair_scale(self) -> float:
+        """The noise that a pair of columns has if the tree takes all of them.
+
+        Without a tree that of single columns: blocks are made for it.
+        """
+        edges = max(1, self.width - 1)
+        share = self.shares.get(_TREE, self.shares["columns"])
+        return math.sqrt(2.0 * edges / share) / self.budget.mu
+
+    def expected(self, a: ReleasedColumn, b: ReleasedColumn) -> FloatArray:
+        """Return the counts of two columns that are independent given the target's group."""
+        product = a.coarse[:, None, :] * b.coarse[None, :, :]
+        return np.asarray(product / np.maximum(self.groups, 1.0))
+
+    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
+        """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
+        pairs = list(itertools.combinations(range(len(columns)), 2))
+        if not pairs or _SCORES not in self.shares:
+            return [(column, None) for column in range(len(columns))]
+        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
+        counts = self.rows.total(LabelledRows.counts, pairs, [e.shape for e in expected])
+        exact = [*map(pair_score, counts, expected)]
+        cost = [math.sqrt(0.5 / math.pi) * self.pair_scale * table.size for table in expected]
+        sums = self.sums(_SCORES, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
+        scores = np.zeros((len(columns), len(columns)))
+        scores[tuple(zip(*pairs, strict=True))] = sums.measure(exact) - np.array(cost)
+        return _forest(scores)
+
+    def triples(
+        self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
+    ) -> dict[tuple[int, int], FloatArray]:
+        """Return consistent (parent, child, group) counts of the tree's pairs."""
+        edges = [(parent, child) for child, parent in order if parent is not None]
+        if not edges:
+            return {}
+        sums = self.sums(_TREE, sensitivity=HISTOGRAM_MOVES, times=len(edges))
+        tables = {}
+        likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
+        counts = self.rows.total(LabelledRows.counts, edges, [table.shape for table in likely])
+        for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
+            shrunk = _shrunk(sums.measure(exact), expected, sums.scale)
+            slices = [
+                projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
+                for g in range(len(self.groups))
+            ]
+            possible = np.isfinite(shrunk)
+            possible |= ~possible.any(axis=1, keepdims=True)
+            table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
+            tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
+        return tables
+
+    def labels(self, model: SyntheticTable) -> LabelModel:
+        """Return the label model, fitted on rows that are drawn from what is known so far."""
+        times = ROUNDS * len(model.columns)
+        sums = self.sums("labels", sensitivity=2 * CLIP * ROOM, times=times)
+        size = min(max(model.records, _FITTED_ROWS[0]), _FITTED_ROWS[1])
+        return fitted_labels(
+            [column.coarse for column in model.columns],
+            self.groups,
+            model.blocks(size, np.random.default_rng(0))[0],
+            self.rows,
+            sums,
+            count_scale=self.noise["columns"],
+        )
 
 
-# ── What is known of pairs of columns ───────────────────────────────────────────────────────
+def pair_score(counts: FloatArray, expected: FloatArray) -> float:
+    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
+
+    Guarantee: replacing a record moves it by at most 2.
+    """
+    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
 
 
-def _forest(scores: Mapping[tuple[int, int], float], columns: int) -> list[tuple[int, int | None]]:
-    """Return (column, parent) of the best forest, parents first; scores below 0 are not used."""
-    tree: dict[int, list[int]] = {column: [] for column in range(columns)}
-    root = list(range(columns))
-    for (a, b), score in sorted(scores.items(), key=lambda item: -item[1]):
-        if score > 0 and root[a] != root[b]:
-            tree[a].append(b)
-            tree[b].append(a)
-            root = [root[a] if other == root[b] else other for other in root]
-    order: list[tuple[int, int | None]] = []
-    seen: set[int] = set()
-    for start in range(columns):
-        waiting: list[tuple[int, int | None]] = [(start, None)]
-        while waiting:
-            column, parent = waiting.pop(0)
-            if column not in seen:
-                seen.add(column)
-                order.append((column, parent))
-                waiting += [(other, column) for other in tree[column]]
-    return order
+def _forest(scores: FloatArray) -> list[tuple[int, int | None]]:
+    """Return (column, parent) of the best forest, parents first, from an upper triangle of scores.
+
+    Scores below 0 are not used.
+    """
+    from scipy.sparse import csgraph
+
+    tree = csgraph.minimum_spanning_tree(-np.maximum(scores, 0.0))
+    parents: dict[int, int | None] = {}
+    for root in range(len(scores)):
+        if root not in parents:
+            order, parent = csgraph.breadth_first_order(tree, root, directed=False)
+            parents |= {root: None} | {int(c): int(parent[c]) for c in order[1:]}
+    return list(parents.items())
 
 
 def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
@@ -207,15 +624,15 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     return np.zeros_like(outside)
 
 
-def pair_score(counts: FloatArray, expected: FloatArray) -> float:
-    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
+def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
+    """Return a (parent, child, group) table with these (parent, group) and (child, group) sums."""
+    for _ in range(10):
+        table = table * (parents / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
+        table = table * (children / np.maximum(table.sum(axis=0), 1e-12))[None, :, :]
+    return table
 
-    Guarantee: replacing a record moves it by at most 2.
-    """
-    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
 
-
-# ── The label model: an additive softmax, corrected by noisy sums of residuals ────────────────────
+# ── 6. The label model: an additive softmax, corrected by noisy sums of residuals ─────────────────
 #
 # A row is in one block of every column.  The score of a group of the target is an intercept plus an
 # effect per block.  What the rows add is a function of each row alone, bit by bit, and sums are
@@ -290,26 +707,26 @@ class LabelModel:
         return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
 
 
+def _summed(blocks: NDArray[np.integer[Any]], values: FloatArray, count: int) -> FloatArray:
+    """Return the sum of rows of values per block."""
+    return np.column_stack([np.bincount(blocks, column, count) for column in values.T])
+
+
 def _additive(
     blocks: Sequence[IntArray],
     curvature: FloatArray,
     moments: Sequence[FloatArray],
-    penalty: Callable[[FloatArray], FloatArray],
+    shrinkage: float,
     effects: Sequence[FloatArray],
 ) -> list[FloatArray]:
     """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
-    groups = curvature.shape[1]
-
-    def summed(place: IntArray, values: FloatArray, count: int) -> FloatArray:
-        return np.column_stack([np.bincount(place, column, count) for column in values.T])
-
-    sizes = [summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
-    penalties = [penalty(size) for size in sizes]
-    changes = [np.zeros((len(effect), groups)) for effect in effects]
+    sizes = [_summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
+    penalties = [shrinkage / size for size in sizes]
+    changes = [np.zeros_like(effect) for effect in effects]
     total = np.zeros_like(curvature)
     for _ in range(8):
         for c, place in enumerate(blocks):
-            reached = summed(place, curvature * total, len(effects[c]))
+            reached = _summed(place, curvature * total, len(effects[c]))
             wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
             step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
             changes[c] += step
@@ -339,23 +756,19 @@ def fitted_labels(
     intercepts = np.rint(np.log(share) * _GRID) / _GRID
     labels = LabelModel(intercepts, tuple(np.zeros_like(counts) for counts in coarse))
     wide = count / (count - 1)
-
-    def penalty(variance: float, prior: float) -> Callable[[FloatArray], FloatArray]:
-        return lambda sizes: variance / (sizes * prior)
-
     drawn = [np.bincount(b, minlength=len(c)) for b, c in zip(blocks, coarse, strict=True)]
     excess = [counts - counts.sum(axis=1, keepdims=True) * share for counts in coarse]
-    start = penalty((count_scale * ratio) ** 2 * 0.6, _START_VARIANCE)
+    shrinkage = (count_scale * ratio) ** 2 * 0.6 / _START_VARIANCE
     for _ in range(4):
         likely = probabilities(labels.scores(blocks))
-        moments = []
-        for place, number, more in zip(blocks, drawn, excess, strict=True):
-            reached = np.column_stack([np.bincount(place, p, len(number)) for p in likely.T])
-            moments.append(number[:, None] * share + more * ratio - reached)
+        moments = [
+            number[:, None] * share + more * ratio - _summed(place, likely, len(number))
+            for place, number, more in zip(blocks, drawn, excess, strict=True)
+        ]
         curvature = wide * likely * (1 - likely)
-        labels = labels.moved(_additive(blocks, curvature, moments, start, labels.effects))
+        labels = labels.moved(_additive(blocks, curvature, moments, shrinkage, labels.effects))
 
-    later = penalty((sums.scale * ratio) ** 2 * (1 - 1 / count), _ROUND_VARIANCE)
+    shrinkage = (sums.scale * ratio) ** 2 * (1 - 1 / count) / _ROUND_VARIANCE
     for _ in range(ROUNDS):
         moments = []
         for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
@@ -367,7 +780,7 @@ def fitted_labels(
         unclipped = (likely * (lengths < CLIP**2)).sum(axis=1, keepdims=True)
         curvature = wide * likely * (1 - likely) * np.maximum(unclipped, 0.1)
         none = [np.zeros_like(effect) for effect in labels.effects]
-        change = _additive(blocks, curvature, moments, later, none)
+        change = _additive(blocks, curvature, moments, shrinkage, none)
         labels = labels.moved([_DAMPING * c for c in change])
     return labels
 
@@ -384,435 +797,5 @@ def _residual_sums(
         likely = probabilities(labels.scores(codes))
         units = clipped_residual_units(rows.groups[cut], likely, weights)
         for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
-            sums[place] += np.column_stack([np.bincount(code, u, size) for u in units.T])
+            sums[place] += _summed(code, units, size)
     return tuple(sums)
-
-
-# ── The table ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticTable:
-    """Everything that was released about a table, and rows drawn from it.
-
-    Guarantee: nothing here was computed from the secret table without noise that was paid for; so
-    any number of rows may be drawn, and anything done with them.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[ReleasedColumn, ...]
-    order: tuple[tuple[int, int | None], ...]
-    tables: Mapping[tuple[int, int], FloatArray]
-    target: ReleasedColumn | None
-    groups: FloatArray
-    labels: LabelModel | None
-    identifiers: tuple[str, ...]
-    left_out: tuple[str, ...]
-    noise: Mapping[str, float]
-    budget: Budget
-    records: int
-    secure: bool
-    eta: float
-
-    @property
-    def certificate_(self) -> Certificate:
-        """What is promised."""
-        certificate = self.budget.certificate(secure=self.secure)
-        return replace(certificate, theorems=tuple(sorted({*certificate.theorems, "X25"})))
-
-    @property
-    def calibration_(self) -> Calibration:
-        """The noise of the columns' counts and the certificate of all counts together."""
-        size = sum(column.cells.count for column in self.columns) * len(self.groups)
-        details = {
-            "mu": self.budget.mu,
-            "rows_trained": self.records,
-            "curve": self.budget.readings(),
-            "noise_by_part": dict(self.noise),
-        }
-        noise = GaussianNoise(max(self.noise["columns"], 1e-300), size)
-        return Calibration(noise, self.certificate_, self.eta, "synthetic", 0, details)
-
-    @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of columns whose joint law was counted."""
-        names = [column.cells.name for column in self.columns]
-        return tuple((names[p], names[c]) for c, p in self.order if p is not None)
-
-    def blocks(self, rows: int, draws: np.random.Generator) -> tuple[list[IntArray], IntArray]:
-        """Return blocks of all columns and groups of the target for new rows."""
-        groups = draws.choice(len(self.groups), rows, p=self.groups / self.groups.sum())
-        blocks = [np.zeros(rows, dtype=np.int64) for _ in self.columns]
-        for child, parent in self.order:
-            coarse = self.columns[child].coarse
-            table = coarse[None] if parent is None else self.tables[parent, child]
-            given = np.zeros(rows, dtype=np.int64) if parent is None else blocks[parent]
-            # (parent, group, child): cumulated over the child.
-            steps = np.cumsum(np.moveaxis(table, 2, 1), axis=2)
-            bare = steps[:, :, -1:] <= 0
-            steps = np.where(bare, np.cumsum(coarse.T + 1e-9, axis=1)[None], steps)
-            chosen = np.empty(rows, dtype=np.int64)
-            key = given * len(self.groups) + groups
-            place = np.argsort(key, kind="stable")
-            ends = np.searchsorted(key[place], np.arange(len(steps) * len(self.groups) + 1))
-            shares = draws.random(rows)
-            for cell, (start, end) in enumerate(itertools.pairwise(ends)):
-                if start < end:
-                    law = steps[cell // len(self.groups), cell % len(self.groups)]
-                    inside = place[start:end]
-                    step = np.searchsorted(law, shares[inside] * law[-1], side="right")
-                    chosen[inside] = np.minimum(step, len(law) - 1)
-            blocks[child] = chosen
-        return blocks, groups
-
-    def sample(self, rows: int, source: RandomSource | None = None) -> pd.DataFrame:
-        """Return new rows, with the names and the order of the columns of the table."""
-        import pandas as pd
-
-        words = (SecureSource() if source is None else source).words(4)
-        draws = np.random.default_rng([int(word) for word in words])
-        blocks, groups = self.blocks(rows, draws)
-        labels = groups
-        if self.labels is not None:
-            steps = np.cumsum(probabilities(self.labels.scores(blocks)), axis=1)
-            shares = draws.random(rows)[:, None] * steps[:, -1:]
-            labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
-        values: dict[str, pd.Series[object]] = {}
-        for column, place in zip(self.columns, blocks, strict=True):
-            values[column.cells.name] = column.drawn(place, draws)
-        if self.target is not None:
-            values[self.target.cells.name] = self.target.drawn(labels, draws)
-        for name in self.identifiers:
-            values[name] = pd.Series(np.arange(1, rows + 1))
-        return pd.DataFrame({name: values[name] for name in self.names if name in values})
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticRows:
-    """Rows that were drawn, and what they were drawn from."""
-
-    frame: pd.DataFrame
-    model: SyntheticTable
-
-
-@np.errstate(all="ignore")  # no record decides whether numpy warns
-def fit_synthetic(
-    records: Records,
-    *,
-    eta: float,
-    bounds: Mapping[str, object] | str | Path | None = None,
-    target: str | None = None,
-    unit: str | None = None,
-    source: RandomSource | None = None,
-    reserve: Callable[[Budget], None] | None = None,
-) -> SyntheticTable:
-    """Count a secret table with noise such that η holds for every record of it.
-
-    With ``unit`` a record is all rows with one value in that column.  ``reserve`` is called with
-    the budget before any noise is drawn (a ledger).
-
-    Guarantee: whoever knows all other records and sees everything in the result gains at most
-    ``eta`` over guessing which of two records was in the table: for every record of any table,
-    replace-one, without any confidence level.
-    Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
-    Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
-    given bounds are public.
-    Numerics: counts, scores and sums of residuals are exact; μ and the slack are fixed before the
-    table is looked at.
-    Edge cases: numbers beyond a range count as its end; values that few people share are drawn as
-    ``other``; columns of identifiers get fresh numbers, columns of free text are left out.
-    """
-    noise = SecureSource() if source is None else source
-    names = tuple(records.columns)
-    if unit is not None:
-        records = records.by_person(unit)
-    public, writings = _declared(records, read_bounds(bounds), target)
-    slack = _slack(records, public)
-    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=noise, reserve=reserve)
-    _refuse_small(records, public, target, budget.mu)
-    cells, identifiers, left_out = _cells(records, public, writings, target, budget)
-    left, count = budget.left, len(records)
-    features = [column for name, column in cells.items() if name != target]
-    kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
-    if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
-        kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
-    goal = None if target is None else cells[target]
-    counting = _Counting(
-        records.mapped(_labelled, features, goal),
-        len(features),
-        budget,
-        {part: share * left for part, share in kinds.items()},
-        np.array([float(count)]),
-        {},
-    )
-    if goal is not None:
-        counting.group_rows(goal, count)
-    columns = counting.columns(features)
-    order = counting.tree(columns)
-    model = SyntheticTable(
-        names=names,
-        columns=tuple(columns),
-        order=tuple(order),
-        tables=counting.pairs(columns, order),
-        target=counting.target,
-        groups=counting.groups,
-        labels=None,
-        identifiers=identifiers + (() if unit is None else (unit,)),
-        left_out=left_out,
-        noise=counting.noise,
-        budget=budget,
-        records=count,
-        secure=noise.secure,
-        eta=checked_eta(eta),
-    )
-    if "labels" not in kinds or len(counting.groups) < 2:
-        return model
-    return replace(model, labels=counting.labels(model))
-
-
-def _declared(
-    records: Records, bounds: Bounds, target: str | None
-) -> tuple[dict[str, Range | Categories], dict[str, Writing]]:
-    """Return what is public about columns, and how they are written where a type says it."""
-    used = list(records.columns)
-    public = {name: bound for name, bound in bounds.items() if name in used}
-    writings: dict[str, Writing] = {}
-    for name in used:
-        form = public[name].form if name in public else "any"
-        declared = declared_writing(records.types.get(name), form)
-        if isinstance(declared, str):
-            writings[name] = declared
-        elif declared is not None and name not in public:
-            public[name] = Categories(declared)
-    if len(used) < 2:
-        raise InputError(
-            f"the table must have at least two columns, got {len(used)}. The distribution "
-            "of one column is released by summarize, as a histogram."
-        )
-    if len(records) < 2 or records.rows >= _MOST_ROWS:
-        raise InputError("the table must have at least two rows (or persons), and fewer than 2^31.")
-    labels = getattr(public.get(target or ""), "labels", None)
-    if labels is not None and not 2 <= sum(map(bool, labels)) <= MOST_CLASSES:
-        raise InputError(
-            f"target {target!r} must have 2 to {MOST_CLASSES} classes, got {len(labels)}. "
-            "A target of numbers has a range as bounds."
-        )
-    return public, writings
-
-
-def _slack(records: Records, public: Bounds) -> float:
-    """Return the total variation of all counts, from public numbers alone."""
-    columns = len(records.columns)
-    cells = 0
-    for name in records.columns:
-        bound = public.get(name)
-        listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
-        cells += max(listed, MOST_CLASSES + 2)
-    private = columns - len(public)
-    coordinates = (
-        private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
-        + cells * (_MOST_GROUPS + 1)
-        + columns**2 / 2
-        + columns * MOST_BLOCKS**2 * _MOST_GROUPS
-        + ROUNDS * columns * MOST_BLOCKS * _MOST_GROUPS
-        + columns * (len(FORMATS) + 1)
-    )
-    return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
-
-
-def _refuse_small(records: Records, public: Bounds, target: str | None, mu: float) -> None:
-    """Refuse a table that the noise drowns, for public reasons only."""
-    shares = _WITHOUT_TARGET if target is None else _WITH_TARGET
-    columns = len(records.columns)
-    private = columns - len(public)
-    needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
-    scale = math.sqrt(4 * private / HISTOGRAM_SHARE) / mu
-    needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
-    if len(records) < needed:
-        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
-        raise InputError(
-            f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
-            f"columns ({private} without bounds) at this eta, got {len(records)}. Give bounds that "
-            "are public knowledge, allow a larger eta, name fewer columns, or find more rows."
-        )
-
-
-def _cells(
-    records: Records,
-    public: Bounds,
-    writings: Mapping[str, Writing],
-    target: str | None,
-    budget: Budget,
-) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
-    """Return the cells of columns; the names of identifiers, and of what is left out."""
-    unbounded = [name for name in records.columns if name not in public]
-    named = [name for name in unbounded if name != target]
-    identifiers = noisy_identifiers(records, named, budget)
-    private = [name for name in unbounded if name not in identifiers]
-    cells: dict[str, Cells | None] = {}
-    if private:
-        part = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
-    for name in private:
-        cells[name] = private_column(name, records, histograms, writings.get(name))
-    unwritten = [
-        name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
-    ]
-    if unwritten:
-        part = budget.take("how numbers are written", _WRITING_SHARE)
-        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
-        counts = zip(unwritten, records.total(_format_counts, unwritten), strict=True)
-        paid = {name: written_as(formats.measure(exact), formats.scale) for name, exact in counts}
-        writings = {**writings, **paid}
-    for name, bound in public.items():
-        cells[name] = public_column(name, bound, writings.get(name, "more"))
-    ordered = {n: column for n in records.columns if (column := cells.get(n)) is not None}
-    if len(ordered) < 2:
-        raise InputError(
-            "the table must have at least two columns whose values many people share, got "
-            f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
-        )
-    goal = None if target is None else ordered.get(target)
-    few = isinstance(goal, CategoryCells) and len(goal.labels) < 2
-    if target is not None and (goal is None or few):
-        raise InputError(
-            f"target {target!r} must have at least two classes that many people share. Give "
-            "its classes in the bounds, or leave the target out."
-        )
-    return ordered, identifiers, tuple(name for name in private if cells[name] is None)
-
-
-def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
-    """Return how many records write their numbers in which format, column by column."""
-    cells = (format_cells(part.columns[name]) for name in names)
-    return np.array([counted(places, len(FORMATS) + 1, part.persons) for places in cells])
-
-
-@dataclass(eq=False)
-class _Counting:
-    """What is counted, what it is paid with, and what is known so far.
-
-    ``rows`` are parts of :class:`LabelledRows`, ``groups`` the noisy counts of the target's groups.
-    """
-
-    rows: Parts
-    width: int
-    budget: Budget
-    shares: Mapping[str, float]
-    groups: FloatArray
-    noise: dict[str, float]
-    target: ReleasedColumn | None = None
-
-    def sums(self, name: str, share: float, *, sensitivity: float, times: int = 1) -> NoisySums:
-        """Return the noise of a part of the budget, and note its scale."""
-        sums = self.budget.take(name, share).sums(sensitivity=sensitivity, times=times)
-        self.noise[name] = sums.scale
-        return sums
-
-    def counts(
-        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
-    ) -> tuple[FloatArray, ...]:
-        """Return the counts of some columns together, with the target's group."""
-        counts: tuple[FloatArray, ...] = self.rows.total(LabelledRows.counts, columns, shapes)
-        return counts
-
-    def group_rows(self, cells: Cells, records: int) -> None:
-        """Find the target's groups: classes that stand out, or ranges of numbers."""
-        sums = self.sums("target", self.shares["target"], sensitivity=HISTOGRAM_MOVES)
-        noisy = sums.measure(self.counts([()], [(cells.count,)])[0][:, None])
-        least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
-        target = released_column(cells, noisy, self.groups, sums.scale, least / BLOCK_SCALES)
-        if len(target.coarse) > _MOST_GROUPS:
-            ordered = int((target.last < cells.ordered).sum())
-            counts = target.fine.sum(axis=1)
-            target = target.with_blocks(merged_runs(counts, ordered, least, _MOST_GROUPS))
-        self.target = target
-        # A group of nothing is hardly ever drawn.
-        self.groups = np.maximum(target.coarse[:, 0], 1e-6)
-        self.rows = self.rows.mapped(LabelledRows.with_groups, target.block_of_cell)
-
-    def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
-        """Count every column with the target's groups, and go over to blocks of cells."""
-        count = len(self.groups)
-        sums = self.sums(
-            "columns", self.shares["columns"], sensitivity=HISTOGRAM_MOVES, times=len(cells)
-        )
-        exact = self.counts(
-            [(place,) for place in range(len(cells))], [(column.count, count) for column in cells]
-        )
-        columns = [
-            released_column(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
-            for column, counts in zip(cells, exact, strict=True)
-        ]
-        blocks = [column.block_of_cell for column in columns]
-        self.rows = self.rows.mapped(LabelledRows.with_blocks, blocks)
-        return columns
-
-    @property
-    def pair_scale(self) -> float:
-        """The noise that a pair of columns has if the tree takes all of them.
-
-        Without a tree that of single columns: blocks are made for it.
-        """
-        edges = max(1, self.width - 1)
-        share = self.shares.get("tree", self.shares["columns"])
-        return math.sqrt(2.0 * edges / share) / self.budget.mu
-
-    def expected(self, a: ReleasedColumn, b: ReleasedColumn) -> FloatArray:
-        """Return the counts of two columns that are independent given the target's group."""
-        product = a.coarse[:, None, :] * b.coarse[None, :, :]
-        return np.asarray(product / np.maximum(self.groups, 1.0))
-
-    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
-        """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
-        pairs = list(itertools.combinations(range(len(columns)), 2))
-        if not pairs or "scores" not in self.shares:
-            return [(column, None) for column in range(len(columns))]
-        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.counts(pairs, [table.shape for table in expected])
-        exact = [*map(pair_score, counts, expected)]
-        cost = [math.sqrt(0.5 / math.pi) * self.pair_scale * table.size for table in expected]
-        moved = up(2.0 * math.sqrt(len(pairs)), 4)
-        sums = self.sums("scores of pairs", self.shares["scores"], sensitivity=moved)
-        noisy = sums.measure(exact) - np.array(cost)
-        return _forest(dict(zip(pairs, noisy.tolist(), strict=True)), len(columns))
-
-    def pairs(
-        self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
-    ) -> dict[tuple[int, int], FloatArray]:
-        """Return consistent (parent, child, group) counts of the tree's pairs."""
-        edges = [(parent, child) for child, parent in order if parent is not None]
-        if not edges:
-            return {}
-        share = self.shares["tree"]
-        sums = self.sums("pairs of the tree", share, sensitivity=HISTOGRAM_MOVES, times=len(edges))
-        tables = {}
-        likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
-        counts = self.counts(edges, [table.shape for table in likely])
-        for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
-            noisy = sums.measure(exact)
-            shrunk = _shrunk(noisy, expected, sums.scale)
-            slices = [
-                projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
-                for g in range(len(self.groups))
-            ]
-            possible = np.isfinite(shrunk)
-            possible |= ~possible.any(axis=1, keepdims=True)
-            table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
-            tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
-        return tables
-
-    def labels(self, model: SyntheticTable) -> LabelModel:
-        """Return the label model, fitted on rows that are drawn from what is known so far."""
-        times = ROUNDS * len(model.columns)
-        share = min(self.shares["labels"], self.budget.left)
-        sums = self.sums("labels", share, sensitivity=2 * CLIP * ROOM, times=times)
-        size = min(max(model.records, _FITTED_ROWS[0]), _FITTED_ROWS[1])
-        return fitted_labels(
-            [column.coarse for column in model.columns],
-            self.groups,
-            model.blocks(size, np.random.default_rng(0))[0],
-            self.rows,
-            sums,
-            count_scale=self.noise["columns"],
-        )
