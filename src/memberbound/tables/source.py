@@ -453,8 +453,6 @@ _LONGEST_HEADER = 2**22
 _CHUNK = 2**20
 #: Bytes of secret rows that are read as one block, and of a section of a longer file.
 _LARGEST_BLOCK, _SECTION = 2**27, 2**23
-_BLOCK = 2**16
-_MARKS = re.compile(rb'["\r\n]')
 
 
 def _delimited(
@@ -627,45 +625,38 @@ def _open(path: Path) -> io.BufferedIOBase:
     return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", csv_codec()))
 
 
-def _first_line(stream: io.BufferedIOBase, name: str) -> bytes:
-    """Return the bytes up to the first end of a line that is not inside quotes."""
-    head = bytearray()
-    quoted = False
-    while block := stream.read(_BLOCK):
-        for mark in _MARKS.finditer(block):
-            if mark.group() == b'"':
-                quoted = not quoted
-            elif not quoted:
-                return bytes(head) + block[: mark.start()]
-        head += block
-        if len(head) > _LONGEST_HEADER:
-            raise InputError(
-                f"{name} must name its columns in the first line, got one of more than "
-                f"{_LONGEST_HEADER} bytes."
-            )
-    if quoted:
-        raise InputError(f"{name} must close every quote of its first line.")
-    return bytes(head)
-
-
 def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Return the delimiter and the column names from the first line."""
+    read = stream.read(_LONGEST_HEADER)
+    # Only the first line must be UTF-8 here, and the last character may be cut.
+    head = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(read)
+    lines = io.StringIO(head, newline="")
+
+    def fields(mark: str, strict: bool) -> list[str]:
+        lines.seek(0)
+        try:
+            return next(csv.reader(lines, delimiter=mark, strict=strict), [])
+        except csv.Error as error:  # a quote that is not closed, or far too long a name
+            if not strict:
+                return []
+            raise InputError(f"{name} must name its columns in the first line: {error}.") from None
+
+    chosen = delimiter or max(DELIMITERS, key=lambda mark: len(fields(mark, strict=False)))
+    names = fields(chosen, strict=True)
     try:
-        first = _first_line(stream, name).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
+        "".join(names).encode()
+    except UnicodeEncodeError:
         raise InputError(
             f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
-        ) from error
-    if not first.strip():
+        ) from None
+    if len(names) < 2 and not "".join(names).strip():
         raise InputError(f"{name} must name its columns in the first line.")
-    if delimiter is None:
-        outside = "".join(first.split('"')[::2])
-        delimiter = max(DELIMITERS, key=outside.count)
-    try:
-        fields = next(csv.reader(io.StringIO(first, newline=""), delimiter=delimiter))
-    except csv.Error as error:
-        raise InputError(f"{name} must name its columns in the first line: {error}.") from None
-    columns = [field or f"column{i}" for i, field in enumerate(fields)]
+    if len(read) == _LONGEST_HEADER and lines.tell() == len(head):
+        raise InputError(
+            f"{name} must name its columns in the first line, got one of more than "
+            f"{_LONGEST_HEADER} bytes."
+        )
+    columns = [column or f"column{i}" for i, column in enumerate(names)]
     seen: dict[str, str] = {}
     for column in columns:
         if column.casefold() in seen:
@@ -674,4 +665,4 @@ def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tupl
                 f"the same), got {seen[column.casefold()]!r} and {column!r}."
             )
         seen[column.casefold()] = column
-    return delimiter, columns
+    return chosen, columns

@@ -160,10 +160,8 @@ class Table:
         names = [columns] if isinstance(columns, str) else list(columns)
         if not names:
             raise InputError(f"columns of {self.name} must be at least one column, got none.")
+        check_names(names, self.columns, self.name)
         for index, column in enumerate(names):
-            if column not in self.columns:
-                listed = ", ".join(map(repr, self.columns))
-                raise InputError(f"{self.name} has no column {column!r}; it has {listed}.")
             if column in names[:index]:
                 raise InputError(f"columns must differ from one another, got {column!r} twice.")
         return names
@@ -355,6 +353,14 @@ class Table:
             readings = dict.fromkeys(columns, OF_AN_ARRAY)
         inferred = {} if readings is None else {name: readings[name] for name in columns}
         return Table(self.name, columns, self.path, memory=frame, beside=self, inferred=inferred)
+
+
+def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> None:
+    """Refuse a name that is none of a table's columns."""
+    absent = next((name for name in names if name not in columns), None)
+    if absent is not None:
+        listed = ", ".join(map(repr, columns))
+        raise InputError(f"{table} has no column {absent!r}; it has {listed}.")
 
 
 def open_table(

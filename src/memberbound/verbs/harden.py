@@ -51,8 +51,8 @@ from memberbound.tables.in_memory import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
 from memberbound.tables.roles import Reading, selected
 from memberbound.tables.source import header_notes
-from memberbound.tables.table import Columns, opened_table, path_of
 from memberbound.tables.table import Table as OpenTable
+from memberbound.tables.table import check_names, opened_table, path_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -236,12 +236,15 @@ def harden(
     """
     if security is None and record_leak is None:
         raise InputError("security or record_leak must be given, got neither.")
+    for name, value in (("security", security), ("record_leak", record_leak)):
+        if value is not None:
+            fraction(name, value, open_left=True, open_right=True)
     both = sorted(set(bins or {}) & set(hierarchies or {}))
     if both:
         raise InputError(f"a column must have bins or a hierarchy, got both for {both!r}.")
     wish = Wish(
-        _limit("security", security),
-        _limit("record_leak", record_leak),
+        security,
+        record_leak,
         target,
         (keep,) if isinstance(keep, str) else tuple(keep),
         {column: [float(edge) for edge in edges] for column, edges in (bins or {}).items()},
@@ -255,11 +258,14 @@ def harden(
         if recipe is None
         else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
+    targets = () if target is None else (target,)
     with opened_table(table, database_table) as opened:
-        frame = _read(opened, columns, target, unit=unit)
+        named = None if columns is None else (*opened.choose(columns), *targets)
+        frame = _read(opened, named, unit, targets)
+        used = (*targets, *wish.keep, *wish.edges, *wish.hierarchies)
+        check_names(used, list(frame.columns), opened.name)
         with opened_table(opened if reference is None else reference, beside=opened) as fitted:
-            other = None if reference is None else _read(fitted, unit=unit)
-            _check_columns(frame, wish, other)
+            other = None if reference is None else _read(fitted, list(frame.columns), unit)
             parts = _split_rows(frame, other, wish.seed)
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).
             with fitted.with_frame(parts.fitting) as fitting:
@@ -269,7 +275,7 @@ def harden(
     selection = selected(
         readings,
         columns,
-        apart=() if target is None else (target,),
+        apart=targets,
         named=(*wish.keep, *wish.edges, *wish.hierarchies),
     )
     parts = replace(
@@ -330,57 +336,23 @@ def harden(
 _LEAST_ROWS = 20
 
 
-def _limit(name: str, value: float | None) -> float | None:
-    return None if value is None else fraction(name, value, open_left=True, open_right=True)
-
-
 def _read(
-    table: OpenTable,
-    columns: Columns = None,
-    target: str | None = None,
-    *,
-    unit: str | None = None,
+    table: OpenTable, columns: Sequence[str] | None, unit: str | None, used: Sequence[str] = ()
 ) -> DataFrame:
-    """Return a table in memory, its values as they are written; of named columns only those.
+    """Return named columns of a table (all unless named), their values as they are written.
 
-    With ``unit`` the first row of each of its values is kept.
+    With ``unit``, which is none of the ``used`` columns, the first row of each of its values.
     """
     frame = table.frame
     if unit is not None:
-        frame, _ = first_rows(frame, unit, table.name, used=() if target is None else (target,))
+        frame, _ = first_rows(frame, unit, table.name, used=used)
     frame = checked_frame(frame)
+    if len(frame) < _LEAST_ROWS:
+        raise InputError(f"{table.name} must have at least {_LEAST_ROWS} rows, got {len(frame)}.")
     if columns is None:
         return frame
-    names = [columns] if isinstance(columns, str) else list(columns)
-    _refuse_absent(frame, "columns must be columns", names)
-    return frame[[c for c in frame.columns if c in names or c == target]]
-
-
-def _refuse_absent(frame: DataFrame, what: str, columns: Sequence[str]) -> None:
-    for column in columns:
-        if column not in frame.columns:
-            names = ", ".join(map(str, frame.columns))
-            raise InputError(f"{what} of the table ({names}), got {column!r}.")
-
-
-def _check_columns(frame: DataFrame, wish: Wish, reference: DataFrame | None) -> None:
-    """Refuse columns that the tables do not have, and tables too short to say anything."""
-    for name, columns in (
-        ("target", () if wish.target is None else (wish.target,)),
-        ("keep", wish.keep),
-        ("bins", tuple(wish.edges)),
-        ("hierarchies", tuple(wish.hierarchies)),
-    ):
-        _refuse_absent(frame, f"{name} must be a column", columns)
-    if len(frame) < _LEAST_ROWS:
-        raise InputError(f"the table must have at least {_LEAST_ROWS} rows, got {len(frame)}.")
-    if reference is not None:
-        absent = [c for c in frame.columns if c not in reference.columns]
-        if absent or len(reference) < _LEAST_ROWS:
-            raise InputError(
-                f"reference must have the table's columns and at least {_LEAST_ROWS} rows, "
-                f"missing {absent!r} at {len(reference)} rows."
-            )
+    check_names(columns, list(frame.columns), table.name)
+    return frame[[c for c in frame.columns if c in columns]]
 
 
 def _with_numbers(
