@@ -53,7 +53,7 @@ from typing import (
 )
 
 from memberbound.games import Game, IidGame
-from memberbound.quantities import Side, Sides, common_fields, number_text, numbers_in
+from memberbound.quantities import Certificate, Side, Sides, common_fields, number_text, numbers_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -334,6 +334,30 @@ class Answer:
         if rows:
             text += f"\n\n{aligned(rows)}"
         return "\n".join([text, *self.summary_notes()])
+
+
+class Certified(Answer):
+    """An answer whose game, theorems and assumptions are those of its ``certificate``."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def certificate(self) -> Certificate: ...  # noqa: D102
+
+    @cached_property
+    def game(self) -> Game:
+        """The game of the certificate."""
+        return self.certificate.game
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """What the certificate rests on."""
+        return self.certificate.theorems
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate assumes."""
+        return self.certificate.assumptions
 
 
 class IidAnswer(Answer):

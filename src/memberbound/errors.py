@@ -7,9 +7,12 @@ bound (1.0) is neither: it is a result.
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from collections.abc import Iterable
 from decimal import Decimal
+from types import ModuleType
 
 #: Characters of a message; what a file or a caller holds may be quoted in it and be any length.
 _LONGEST = 600
@@ -53,6 +56,31 @@ class TooFewRowsError(InputError):
 
 class SearchError(MemberboundError, RuntimeError):
     """A search ended without an answer that satisfies its inequality."""
+
+
+#: Parts of scikit-learn that wrap other libraries' arrays: they hold no estimator.
+_WRAPPERS = tuple(f"sklearn.externals.array_api_compat.{of}" for of in ("cupy", "dask", "torch"))
+
+
+def installed(name: str, purpose: str, extra: str) -> ModuleType:
+    """Return a module of an optional package, or refuse what it is needed for.
+
+    skops asks scikit-learn for all estimators, which imports each of its packages: with the
+    wrappers it would import all of PyTorch and dask, too.
+    """
+    hidden = [w for w in _WRAPPERS if w not in sys.modules] if name == "skops.io" else []
+    for wrapper in hidden:
+        sys.modules[wrapper] = None  # type: ignore[assignment]  # so Python marks what is absent
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise InputError(
+            f"{package} must be installed {purpose}: pip install memberbound[{extra}]."
+        ) from None
+    finally:
+        for wrapper in hidden:
+            sys.modules.pop(wrapper, None)
 
 
 def _refuse(name: str, condition: str, value: object, remedy: str) -> InputError:

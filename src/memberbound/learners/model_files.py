@@ -10,7 +10,6 @@ import importlib
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, installed
 from memberbound.learners.examples import attribute_named
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
 
@@ -146,37 +145,8 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
     return loaded
 
 
-#: Wrappers of other libraries' arrays: they hold no estimator.
-_WRAPPERS = tuple(f"sklearn.externals.array_api_compat.{of}" for of in ("cupy", "dask", "torch"))
-
-
-def skops_io() -> ModuleType:
-    """Return ``skops.io``.
-
-    skops asks scikit-learn for all estimators, which looks into each of its packages and skips
-    those that cannot be imported.  With the wrappers it would import all of PyTorch and dask where
-    they are installed: seconds and hundreds of mebibytes for nothing.
-
-    Edge cases: ImportError where skops is not installed.
-    """
-    hidden = [name for name in _WRAPPERS if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]  # so Python marks what is not there
-    try:
-        return importlib.import_module("skops.io")
-    finally:
-        for name in hidden:
-            sys.modules.pop(name, None)
-
-
 def _package(name: str, extra: str, file: _File) -> ModuleType:
-    try:
-        return skops_io() if name == "skops.io" else importlib.import_module(name)
-    except ImportError:
-        raise InputError(
-            f"{name.partition('.')[0]} must be installed to read {file.name}: pip install "
-            f"memberbound[{extra}]."
-        ) from None
+    return installed(name, f"to read {file.name}", extra)
 
 
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────

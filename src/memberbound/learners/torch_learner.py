@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -11,7 +10,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
-from memberbound.errors import InputError, nonnegative, positive, whole_number
+from memberbound.errors import InputError, installed, nonnegative, positive, whole_number
 from memberbound.learners.examples import Labels, takes_sizes
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -141,7 +140,4 @@ def _alone(torch: ModuleType, seed: int) -> Iterator[None]:
 
 
 def _torch() -> ModuleType:
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        raise InputError("torch must be installed: pip install memberbound[torch].") from None
+    return installed("torch", "for networks", "torch")

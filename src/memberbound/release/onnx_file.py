@@ -8,7 +8,6 @@ category, the bin or the octave of the number chooses.  All of it is computed in
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError, MemberboundError, installed
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
 from memberbound.release.all_rows.encoding import ColumnCode
@@ -36,12 +35,7 @@ _COMPARED, _CLOSE = 512, 1e-9
 
 
 def _package(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise InputError(
-            f"{name} must be installed for ONNX files: pip install memberbound[onnx]."
-        ) from None
+    return installed(name, "for ONNX files", "onnx")
 
 
 def check_onnx(without_bounds: Mapping[str, object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import io
 import json
 import zipfile
@@ -18,7 +17,7 @@ import numpy as np
 
 from memberbound._version import __version__
 from memberbound.answers import plain
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError, MemberboundError, installed
 from memberbound.files import (
     FORMATS,
     check_output,
@@ -28,7 +27,6 @@ from memberbound.files import (
     written_whole,
 )
 from memberbound.games import SubsetGame
-from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork
@@ -194,20 +192,12 @@ def _text(model: PrivateModel) -> str:
     return json.dumps(model.to_dict(), ensure_ascii=False, allow_nan=False)
 
 
-def _imported(name: str, remedy: str) -> ModuleType:
-    try:
-        return skops_io() if name == "skops.io" else importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise InputError(f"{package} must be installed for this file: {remedy}.") from None
-
-
 def _skops() -> ModuleType:
-    return _imported("skops.io", "pip install memberbound[skops]")
+    return installed("skops.io", "for this file", "skops")
 
 
-def _safetensors() -> ModuleType:
-    return _imported("safetensors.numpy", "pip install safetensors")
+def _safetensors(name: str = "safetensors.numpy") -> ModuleType:
+    return installed(name, "for this file", "skops")
 
 
 def _is_table_model(released: object) -> TypeIs[TableModel]:
@@ -291,8 +281,7 @@ def _loaded_network(target: Path, factory: Callable[..., object] | None) -> Priv
             "holds its numbers, not its code. Give the one it was trained with."
         )
     tensors = _safetensors().load(target.read_bytes())
-    opened = _imported("safetensors", "pip install safetensors").safe_open
-    with opened(str(target), framework="numpy") as file:
+    with _safetensors("safetensors").safe_open(str(target), framework="numpy") as file:
         text = (file.metadata() or {}).get(_ABOUT, "null")
     fields = json.loads(text)
     if not isinstance(fields, dict):

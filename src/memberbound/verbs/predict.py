@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from numpy.typing import NDArray
 
-from memberbound.answers import INTERNAL, Answer, computed
+from memberbound.answers import INTERNAL, Certified, computed
 from memberbound.declarations import DatabaseTable, Encoding, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
 from memberbound.files import check_output, in_encoding, write_table
-from memberbound.games import Game
 from memberbound.learners.examples import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
@@ -30,7 +28,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Prediction(Answer):
+class Prediction(Certified):
     """Answers to raw rows, in their order, and the certificate of the model that gave them.
 
     ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
@@ -44,21 +42,6 @@ class Prediction(Answer):
     certificate: Certificate = field(metadata=INTERNAL)
     out: str | None = None
     warnings: tuple[str, ...] = ()
-
-    @cached_property
-    def game(self) -> Game:
-        """The game of the model's certificate."""
-        return self.certificate.game
-
-    @cached_property
-    def theorems(self) -> tuple[str, ...]:
-        """Results that the certificate rests on."""
-        return self.certificate.theorems
-
-    @cached_property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the certificate assumes."""
-        return self.certificate.assumptions
 
     @computed
     def rows(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from memberbound.answers import (
     INTERNAL,
-    Answer,
+    Certified,
     EstimateOf,
     Given,
     OmitEmpty,
@@ -49,7 +49,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Released(Answer):
+class _Released(Certified):
     """What every release says: the noise, the certificate that it is enough, and scores."""
 
     calibration: Calibration = field(metadata=INTERNAL)
@@ -58,21 +58,6 @@ class _Released(Answer):
     what: str
     out: str | None = None
     warnings: tuple[str, ...] = ()
-
-    @cached_property
-    def game(self) -> Game:
-        """The game of the certificate."""
-        return self.calibration.certificate.game
-
-    @cached_property
-    def theorems(self) -> tuple[str, ...]:
-        """What the certificate rests on."""
-        return self.calibration.certificate.theorems
-
-    @cached_property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the certificate assumes."""
-        return self.calibration.certificate.assumptions
 
     @computed
     def certificate(self) -> Certificate:
@@ -199,7 +184,7 @@ class _Released(Answer):
         return [f"note{private}: {warning}." for warning in self.warnings]
 
 
-class AllRows(Answer):
+class AllRows(Certified):
     """What the answer of a release of all rows reads off its budget; the rest is the subclass's."""
 
     if TYPE_CHECKING:
@@ -207,21 +192,18 @@ class AllRows(Answer):
         baseline: tuple[float, ...]
 
         @property
-        def certificate(self) -> Certificate: ...  # noqa: D102
-
-        @property
         def spent(self) -> Budget: ...  # noqa: D102
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
         """What the certificate rests on, and the bound on other guesses where it is asked for."""
-        return (*self.certificate.theorems, *(("X23",) if self.baseline else ()))
+        return (*super().theorems, *(("X23",) if self.baseline else ()))
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What the certificate assumes, and the bound on other guesses."""
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
-        return (*self.certificate.assumptions, *beyond)
+        return (*super().assumptions, *beyond)
 
     @computed
     def mu(self) -> Given | None:

@@ -8,7 +8,6 @@ a grid, and its size comes from our own accounting (proofs/networks.md).
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
-from memberbound.errors import InputError
+from memberbound.errors import InputError, installed
 from memberbound.learners.examples import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -47,13 +46,7 @@ if TYPE_CHECKING:
 
 
 def _torch(name: str = "torch") -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise InputError(
-            f"{package} must be installed for networks: pip install memberbound[torch]."
-        ) from None
+    return installed(name, "for networks", "torch")
 
 
 #: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
