@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
@@ -22,19 +22,17 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import (
     Examples,
-    Labels,
     Learner,
     encoded_rows,
     examples_of,
     learner_from_name,
 )
 from memberbound.learners.refits import FitStore, Progress, fingerprint, refits
-from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.in_memory import read_population
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
 #
@@ -394,15 +392,19 @@ def train_references(
             f"models, got {few}."
         )
     known = known_records(evidence, seed, references=True)
+    truth = np.asarray(evidence.truth)
     if isinstance(learner, str) and learner != "same":
         features = _encoded(evidence, known)
         estimator = learner_from_name(learner, evidence.task)
     else:
+        assert evidence.model is not None
         own = learner is None or isinstance(learner, str)
-        unfitted = unfitted_copy(evidence) if own else cast(Learner, learner)
-        features, estimator = _by_row_number(evidence, unfitted)
+        estimator = unfitted_copy(evidence) if own else cast(Learner, learner)
+        features = cast(FloatArray, evidence.model.matched(evidence.rows))  # a table for a pipeline
+        classes = getattr(evidence.model.model, "classes_", None)
+        if evidence.classes and classes is not None:
+            truth = np.asarray(classes)[truth]
     names = tuple(f"x{i}" for i in range(features.shape[1]))
-    truth = np.asarray(evidence.truth)
     examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
     # At most a half of the known non-members: attacks learn from those in and those out.
     drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
@@ -420,51 +422,6 @@ def train_references(
     return replace(run, known=known)
 
 
-class RowsOf(BaseEstimator):  # type: ignore[misc]
-    """An estimator trained on rows of a table that are named by their numbers.
-
-    Shadow training passes arrays of numbers, and a pipeline needs its table.  So the table is a
-    parameter, and the array holds row numbers.
-    """
-
-    def __init__(self, estimator: object, rows: object, classes: object = None) -> None:
-        self.estimator = estimator
-        self.rows = rows
-        self.classes = classes
-
-    def _taken(self, numbers: FloatArray) -> DataFrame | Labels:
-        places = np.asarray(numbers[:, 0], dtype=np.intp)
-        rows = self.rows
-        return rows[places] if isinstance(rows, np.ndarray) else rows.iloc[places]  # type: ignore[attr-defined]
-
-    def _codes(self, labels: Labels) -> Labels:
-        names = np.asarray(self.classes).tolist()
-        return np.array([names.index(c) for c in np.asarray(labels).tolist()])
-
-    def fit(self, X: FloatArray, y: Labels) -> RowsOf:
-        """Train a copy of the estimator on the rows of these numbers."""
-        target = y if self.classes is None else np.asarray(self.classes)[np.asarray(y)]
-        self.model_ = clone(self.estimator).fit(self._taken(X), target)
-        if self.classes is not None:
-            self.classes_ = self._codes(getattr(self.model_, "classes_", np.unique(target)))
-        return self
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Return the numbers of the classes, or values."""
-        answers = np.asarray(self.model_.predict(self._taken(X)))
-        return answers if self.classes is None else self._codes(answers)
-
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return the copy's probabilities."""
-        return np.asarray(self.model_.predict_proba(self._taken(X)), dtype=np.float64)
-
-    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
-    def decision_function(self, X: FloatArray) -> FloatArray:
-        """Return the copy's decision values."""
-        return np.asarray(self.model_.decision_function(self._taken(X)), dtype=np.float64)
-
-
 def unfitted_copy(evidence: Evidence) -> Learner:
     """Return the given model untrained; refused where it is no estimator that clones."""
     model = None if evidence.model is None else evidence.model.model
@@ -477,18 +434,6 @@ def unfitted_copy(evidence: Evidence) -> Learner:
         ) from None
     # Many are trained side by side: threads of their own would only wait for each other.
     return _with_parameters(unfitted, _THREADS, 1)
-
-
-def _by_row_number(evidence: Evidence, learner: Learner) -> tuple[FloatArray, Learner]:
-    """Return row numbers as features, and a learner that looks the rows up."""
-    assert evidence.model is not None
-    classes = None
-    if evidence.classes:
-        own = getattr(evidence.model.model, "classes_", None)
-        classes = np.arange(len(evidence.classes)) if own is None else np.asarray(own)
-    rows = evidence.model.matched(evidence.rows)
-    numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
-    return numbers, RowsOf(learner, rows, classes)
 
 
 def _encoded(evidence: Evidence, known: BoolArray) -> FloatArray:
