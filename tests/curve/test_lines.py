@@ -143,17 +143,6 @@ def test_chain_in_the_wrong_order_is_caught():
     assert shortfalls(two.then(one), right, AT)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 0.0), (1.0, 1e-5), (8.0, 0.01)])
-def test_chain_of_an_epsilon_delta_curve_with_itself(epsilon, delta):
-    """Advantage 1 - e^{-eps}(1 - 2 delta), below the tanh(eps) of the point (2 eps, ...)."""
-    one = polygon_from_lines([epsilon], [delta], [epsilon], [delta])
-    value = F(one.then(one).advantage)
-    low, high = exp_bracket(epsilon)
-    assert 1 - (1 - 2 * F(delta)) / low <= value
-    assert value <= (1 - (1 - 2 * F(delta)) / high) * (1 + F(TIGHT))
-    assert float(value) < math.tanh(epsilon) + 2 * delta * (1 + math.exp(epsilon))
-
-
 def test_chain_of_analytic_curves_adds_their_parameters():
     assert GaussianCurve(0.1).then(GaussianCurve(0.2)) == GaussianCurve(0.30000000000000004)
     assert F(GaussianCurve(0.7).then(GaussianCurve(0.1)).mu) >= F(0.7) + F(0.1)

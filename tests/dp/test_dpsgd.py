@@ -167,16 +167,6 @@ def test_without_noise_only_sampling_protects(sigma, adjacency):
         assert parameters.sampled_probability >= sampled
 
 
-def test_certain_lines_hold_for_every_noise():
-    """Never sampled, never betrayed: exact for one step by the closed form."""
-    for sigma in (0.2, 1.0):
-        for q in (0.01, 0.4):
-            for direction in DIRECTIONS:
-                assert stick_of_one_step(1.0, sigma, q, direction) <= q
-            reach = 1 / (1 - q)
-            assert stick_of_one_step(reach, sigma, q, "add") == pytest.approx(0.0, abs=1e-15)
-
-
 # ---- other accountants ----------------------------------------------------------------------
 
 

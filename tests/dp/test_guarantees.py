@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ from memberbound.dp import (
     guarantee_from_gdp,
 )
 from memberbound.errors import InputError
-from oracle import finite, mechanisms
+from oracle import finite
 from oracle.claims import assert_holds
 from oracle.pairs import chained, independent_pairs
 from oracle.readoffs import QUICK, faults, shortfalls
@@ -35,37 +34,6 @@ def test_true_statements_give_a_curve_above_the_pair(pair, epsilons):
     curve = guarantee_from_epsilon_delta(points).curve
     assert shortfalls(curve, pair, QUICK) == []
     assert shortfalls(curve, (pair[1], pair[0]), QUICK) == []
-
-
-def indistinguishable_pairs():
-    """(pair, eps, delta) with hockey-sticks of at most delta at e^eps both ways."""
-    rng = Random(7)
-    for _ in range(6):
-        eps, dlt = rng.uniform(0, 3), rng.choice([0.0, 1e-5, 0.25])
-        g = exp_bracket(eps)[0]
-        near = F(str(round(float(g), 3))) - F(1, 500) + 1
-        for pair in (
-            mechanisms.extremal_pair(g, F(dlt)),
-            mechanisms.random_dp_pair(rng, near, F(dlt)),
-        ):
-            if finite.delta(*pair, g) <= F(dlt):
-                yield pair, eps, dlt
-
-
-def covers(pair, epsilon, delta):
-    curve = guarantee_from_epsilon_delta([(epsilon, delta)]).curve
-    return shortfalls(curve, finite.masses(*pair), QUICK) == []
-
-
-def test_indistinguishable_pairs_are_covered():
-    assert_holds(
-        covers,
-        indistinguishable_pairs(),
-        broken={
-            "smaller epsilon": lambda pair, e, d: covers(pair, e * (1 - 1e-9), d),
-            "smaller delta": lambda pair, e, d: covers(pair, e, d * (1 - 1e-9)),
-        },
-    )
 
 
 def test_replacement_is_the_chain_through_the_smaller_world():

@@ -51,11 +51,6 @@ def test_closed_form_is_reached_and_never_exceeded():
     )
 
 
-def test_gamma_one_is_the_worst_case():
-    for p, n in laws():
-        assert all(iid.worst_leak(p, n, g) <= iid.worst_leak(p, n, F(1)) for g in GAMMAS)
-
-
 def test_limits():
     # one record, many equal atoms: 1 - 1/K; a certain atom leaks nothing
     for atoms in (2, 10, 1000):

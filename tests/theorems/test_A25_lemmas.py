@@ -212,30 +212,6 @@ def test_L26_L5_5_deterministic_learners_by_their_partition_of_the_histograms():
     )
 
 
-def test_eq32_no_learner_leaks_more_than_the_code_says():
-    rng, truth = Random(32), []
-    for _ in range(16):
-        weights = sorted(rng.sample(range(1, 64), 2))
-        p = [F(weights[0], 64), F(weights[1] - weights[0], 64), F(64 - weights[1], 64)]
-        n = rng.randint(1, 3)
-        for release in (iid.injective(n, 3), mechanisms.random_release(rng, n, 3, 3)):
-            pair = iid.joint_laws(p, n, release)
-            truth += [((p, n, nu), iid.leakage(pair, price(nu, 1.0))) for nu in (0.125, 0.5, 0.625)]
-
-    def bound(p, n, nu):
-        return F(leak_of_law([float(x) for x in p], n, nu))
-
-    assert_bound(
-        bound,
-        truth,
-        broken={
-            "smaller": lambda p, n, nu: F(99, 100) * bound(p, n, nu),
-            "one record more": lambda p, n, nu: bound(p, n + 1, nu),
-            "γ in place of 1/γ": lambda p, n, nu: bound(p, n, 1 - nu),
-        },
-    )
-
-
 def test_L27_L28_the_worst_leak_rises_to_gamma_one_and_falls_from_there():
     """x ↦ ΣE|xB/n − p| − (x−1) on [1, ∞), and x ↦ |xt − p|/x − p(1/x − 1) on (0, 1]."""
 

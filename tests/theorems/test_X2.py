@@ -3,15 +3,11 @@
 Truth: the extremal pair enumerated (equality), and random pairs of three kinds (never more).
 """
 
-import math
 from fractions import Fraction
 from random import Random
 
-from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound, assert_exact
-from oracle.readoffs import price
-from oracle.real import above_log
 
 F = Fraction
 
@@ -100,23 +96,3 @@ def test_limits():
         assert stick_bound(F(5), F(1), gamma) == 1  # nothing protected
     assert stick_bound(F(2), F(1, 9), F(2)) == F(1, 9)  # at gamma = e^eps only the leak is left
     assert stick_bound(F(2), F(1, 9), F(50)) == F(1, 9)
-
-
-def leak_from_stick(stick, gamma):
-    """Delta of the i.i.d. game from max(TPR - gamma FPR) (A25-P5)."""
-    return max(F(1), gamma) * (stick / gamma + 1 - 1 / gamma - max(F(0), 1 - 1 / gamma))
-
-
-def test_library_curve_reaches_this_bound_from_above():
-    """TPR - gamma FPR of the library's curve, through its two profiles."""
-    for g, delta, gamma in triples(60, 2012):
-        eps, dlt = above_log(g), math.nextafter(float(delta), 1.0)
-        curve = guarantee_from_epsilon_delta([(eps, dlt)]).curve
-        nu = float(gamma / (1 + gamma))
-        exact = price(nu, 1.0)
-        truth = leak_from_stick(stick_bound(g, delta, exact), exact)
-        leak = F(curve.leak(nu))
-        assert truth <= leak <= truth * (1 + F(1, 10**11)) + F(1, 10**13)
-        # a little less would be too little
-        assert truth < F(1, 1000) or leak * (1 - F(1, 10**9)) < truth
-        assert 1 - F(curve.security(nu)) >= truth
