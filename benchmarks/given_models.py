@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.model_audit import audit_evidence
+from memberbound.attacks.model_audit import attack_scores
 from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.attacks.shadows import train_references
 from memberbound.learners.trained import TrainedModel
@@ -76,21 +76,21 @@ def ours(job: dict[str, Any]) -> list[Line]:
     model = make_learner(learner, seed).fit(x[member], y[member])
     evidence = Evidence.of(TrainedModel.of(model), x, y, member)
     start = time.process_time()
-    plain = audit_evidence(evidence, fpr=RATES, seed=seed)
+    plain = attack_scores(evidence, seed=seed)
     bare = time.process_time() - start
     start = time.process_time()
     references = train_references(evidence, "same", models=shadows, workers=1, seed=seed)
     training = time.process_time() - start
     start = time.process_time()
-    full = audit_evidence(evidence, references=references, fpr=RATES, seed=seed)
+    full = attack_scores(evidence, references=references, seed=seed)
     attack = time.process_time() - start
     lines = []
-    for audit, seconds, label in (
+    for scores, seconds, label in (
         (plain, (0.0, bare), "no training"),
         (full, (training, attack), ""),
     ):
-        for name, (score, where) in audit.scores.items():
-            if audit is full and name in plain.scores and name != "combined":
+        for name, (score, where) in scores.items():
+            if scores is full and name in plain and name != "combined":
                 continue
             lines.append(
                 {

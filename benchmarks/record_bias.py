@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from memberbound.attacks.attacks import ATTACKS, Targets
-from memberbound.attacks.learner_audit import audit_shadows, best_threshold, record_exposure
+from memberbound.attacks.learner_audit import audit_shadows, best_threshold
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners.examples import Examples, learner_from_name
 
@@ -83,7 +83,7 @@ def main() -> None:
                     seed=repeat,
                     n_jobs=1,
                 )
-                exposure = record_exposure(audit_shadows(run, attacks=[ATTACK], fpr=()))
+                exposure = audit_shadows(run, attacks=[ATTACK], fpr=()).records
                 plain.append(float((exposure.estimate[tried] - truth).mean()))
                 best = int(np.argmax(exposure.estimate))
                 real = own_accuracy(examples, name, best, sizes, 1)

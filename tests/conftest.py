@@ -83,7 +83,7 @@ LONGEST = (
     "release/test_half_estimator.py",
     "report/test_drawing.py",
     "release/test_synthetic.py",
-    "attacks/test_audit_run.py",
+    "attacks/test_learner_audit.py",
     "faces/web/test_work.py",
     "faults/test_engines.py",
 )

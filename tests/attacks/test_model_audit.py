@@ -24,12 +24,13 @@ from memberbound.attacks import shadows
 from memberbound.attacks.attacks import Targets, combined
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.intervals import auc_lower, auc_upper
-from memberbound.attacks.model_audit import attack_scores, audit_evidence
+from memberbound.attacks.model_audit import attack_scores, audit_records, audit_score_table
 from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.attacks.shadows import train_references
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners.trained import Answers, TrainedModel
+from memberbound.numerics.rounding import shared_confidence
 from memberbound.quantities import numbers_in
 from oracle.shadow_runs import run_of
 
@@ -196,9 +197,9 @@ def test_intervals_cover(leak: float, n1: int, n0: int) -> None:
     for _ in range(60):
         z = np.round(rng.normal(size=n1 + n0) + leak * member, 1)  # ties
         p = 1 / (1 + np.exp(-z))
-        ask = TrainedModel.of(lambda r, p=p: np.column_stack([1 - p, p])[: len(r)], classes=[0, 1])
-        evidence = Evidence.of(ask, np.zeros((len(z), 1)), np.ones(len(z), int), member)
-        found = audit_evidence(evidence, fpr=(), attacks=["loss", "label-only"])
+        answers = Answers("probabilities", np.column_stack([1 - p, p]), np.arange(2))
+        evidence = Evidence(answers, np.ones(len(z), int), member, ("0", "1"))
+        found = audit_records(evidence, fpr=(), attacks=["loss", "label-only"])
         held += found.best_advantage.lower <= truth
         held += found.attacks["loss"].advantage.upper >= truth - 0.02
     assert held >= 110
@@ -218,6 +219,19 @@ def test_an_attack_measured_on_what_it_was_told_is_caught() -> None:
         honest += audit_scores(Scores.of(score[where], member[where]), fpr=()).advantage.lower > 0
     assert honest == 0
     assert told >= 6
+
+
+def test_the_best_of_several_rules_is_paid_for() -> None:
+    rng = np.random.default_rng(2)
+    member, everywhere = np.arange(400) < 200, np.ones(400, dtype=bool)
+    scores = {name: (rng.normal(size=400) + member, everywhere) for name in ("a", "b", "c")}
+    audit = audit_score_table(scores, member, confidence=0.9)
+    pairs = [Scores.of(score, member) for score, _ in scores.values()]
+    shared, alone = (
+        max(audit_scores(pair, confidence=level).advantage.lower for pair in pairs)
+        for level in (shared_confidence(0.9, 3), 0.9)
+    )
+    assert audit.best_advantage.lower == shared < alone
 
 
 # ── Bad input: one sentence each ──────────────────────────────────────────────────────────────────

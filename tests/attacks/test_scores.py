@@ -230,12 +230,6 @@ GOOD = np.arange(30.0)
         (GOOD, np.zeros(30), "got no members"),
         (GOOD[:19], np.arange(19) % 2, "at least 20 in number, got 19"),
         ([np.nan, *GOOD[1:]], np.arange(30) % 2, "got 1 that are not"),
-        (GOOD, np.arange(30) % 3, "0 .not a member., got 2"),
-        (GOOD, [np.nan] * 30, "0 .not a member., got nan"),
-        (GOOD, ["perhaps"] * 30, "0 .not a member., got .perhaps"),
-        (GOOD, [1], "one label per score"),
-        (["a"] * 30, [1] * 30, "must be numbers"),
-        (GOOD[:, None], [1] * 30, "got shape"),
     ],
 )
 def test_unusable_scores_are_refused(scores, member, message):

@@ -20,3 +20,12 @@ def run_of(member: np.ndarray, logit: np.ndarray) -> ShadowRun:
     data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
     signals = Signals(logit, logit > 0, "probabilities")
     return ShadowRun(member, signals, tuple(range(models)), (), data)
+
+
+def shifted_run(
+    models: int, rows: int, shift: float, seed: int, leak: np.ndarray | None = None
+) -> ShadowRun:
+    """Return a run with normal logits, moved by ``shift`` for members of models that ``leak``."""
+    member = halves(models, rows, seed)
+    moved = shift * member if leak is None else shift * member * leak[:, None]
+    return run_of(member, np.random.default_rng(seed).normal(size=member.shape) + moved)

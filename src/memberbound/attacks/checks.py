@@ -167,8 +167,7 @@ def law_test(
             attack="blind",
         )
         bounds.append(audit.auc)
-    best = highest_floor(bounds, confidence)
-    return LawTest(min(1.0, 2 * min(p_values)), interval_fields(best))
+    return LawTest(min(1.0, 2 * min(p_values)), interval_fields(highest_floor(bounds)))
 
 
 def _numeric(evidence: Evidence) -> FloatArray:

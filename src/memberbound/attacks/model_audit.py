@@ -1,18 +1,26 @@
 """The audit of a given model: its members against fresh records (the model game).
 
-What happens to a record: the model is asked about it (``evidence``); a random part of the records
-is known to the attacker, who trains reference models on it (``shadows``); every attack of the list
-(``attacks``) gives the record a score from the model's answer and, if it learns, from the known
-part; the scores of members and others give intervals (``scores``, ``intervals``).  An attack that
-learns is measured on the other records only, which its rule has never seen, so the intervals hold
-as they stand (proofs/audit-intervals.md claims 1 to 4 want the rule fixed before the records are
-drawn; proofs/given-models.md claim 1).
+What happens to a record:
+
+1. *Split*: a random part of the records is known to the attacker, who trains reference models on it
+   (``shadows``); the others are measured.
+2. *Score*: the given model, the one target, is asked about the record (``evidence``); every attack
+   of the list (``attacks``) gives it a score from the answer and, if it learns, from the known
+   part.  An attack that learns is measured on records its rule has never seen.
+3. *Interval*: the scores of members and of others give AUC, advantage and TPR with intervals
+   (``scores``, ``intervals``; proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md
+   claim 1).
+4. *Choice*: the best attack is chosen after looking, so its floor is one at an error shared among
+   all attacks that ran.
+5. *Record*: one attack, fixed before looking, names members that stand out from non-members, with
+   false discoveries controlled; by groups its intervals hold for all groups at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -39,7 +47,7 @@ from memberbound.attacks.scores import (
 )
 from memberbound.attacks.shadows import ShadowRun, known_records
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, fraction
+from memberbound.errors import InputError
 from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import AuditBound
@@ -48,6 +56,8 @@ from memberbound.quantities import AuditBound
 FEWEST = 20
 #: The attack of a table of scores.
 SCORES = "scores"
+#: Attacks behind the list of records and the groups, strongest first; fixed before looking.
+_FOR_RECORDS = ("combined", "loss", "label-only")
 _NO_COLUMNS = (
     "Whether members and non-members come from one distribution cannot be tested without their "
     "columns"
@@ -62,7 +72,6 @@ class ModelAudit(MeasuredAttacks):
 
     Attributes:
         scores: per attack the score of every record, and the records that it is measured on.
-        by_access: as ``best_advantage``, for an attacker who sees labels only, or probabilities.
         evidence: None where only scores are known; then nobody knows what the attack had to see.
         law: None where the columns are not known.
         groups: None where none were asked for.
@@ -82,9 +91,7 @@ class ModelAudit(MeasuredAttacks):
 
     scores: AttackScores = field(repr=False)
     member: BoolArray = field(repr=False)
-    by_access: Mapping[AccessLevel, AuditBound] = field(default_factory=dict)
     evidence: Evidence | None = field(default=None, repr=False)
-    references: ShadowRun | None = field(default=None, repr=False)
     recognised: Recognised | None = None
     groups: Groups | None = None
     facts: tuple[Fact, ...] = ()
@@ -103,6 +110,17 @@ class ModelAudit(MeasuredAttacks):
         """
         return self.law is None or not self.law.differs
 
+    @property
+    def by_access(self) -> dict[str, AuditBound]:
+        """As ``best_advantage``, for an attacker who sees labels only, or probabilities."""
+        attacks = self.attacks.values()
+        labels = [a.shared_advantage for a in attacks if a.access == "labels"]
+        # Whoever sees more than labels sees the label too.
+        return {
+            level: highest_floor(labels) if level == "labels" else self.best_advantage
+            for level in sorted({a.access for a in attacks if a.access is not None})
+        }
+
 
 # ── What happens to the records ───────────────────────────────────────────────────────────────────
 
@@ -119,92 +137,43 @@ def audit_records(
 ) -> ModelAudit:
     """Audit a given model: attacks, records, groups, structure, and the two sides.
 
-    Guarantee: as :func:`audit_evidence` (of a table of scores :func:`audit_scores`),
+    Guarantee: each interval of an attack contains its quantity with probability at least
+    ``confidence``, given the model; the intervals of ``best_advantage`` and ``by_access`` hold for
+    all attacks together with that probability, whichever is looked at.  For the rest see
     :func:`recognised_members`, :func:`audit_groups` and :func:`one_law_test`, each on its own.
+    Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1.
+    Assumes: :attr:`ModelAudit.assumptions`.
+    Edge cases: fewer than 20 records of either kind are refused.
     """
+    measured = partial(audit_score_table, confidence=confidence, fpr=fpr, seed=seed)
     if isinstance(records, ScoreTable):
         if attacks is not None and tuple(attacks) != (SCORES,):
             raise InputError(f"attacks must be {SCORES!r} for a table of scores.")
         everywhere = np.ones(len(records.member), dtype=np.bool_)
-        scores = {SCORES: (records.score, everywhere)}
-        audit = audit_score_table(scores, records.member, confidence=confidence, fpr=fpr, seed=seed)
+        audit = measured({SCORES: (records.score, everywhere)}, records.member)
         audit = replace(audit, warnings=(*audit.warnings, _NO_COLUMNS))
         return with_records(audit, np.arange(len(records.score)), records.groups, by, seed=seed)
-    law = None
     notes = (_NO_COLUMNS,) if records.rows is None else duplicate_notes(records)
-    audit = audit_evidence(
-        records, attacks=attacks, references=references, confidence=confidence, fpr=fpr, seed=seed
-    )
-    if records.rows is not None:
-        law = one_law_test(records, confidence=confidence, seed=seed)
-    audit = replace(
-        audit,
-        facts=structural_facts(records),
-        law=law,
-        warnings=(*audit.warnings, *notes),
-    )
-    numbers = np.arange(len(records.member)) if records.numbers is None else records.numbers
-    return with_records(audit, numbers, records.groups, by, seed=seed)
-
-
-def with_records(
-    audit: ModelAudit,
-    names: Sequence[int | str] | Labels,
-    groups: Sequence[object] | None,
-    by: str | None,
-    *,
-    attacks: Sequence[str] = ("combined", "loss", "label-only"),
-    seed: int = 0,
-) -> ModelAudit:
-    """Add what one attack says of single records, and of groups by the column ``by``.
-
-    It is the first of ``attacks`` that ran, an order that is fixed before looking.  Where the two
-    sides are not comparable there are no groups: their intervals would be about that difference.
-    """
-    attack = next((n for n in attacks if n in audit.attacks), next(iter(audit.attacks)))
-    scores, where = audit.scores[attack]
-    scores, member = scores[where], audit.member[where]
-    rows = np.asarray(names)[where & audit.member].tolist()
-    recognised = recognised_members(scores, member, rows, attack=attack, seed=seed)
-    if groups is None or by is None or not audit.comparable:
-        return replace(audit, recognised=recognised)
-    values = [value for value, used in zip(groups, where, strict=True) if used]
-    measured = audit_groups(
-        scores, member, values, column=by, attack=attack, confidence=audit.confidence, seed=seed
-    )
-    return replace(audit, recognised=recognised, groups=measured)
-
-
-def audit_evidence(
-    evidence: Evidence,
-    *,
-    attacks: Iterable[str] | None = None,
-    references: ShadowRun | None = None,
-    confidence: float = 0.95,
-    fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    seed: int = 0,
-) -> ModelAudit:
-    """Measure attacks on one given model: its members against fresh records.
-
-    Guarantee: each interval of an attack contains its quantity with probability at least
-    ``confidence``, given the model; the intervals of ``best_advantage`` and ``by_access`` hold for
-    all attacks together with that probability, whichever is looked at.
-    Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1.
-    Assumes: :attr:`ModelAudit.ASSUMPTIONS`.
-    Edge cases: fewer than 20 records of either kind are refused.
-    """
-    member = evidence.member
+    member = records.member
     for kind, count in (("members", int(member.sum())), ("non-members", int((~member).sum()))):
         if count < FEWEST:
             raise InputError(f"{kind} must be at least {FEWEST} records, got {count}.")
-    scores = attack_scores(evidence, attacks=attacks, references=references, seed=seed)
-    access = {name: ATTACKS[name].access(evidence.signals) for name in scores}
-    audit = audit_score_table(
-        scores, member, access=access, confidence=confidence, fpr=fpr, seed=seed
-    )
+    scores = attack_scores(records, attacks=attacks, references=references, seed=seed)
+    access = {name: ATTACKS[name].access(records.signals) for name in scores}
+    audit = measured(scores, member, access=access)
+    law = None
+    if records.rows is not None:
+        law = one_law_test(records, confidence=confidence, seed=seed)
     trained = () if references is None else references.warnings
-    warnings = (*evidence.notes, *trained, *audit.warnings)
-    return replace(audit, evidence=evidence, references=references, warnings=warnings)
+    audit = replace(
+        audit,
+        evidence=records,
+        facts=structural_facts(records),
+        law=law,
+        warnings=(*records.notes, *trained, *audit.warnings, *notes),
+    )
+    numbers = np.arange(len(member)) if records.numbers is None else records.numbers
+    return with_records(audit, numbers, records.groups, by, seed=seed)
 
 
 def attack_scores(
@@ -248,39 +217,55 @@ def audit_score_table(
     Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`; the
     intervals of ``best_advantage`` and ``by_access`` hold for all attacks at once.
     """
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    each, rates = shared_confidence(sure, len(scores)), tuple(fpr)
-    audits, shared = {}, {}
-    for name, (score, where) in scores.items():
-        pair = Scores.of(score[where], member[where])
-        audits[name] = audit_scores(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
-        together = audit_scores(pair, confidence=each, fpr=(), attack=name, seed=seed)
-        shared[name] = together.advantage
-    by_access: dict[AccessLevel, AuditBound] = {}
-    if access is not None:
-        for name, level in access.items():
-            audits[name] = replace(audits[name], more={**audits[name].more, "access": level})
-        labels = [shared[name] for name, level in access.items() if level == "labels"]
-        if labels:
-            by_access["labels"] = highest_floor(labels, sure)
-        for level in {*access.values()} - {"labels"}:  # whoever sees more sees the label too
-            by_access[level] = highest_floor(shared.values(), sure)
+    measured = partial(
+        audit_scores, confidence=confidence, fpr=tuple(fpr), among=len(scores), seed=seed
+    )
+    audits = {}
     # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
     too_few: dict[str, str] = {}
-    for note in (note for audit in audits.values() for note in audit.notes):
-        too_few.setdefault(note.partition(":")[0], note)
+    for name, (score, where) in scores.items():
+        audit = measured(Scores.of(score[where], member[where]), attack=name)
+        audits[name] = replace(audit, access=None if access is None else access[name])
+        for note in audit.notes:
+            too_few.setdefault(note.partition(":")[0], note)
     return ModelAudit(
         attacks=audits,
-        best_advantage=highest_floor(shared.values(), sure),
-        confidence=sure,
+        confidence=confidence,
         warnings=tuple(too_few.values()),
         scores=scores,
         member=member,
-        by_access=by_access,
     )
 
 
-# ── Members that are recognised, with false discoveries controlled ────────────────────────────────
+# ── Single records, and groups of them ────────────────────────────────────────────────────────────
+
+
+def with_records(
+    audit: ModelAudit,
+    names: Sequence[int | str] | Labels,
+    groups: Sequence[object] | None,
+    by: str | None,
+    *,
+    attacks: Sequence[str] = _FOR_RECORDS,
+    seed: int = 0,
+) -> ModelAudit:
+    """Add what one attack says of single records, and of groups by the column ``by``.
+
+    It is the first of ``attacks`` that ran, an order that is fixed before looking.  Where the two
+    sides are not comparable there are no groups: their intervals would be about that difference.
+    """
+    attack = next((n for n in attacks if n in audit.attacks), next(iter(audit.attacks)))
+    scores, where = audit.scores[attack]
+    scores, member = scores[where], audit.member[where]
+    rows = np.asarray(names)[where & audit.member].tolist()
+    recognised = recognised_members(scores, member, rows, attack=attack, seed=seed)
+    if groups is None or by is None or not audit.comparable:
+        return replace(audit, recognised=recognised)
+    values = [value for value, used in zip(groups, where, strict=True) if used]
+    measured = audit_groups(
+        scores, member, values, column=by, attack=attack, confidence=audit.confidence, seed=seed
+    )
+    return replace(audit, recognised=recognised, groups=measured)
 
 
 @dataclass(frozen=True)
@@ -355,7 +340,8 @@ def recognised_members(
     other, in whatever order they are listed; the attack was chosen without looking.
     Edge cases: ties are broken by coins; with fewer than 20 non-members nobody is named.
     """
-    level = fraction("rate", rate, open_left=True, open_right=True)
+    from scipy.stats import false_discovery_control
+
     rng = content_generator(seed, scores, member, purpose="recognised")
     # Ties are broken by coins: then all orders of exchangeable scores are equally likely.
     order = np.lexsort((rng.random(len(scores)), scores))
@@ -366,10 +352,11 @@ def recognised_members(
     tried = np.concatenate([np.flatnonzero(member), others])
     below = np.searchsorted(np.sort(rank[calibrating]), rank[tried], "left")
     p_values = (1 + len(calibrating) - below) / (1 + len(calibrating))
-    named = _benjamini_hochberg(p_values, level)
-    size = int(member.sum())
+    # Where rounding leaves open whether p ≤ k·rate/m, the record is not named.
+    named = false_discovery_control(p_values) <= rate * (1 - 1e-12)
     if len(outside) < FEWEST_SCORES:
         named[:] = False
+    size = int(member.sum())
     return Recognised(
         tuple(rows),
         p_values[:size],
@@ -377,26 +364,8 @@ def recognised_members(
         attack,
         len(others),
         int(named[size:].sum()),
-        level * len(others) / max(len(tried), 1),
+        rate * len(others) / max(len(tried), 1),
     )
-
-
-def _benjamini_hochberg(p_values: FloatArray, rate: float) -> BoolArray:
-    """Return which hypotheses are rejected.
-
-    Examples:
-        >>> _benjamini_hochberg(np.array([0.01, 0.9, 0.03]), 0.1).tolist()
-        [True, False, True]
-    """
-    ordered = np.sort(p_values)
-    # p ≤ k·q/m; where rounding leaves it open, the record is not named.
-    steps = np.arange(1, len(ordered) + 1) * rate
-    passed = np.flatnonzero(ordered * len(ordered) <= steps * (1 - 1e-12))
-    limit = ordered[passed[-1]] if passed.size else -1.0
-    return np.asarray(p_values <= limit)
-
-
-# ── Groups of records ─────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -436,7 +405,7 @@ def audit_groups(
     Guarantee: with probability at least ``confidence`` the advantages of all groups lie in their
     intervals together, and so do the AUCs.
     Theorem: proofs/audit-intervals.md claims 1 and 4, the error shared among the groups.
-    Assumes: as :func:`audit_evidence`, within each group.
+    Assumes: as :func:`audit_records`, within each group.
     Edge cases: more than 50 values are refused; a group with fewer than 10 members or others is
     counted but not measured, and pays for nothing.
     """

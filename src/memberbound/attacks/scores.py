@@ -1,11 +1,11 @@
-"""What an attack's scores show about one model: AUC, advantage, accuracy, TPR, with intervals."""
+"""What an attack reached (AUC, advantage, accuracy, TPR), and how that follows from its scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, NamedTuple, TypedDict, overload
+from typing import NamedTuple, TypedDict, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,9 @@ from memberbound.attacks.intervals import (
     two_sample_deviation,
 )
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, fraction, whole_number
+from memberbound.errors import InputError
 from memberbound.games import ModelGame
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import (
     AuditBound,
     confident,
@@ -40,14 +40,10 @@ def content_generator(
 ) -> np.random.Generator:
     """Return a generator seeded by a SHA-256 of the seed, the purpose and the content.
 
-    A seed alone splits every table at the same places.  In a file that is sorted, by a score or by
-    anything that goes with it, the same places are the same *ranks* in every sample: one part then
-    determines how many records of the other lie between any two of its own, and is no fresh sample
-    for it.  With the records in the hash the places differ from table to table, whatever the order
-    of the rows, and the same table and seed give the same places again.
-
-    Guarantee: none of its own; the claims that rest on it take the hash for random
-    (proofs/audit-intervals.md claim 4, proofs/given-models.md).
+    A seed alone splits every table at the same places.  In a file sorted by a score these are the
+    same *ranks* in every sample, and one part is no fresh sample for the other.  With the records
+    in the hash the places differ from table to table; the claims that rest on it take the hash for
+    random (proofs/audit-intervals.md claim 4, proofs/given-models.md).
 
     Examples:
         >>> content_generator(0, np.arange(3)).random() == content_generator(0, np.ones(3)).random()
@@ -96,34 +92,33 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, scores: ArrayLike, member: ArrayLike) -> Scores:
-        """Sort scores into the two classes by their 0/1 labels, or refuse them."""
-        values = _score_array("scores", scores)
-        labels = np.asarray(member)
-        if labels.shape != values.shape:
-            raise InputError(
-                f"member must have one label per score ({values.size}), got shape {labels.shape}."
-            )
-        if labels.dtype != np.bool_:
-            labels = membership(labels.tolist())
-        return cls.from_samples(values[labels], values[~labels])
+        """Sort scores into the two classes, or refuse them."""
+        values, inside = np.asarray(scores, dtype=np.float64), np.asarray(member, dtype=np.bool_)
+        return cls.from_samples(values[inside], values[~inside])
 
     @classmethod
     def from_samples(cls, members: ArrayLike, non_members: ArrayLike) -> Scores:
         """Return the two samples, sorted, or refuse them."""
-        inside = _score_array("scores of members", members)
-        outside = _score_array("scores of non-members", non_members)
-        for name, sample in (("members", inside), ("non-members", outside)):
+        pair = cls(*(np.sort(np.asarray(s, dtype=np.float64)) for s in (members, non_members)))
+        for name, sample in (("members", pair.members), ("non-members", pair.non_members)):
             if sample.size == 0:
                 raise InputError(
                     f"scores must come from members and non-members, got no {name}. "
                     "An attack is measured by how well it tells the two apart."
                 )
-        if inside.size + outside.size < FEWEST_SCORES:
+        total = pair.members.size + pair.non_members.size
+        if total < FEWEST_SCORES:
             raise InputError(
-                f"scores must be at least {FEWEST_SCORES} in number, got "
-                f"{inside.size + outside.size}. Fewer say nothing at any useful confidence."
+                f"scores must be at least {FEWEST_SCORES} in number, got {total}. "
+                "Fewer say nothing at any useful confidence."
             )
-        return cls(np.sort(inside), np.sort(outside))
+        missing = int(sum(np.isnan(sample).sum() for sample in pair))
+        if missing:
+            raise InputError(
+                f"scores must be numbers, got {missing} that are not (NaN). "
+                "Leaving them out would change the attack: give them the score it falls back to."
+            )
+        return pair
 
     def split(self, seed: int) -> tuple[Scores, Scores]:
         """Return a random third for choosing a threshold, and the rest for evaluating it.
@@ -164,66 +159,58 @@ class Scores(NamedTuple):
         return float(x[place]), float(gap[place])
 
 
-def _score_array(name: str, scores: ArrayLike) -> FloatArray:
-    try:
-        values = np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers, got {type(scores).__name__}.") from None
-    if values.ndim != 1:
-        raise InputError(f"{name} must be a list of numbers, got shape {values.shape}.")
-    missing = int(np.isnan(values).sum())
-    if missing:
-        raise InputError(
-            f"{name} must be numbers, got {missing} that are not (NaN). "
-            "Leaving them out would change the attack: give them the score it falls back to."
-        )
-    return values
-
-
-# ── The audit ─────────────────────────────────────────────────────────────────────────────────────
-#
-# The attack calls "member" when its score reaches a threshold.  The price of choosing the threshold
-# on the same scores is paid in every interval (proofs/audit-intervals.md).  The scores are those of
-# *one* model, its members against fresh records: nothing follows for other models of its learner.
+# ── What was measured ─────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class AttackAudit:
     """What one attack reached, per quantity.
 
-    ``more`` are further keys of its dictionary, ``notes`` say which quantities are missing and why.
+    Attributes:
+        advantage: each bound holds with the audit's confidence on its own,
+        shared_advantage: this one together with those of all attacks that ran, so that choosing
+            the best of them after looking is paid for.
+        access: what the attack had to see of a given model.
+        notes: which quantities are missing, and why.
     """
 
     advantage: AuditBound
+    shared_advantage: AuditBound
     auc: AuditBound
     accuracy: AuditBound | None = None
     tpr_at_fpr: Mapping[str, AuditBound | None] = field(default_factory=dict)
-    more: Mapping[str, object] = field(default_factory=dict)
+    members: int | None = None
+    non_members: int | None = None
+    access: str | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
+    def to_dict(self, *, proved: bool = True) -> dict[str, object]:
+        """Return the contract's fields; ends are missing where nothing is proved."""
+        counts = {"members": self.members, "non_members": self.non_members, "access": self.access}
         return {
-            "auc": interval_fields(self.auc),
-            "advantage": interval_fields(self.advantage),
-            "accuracy": interval_fields(self.accuracy),
-            "tpr_at_fpr": {r: interval_fields(bound) for r, bound in self.tpr_at_fpr.items()},
-            **self.more,
+            "auc": interval_fields(self.auc, proved=proved),
+            "advantage": interval_fields(self.advantage, proved=proved),
+            "accuracy": interval_fields(self.accuracy, proved=proved),
+            "tpr_at_fpr": {
+                rate: interval_fields(bound, proved=proved)
+                for rate, bound in self.tpr_at_fpr.items()
+            },
+            **{name: value for name, value in counts.items() if value is not None},
         }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasuredAttacks:
-    """What attacks reached.
-
-    ``best_advantage`` is the advantage of the attack with the highest floor, at an error shared
-    among all attacks, so that choosing it is paid for.
-    """
+    """What the attacks reached that ran in one audit."""
 
     attacks: dict[str, AttackAudit]
-    best_advantage: AuditBound
     confidence: float
     warnings: tuple[str, ...] = ()
+
+    @property
+    def best_advantage(self) -> AuditBound:
+        """The advantage of the attack with the highest floor; choosing it is paid for."""
+        return highest_floor(attack.shared_advantage for attack in self.attacks.values())
 
     @property
     def best(self) -> str:
@@ -231,11 +218,44 @@ class MeasuredAttacks:
         return self.best_advantage.attack
 
 
-def highest_floor(bounds: Iterable[AuditBound], confidence: float) -> AuditBound:
-    """Return the interval with the highest floor; they hold together with ``confidence``."""
-    best = max(bounds, key=lambda b: (max(b.lower, 0.0), b.estimate))
-    return replace(best, confidence=confidence)
+def highest_floor(bounds: Iterable[AuditBound]) -> AuditBound:
+    """Return the interval with the highest floor."""
+    return max(bounds, key=lambda b: (max(b.lower, 0.0), b.estimate))
 
+
+class IntervalFields(TypedDict):
+    """A measured bound in the contract; the ends are missing where nothing is proved."""
+
+    estimate: EstimateOf | None
+    lower: Lower | None
+    upper: Upper | None
+
+
+@overload
+def interval_fields(bound: AuditBound, *, proved: bool = ...) -> IntervalFields: ...
+@overload
+def interval_fields(bound: AuditBound | None, *, proved: bool = ...) -> IntervalFields | None: ...
+def interval_fields(bound: AuditBound | None, *, proved: bool = True) -> IntervalFields | None:
+    """Return what a measured bound is in the contract."""
+    if bound is None:
+        return None
+    ends = (bound.lower, bound.upper) if proved else (None, None)
+    estimate, lower, upper = map(json_number, (bound.estimate, *ends))
+    return {"estimate": estimate, "lower": lower, "upper": upper}
+
+
+def interval_text(bound: IntervalFields) -> str:
+    """Return the estimate and the ends, where there are any."""
+    estimate = decimals(bound["estimate"], "estimate", 3)
+    if bound["lower"] is None or bound["upper"] is None:
+        return estimate
+    return f"{estimate} {interval(bound['lower'], bound['upper'], 3)}"
+
+
+# ── One model: its members against fresh records ──────────────────────────────────────────────────
+#
+# The attack calls "member" when its score reaches a threshold.  The price of choosing the threshold
+# on the same scores is paid in every interval (proofs/audit-intervals.md).
 
 #: What has to be true for the intervals of scores to hold.
 ASSUMPTIONS = (
@@ -256,6 +276,7 @@ def audit_scores(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     attack: str = "scores",
+    among: int = 1,
     seed: int = 0,
 ) -> AttackAudit:
     """Measure an attack on one model from its scores of members and non-members.
@@ -273,8 +294,8 @@ def audit_scores(
     fresh records.
     Numerics: thresholds and counts are exact, bounds are rounded outwards.
     Edge cases: constant scores give AUC ½ and advantage 0; infinite scores are ranked like others;
-    where the non-members are too few for an FPR its entry is ``None`` and a note says why.  Running
-    several attacks and reporting the best needs ``confidence`` shared among them.
+    where the non-members are too few for an FPR its entry is ``None`` and a note says why.
+    ``shared_advantage`` holds together with those of the ``among`` attacks that are compared.
 
     Examples:
         >>> pair = Scores.of([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30)
@@ -284,39 +305,42 @@ def audit_scores(
         >>> audit.to_dict()["tpr_at_fpr"]["0.2"]["estimate"]
         1.0
     """
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    side = (1 - sure) / 2
-    split = scores.split(whole_number("seed", seed, at_least=0))
+    side = (1 - confidence) / 2
+    split = scores.split(seed)
 
     def bound(quantity: str, low: float, estimate: float, high: float) -> AuditBound:
         # A lower bound from a part of the scores may by chance pass the estimate from all of them.
         low, high = min(max(low, 0.0), estimate), max(min(high, 1.0), estimate)
-        return AuditBound(quantity, estimate, low, high, sure, ModelGame(), attack)
+        return AuditBound(quantity, estimate, low, high, confidence, ModelGame(), attack)
 
     n1, n0 = scores.members.size, scores.non_members.size
     area, gap = area_under_roc(*scores), _gap(scores, split, side)
+    shared = (
+        gap if among == 1 else _gap(scores, split, (1 - shared_confidence(confidence, among)) / 2)
+    )
     curve: dict[str, AuditBound | None] = {}
     notes = []
-    for rate in fpr:
-        alpha = fraction("fpr", rate, open_left=True, open_right=True)
+    for alpha in fpr:
         needed = non_members_needed(alpha, side / 2)
         if n0 < needed:
             curve[repr(alpha)] = None
             notes.append(
                 f"No TPR at FPR {significant(alpha, 'given')}: {n0} non-members are too few, at "
-                f"least {needed} are needed at confidence {confident(sure)}."
+                f"least {needed} are needed at confidence {confident(confidence)}."
             )
         else:
             name = f"TPR at FPR {significant(alpha, 'given')}"
             curve[repr(alpha)] = bound(name, *_tpr(scores, alpha, side))
     return AttackAudit(
         bound("advantage", *gap),
+        bound("advantage", *shared),
         bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
         # Right with probability ½ + ½·max(TPR - FPR).
         bound("accuracy at prior 0.5", *((1 + value) / 2 for value in gap)),
         curve,
-        {"members": n1, "non_members": n0},
-        tuple(notes),
+        n1,
+        n0,
+        notes=tuple(notes),
     )
 
 
@@ -391,48 +415,3 @@ def permutation_p_value(
         int(ranks[rng.permutation(len(ranks))[:size]].sum()) >= observed for _ in range(shuffles)
     )
     return (1 + as_high) / (1 + shuffles)
-
-
-class IntervalFields(TypedDict):
-    """A measured bound in the contract; the ends are missing where nothing is proved."""
-
-    estimate: EstimateOf | None
-    lower: Lower | None
-    upper: Upper | None
-
-
-@overload
-def interval_fields(bound: AuditBound) -> IntervalFields: ...
-@overload
-def interval_fields(bound: AuditBound | None) -> IntervalFields | None: ...
-def interval_fields(bound: AuditBound | None) -> IntervalFields | None:
-    """Return what a measured bound is in the contract."""
-    if bound is None:
-        return None
-    return {
-        "estimate": json_number(bound.estimate),
-        "lower": json_number(bound.lower),
-        "upper": json_number(bound.upper),
-    }
-
-
-def interval_text(bound: IntervalFields) -> str:
-    """Return the estimate and the ends, where there are any."""
-    estimate = decimals(bound["estimate"], "estimate", 3)
-    if bound["lower"] is None or bound["upper"] is None:
-        return estimate
-    return f"{estimate} {interval(bound['lower'], bound['upper'], 3)}"
-
-
-def without_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same fields with every interval's ends missing: estimates that prove nothing.
-
-    Examples:
-        >>> without_ends({"auc": {"estimate": 0.7, "lower": 0.6, "upper": 0.8}})
-        {'auc': {'estimate': 0.7, 'lower': None, 'upper': None}}
-    """
-    cut: dict[str, Any] = {
-        name: without_ends(value) if isinstance(value, Mapping) else value
-        for name, value in fields.items()
-    }
-    return cut | ({"lower": None, "upper": None} if {"lower", "upper"} <= cut.keys() else {})

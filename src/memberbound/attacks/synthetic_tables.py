@@ -31,12 +31,11 @@ from memberbound.attacks.scores import (
     Scores,
     area_under_roc,
     content_generator,
-    highest_floor,
 )
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Population, read_population
 
@@ -353,20 +352,16 @@ def audit_refits(
         if progress is not None:
             progress(number + 1, count - 1)
     game = SubsetGame(len(records), half, "average")
-    each = shared_confidence(sure, len(drawn))
-    attacks, paid = {}, []
+    attacks = {}
     for name, sides in drawn.items():
         both = (np.concatenate(parts) for parts in zip(*sides[:thresholds], strict=True))
         threshold, _ = Scores.from_samples(*both).best_threshold()
         gaps = np.array([_gap(pair, threshold) for pair in sides[thresholds:]])
         areas = np.array([area_under_roc(*pair) for pair in sides[thresholds:]])
-        bound = partial(mean_bound, game=game, attack=name)
-        attacks[name] = AttackAudit(
-            bound("advantage", gaps, confidence=sure), bound("AUC", areas, confidence=sure)
-        )
-        paid.append(bound("advantage", gaps, confidence=each))
-    best = highest_floor(paid, sure)
-    measured = MeasuredAttacks(attacks=attacks, best_advantage=best, confidence=sure)
+        bound = partial(mean_bound, confidence=sure, game=game, attack=name)
+        shared = bound("advantage", gaps, among=len(drawn))
+        attacks[name] = AttackAudit(bound("advantage", gaps), shared, bound("AUC", areas))
+    measured = MeasuredAttacks(attacks=attacks, confidence=sure)
     return measured, tuple(axis.name for axis in axes)
 
 

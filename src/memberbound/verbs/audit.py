@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, TypedDict, cast
 
-import numpy as np
-
 from memberbound.answers import INTERNAL, OmitEmpty, computed
 from memberbound.attacks.attacks import ATTACKS
 from memberbound.attacks.checks import Fact
@@ -22,7 +20,7 @@ from memberbound.attacks.evidence import (
 )
 from memberbound.attacks.model_audit import ModelAudit, audit_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
-from memberbound.attacks.scores import IntervalFields, Scores, interval_fields, without_ends
+from memberbound.attacks.scores import IntervalFields, Scores, interval_fields
 from memberbound.attacks.shadows import (
     FEWEST_IN_TIME,
     MODELS,
@@ -44,16 +42,16 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.files import in_encoding
+from memberbound.files import in_encoding, write_table
 from memberbound.learners.examples import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, significant
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
+    audited_rates,
     given_fields,
     records_file,
-    write_columns,
 )
 from memberbound.verbs.replacement import Replacement, rehearse_replacement
 
@@ -223,10 +221,12 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
+    import pandas as pd
+
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, members, force=force)
-    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    rates = audited_rates(fpr)
     names = [columns] if isinstance(columns, str) else columns
     check_claim("one_run", one_run, claimed_epsilon, delta)
     evidence: Evidence | ScoreTable
@@ -271,7 +271,10 @@ def audit(
     )
     detail = replace(detail, warnings=(*notes, *detail.warnings))
     by_access: dict[str, Any] = {
-        level: {"attack": bound.attack, "advantage": interval_fields(bound)}
+        level: {
+            "attack": bound.attack,
+            "advantage": interval_fields(bound, proved=detail.comparable),
+        }
         for level, bound in detail.by_access.items()
     }
     answer = Audit(
@@ -279,7 +282,7 @@ def audit(
         assumptions=detail.assumptions,
         one_law=detail.law,
         one_run=floors,
-        by_access=by_access if detail.comparable else without_ends(by_access),
+        by_access=by_access,
         reference_models=0 if references is None else references.signals.models,
         facts=detail.facts,
         records_out=None if out is None else str(out),
@@ -292,12 +295,12 @@ def audit(
         answer = replace(answer, replacement=replacement)
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
-        columns_out = {
-            "record": np.array(recognised.rows),
+        listed = {
+            "record": recognised.rows,
             "p_value": recognised.p_values,
             "recognised": recognised.named.astype(int),
         }
-        write_columns(columns_out, out, force=force)
+        write_table(pd.DataFrame(listed), out, force=force)
     return answer
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
-
-import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.answers import Answer, Lower, OmitEmpty, computed
 from memberbound.attacks.checks import LawTest
@@ -21,9 +17,9 @@ from memberbound.attacks.scores import (
     MeasuredAttacks,
     interval_fields,
     interval_text,
-    without_ends,
 )
-from memberbound.files import check_output, written_whole
+from memberbound.errors import fraction
+from memberbound.files import check_output
 from memberbound.games import Game
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
@@ -146,13 +142,14 @@ class AuditAnswer(Answer, Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def measured_fields(audit: MeasuredAttacks) -> dict[str, Any]:
+def measured_fields(audit: MeasuredAttacks, *, proved: bool = True) -> dict[str, Any]:
     """Return the fields of an answer that every audit has."""
+    best = audit.best_advantage
     return {
-        "game": audit.best_advantage.game,
-        "attacks": {name: attack.to_dict() for name, attack in audit.attacks.items()},
-        "best": audit.best,
-        "best_advantage": interval_fields(audit.best_advantage),
+        "game": best.game,
+        "attacks": {name: a.to_dict(proved=proved) for name, a in audit.attacks.items()},
+        "best": best.attack,
+        "best_advantage": interval_fields(best, proved=proved),
         "confidence": audit.confidence,
         "warnings": audit.warnings,
     }
@@ -218,11 +215,8 @@ class RecordsAnswer(AuditAnswer):
 
 def given_fields(audit: ModelAudit) -> dict[str, Any]:
     """Return fields of a :class:`RecordsAnswer`: estimates alone where sides are not comparable."""
-    fields = measured_fields(audit)
-    if not audit.comparable:
-        fields |= without_ends({key: fields[key] for key in ("attacks", "best_advantage")})
     members = int(audit.member.sum())
-    return fields | {
+    return measured_fields(audit, proved=audit.comparable) | {
         "members": members,
         "non_members": len(audit.member) - members,
         "records": audit.recognised,
@@ -272,13 +266,7 @@ def records_file(
     )
 
 
-def write_columns(columns: Mapping[str, NDArray[np.generic]], path: Path, *, force: bool) -> None:
-    """Write a CSV file with a line per record."""
-
-    def write(draft: Path) -> None:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file)
-            lines.writerow(columns)
-            lines.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
-
-    written_whole(path, write, force)
+def audited_rates(fpr: float | Iterable[float]) -> tuple[float, ...]:
+    """Return the false-positive rates at which a TPR is measured, checked."""
+    rates = fpr if isinstance(fpr, Iterable) else (fpr,)
+    return tuple(fraction("fpr", rate, open_left=True, open_right=True) for rate in rates)

@@ -11,12 +11,7 @@ import numpy as np
 
 from memberbound.answers import INTERNAL
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
-from memberbound.attacks.learner_audit import (
-    Exposure,
-    ShadowAudit,
-    audit_shadows,
-    record_exposure,
-)
+from memberbound.attacks.learner_audit import Exposure, ShadowAudit, audit_shadows
 from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.declarations import (
     Column,
@@ -33,17 +28,17 @@ from memberbound.declarations import (
     Table,
     Workers,
 )
-from memberbound.errors import whole_number
-from memberbound.files import in_encoding
+from memberbound.errors import fraction, whole_number
+from memberbound.files import in_encoding, write_table
 from memberbound.learners.examples import learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (
     RATES,
     AuditAnswer,
+    audited_rates,
     measured_fields,
     records_file,
-    write_columns,
 )
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
@@ -169,9 +164,12 @@ def audit_learner(
         >>> answer.attacks["rmia"]["auc"]["estimate"] > 0.7
         True
     """
+    import pandas as pd
+
     del scheduler, client  # connected by on_cluster
     models = whole_number("shadows", shadows, at_least=2)
-    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    rates = audited_rates(fpr)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, table, force=force)
     examples = read_examples(
@@ -192,19 +190,19 @@ def audit_learner(
         cache=cache_folder(cache),
         progress=progress,
     )
-    answer = audit_run(run, attacks=attacks, confidence=confidence, fpr=rates)
+    answer = audit_run(run, attacks=attacks, confidence=sure, fpr=rates)
     answer = replace(answer, warnings=(*answer.warnings, *examples.notes), roles=examples.roles)
     if out is None:
         return answer
     exposure = answer.records
-    columns_out = {
+    listed = {
         "record": exposure.rows,
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
         "exposed": np.isin(np.arange(len(exposure.rows)), exposure.exposed).astype(int),
     }
-    write_columns(columns_out, out, force=force)
+    write_table(pd.DataFrame(listed), out, force=force)
     return replace(answer, records_out=str(out))
 
 
@@ -213,24 +211,17 @@ def audit_run(
     *,
     attacks: Iterable[str] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
-    fpr: Iterable[float] = RATES,
+    fpr: tuple[float, ...] = RATES,
 ) -> LearnerAudit:
     """Audit models that are trained already; see :func:`audit_learner`."""
     audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr)
-    exposure = record_exposure(audit)
-    warnings = audit.warnings
-    if run.failures:
-        # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
-        # without which the learner fails is in most of them, and saying "in" is right about it.
-        exposure = exposure.unproved()
-        warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
     return LearnerAudit(
-        **measured_fields(audit) | {"warnings": warnings},
+        **measured_fields(audit),
         assumptions=audit.assumptions,
         population=audit.game.population,
         models=run.signals.models,
-        targets=audit.targets,
+        targets=audit.records.targets,
         failed_fits=run.failures,
-        records=exposure,
+        records=audit.records,
         detail=audit,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,7 +15,13 @@ from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
-from memberbound.verbs.audit_answer import RATES, RecordsAnswer, given_fields, measured_fields
+from memberbound.verbs.audit_answer import (
+    RATES,
+    RecordsAnswer,
+    audited_rates,
+    given_fields,
+    measured_fields,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -166,7 +172,7 @@ def audit_table(
         raise InputError("nonmembers and synthetic must be given, or a synthesizer.")
     if refits is not None:
         raise InputError("refits must be left out without a synthesizer.")
-    rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    rates = audited_rates(RATES if fpr is None else fpr)
     audit, copies, compared = audit_synthetic(
         read(members),
         read(nonmembers),

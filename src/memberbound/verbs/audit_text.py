@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -32,16 +32,16 @@ from memberbound.declarations import (
     RecordsFile,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import PrivateFolder, check_output, written_whole
+from memberbound.files import PrivateFolder, check_output, write_table, written_whole
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.tables.table import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
+    audited_rates,
     given_fields,
     records_file,
-    write_columns,
 )
 
 _ASSUMPTIONS = (
@@ -194,9 +194,11 @@ def audit_text(
         >>> audit_text(tokens=frame).attacks["loss"]["auc"]["lower"] > 0.7
         True
     """
+    import pandas as pd
+
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
-    rates = RATES if fpr is None else tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    rates = audited_rates(RATES if fpr is None else fpr)
     chosen = _checked_attacks(attacks)
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
@@ -233,7 +235,8 @@ def audit_text(
     if listed is None:
         return answer
     columns = {"record": scores.records, "member": scores.member.astype(int)}
-    write_columns(columns | {"tokens": scores.tokens} | scores.scores, listed, force=force)
+    columns |= {"tokens": scores.tokens, **scores.scores}
+    write_table(pd.DataFrame(columns), listed, force=force)
     return replace(answer, records_out=str(listed))
 
 
