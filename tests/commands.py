@@ -45,6 +45,22 @@ def command(
     return subprocess.CompletedProcess(asked, code, *said)
 
 
+def python(
+    *arguments: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    code: int | None = 0,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, as ``python("-c", program)``; it must end so."""
+    call = [sys.executable, *map(str, arguments)]
+    environment = os.environ | (env or {})
+    ran = subprocess.run(
+        call, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert code is None or ran.returncode == code, ran.stderr[-3000:]
+    return ran
+
+
 def script(path: Path, cwd: Path, env: Mapping[str, str]) -> tuple[str, str]:
     """Return what a Python script prints to standard output and to standard error."""
     out, err = io.StringIO(), io.StringIO()

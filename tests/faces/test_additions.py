@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ import pandas as pd
 import pytest
 
 import memberbound
+from commands import python
 
 pytest.importorskip("pydantic")
 ROOT = Path(__file__).parents[2]
@@ -195,15 +194,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
     people.to_csv(place / "people.csv", index=False)
     (place / "bounds.json").write_text('{"age": [0, 120]}', encoding="utf-8")
     paths = [str(folder), str(ROOT / "scripts")]
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    path = {"PYTHONPATH": os.pathsep.join(paths)}
+    ran = python("-W", "ignore", "-c", PROGRAM, cwd=place, env=path)
     found: dict[str, dict[str, object]] = json.loads(ran.stdout.splitlines()[-1])
     assert Path(str(found.pop("package"))).parent == package
     return found

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from commands import python
 from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces import endings
 from memberbound.faces.command_line import _guarded
@@ -31,14 +32,8 @@ UNFORESEEN = (
 
 
 def run(code, tmp_path, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": ""} | environment,
-    )
+    place = {"TMPDIR": str(tmp_path), "COLUMNS": ""}
+    return python("-c", code, env=place | environment, code=None)
 
 
 def test_what_nobody_foresaw_is_one_sentence_and_a_private_file(tmp_path):
@@ -205,14 +200,7 @@ def test_what_is_ours_goes_at_the_end_but_not_at_that_of_a_fork(tmp_path):
         "os.wait()\n"
         "print(kept.path.is_dir())\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stdout == "True\n"
+    assert python("-c", script, env={"TMPDIR": str(tmp_path)}).stdout == "True\n"
     assert list(tmp_path.iterdir()) == []
 
 

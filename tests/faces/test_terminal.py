@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memberbound
-from commands import command
+from commands import command, python
 from memberbound.faces.command_line import VERBS, application, verb_named
 from memberbound.faces.terminal import fitted, kinds_in
 from memberbound.report.model import read
@@ -129,13 +129,7 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert all(len(line) <= 80 for line in plain.split("\n"))
     assert "\x1b[1;38" not in typed(*asked, NO_COLOR="1")[0]
-    piped = subprocess.run(
-        [sys.executable, "-m", "memberbound", *asked],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={k: v for k, v in os.environ.items() if k != "COLUMNS"},
-    )
+    piped = python("-m", "memberbound", *asked)
     assert "\x1b" not in piped.stdout
     # A sentence in a pipe is one line, as scripts read it.
     assert piped.stdout.split("\n")[0] == memberbound.explain(epsilon=1, delta=1e-5).sentence
@@ -165,7 +159,7 @@ def test_the_list_of_verbs_says_what_their_own_pages_say() -> None:
     code = "import sys; sys.argv[1:] = ['--help']\n"
     code += "import atexit; atexit.register(lambda: print(sorted(sys.modules)))\n"
     code += "from memberbound.faces.command_line import main; main()"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = python("-c", code)
     for heavy in ("'numpy'", "'pandas'", "'memberbound.verbs"):
         assert heavy not in ran.stdout
     assert "Everything in one report" in ran.stdout

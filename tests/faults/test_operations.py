@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from commands import python
 from faults.operations import FAULTS, SCENARIOS, Ran, _timeless, people, problems
 from memberbound.faces.command_line import VERBS
 
@@ -19,14 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limit
 
 def examined(*asked):
     """Return what was tried and what was wrong, for each "scenario,fault,…"."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faults.operations", *asked],
-        cwd=HERE.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    ran = python("-W", "ignore", "-m", "faults.operations", *asked, cwd=HERE.parent)
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert len(lines) == len(asked)
     return lines
@@ -96,15 +89,7 @@ def _with_workers(verb, place, k):
     more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(place / "fits")}
     more |= {"DYING_AT": str(k), "DYING_PARENT": str(os.getpid())}
     words = [*WORKERS[verb].split(), "--target", "y", "--workers", "2", "--json"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "memberbound", *words],
-        cwd=place,
-        env=os.environ | more,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    ran = python("-m", "memberbound", *words, cwd=place, env=more)
     written = (place / "out.csv").read_text() if verb == "audit-learner" else ""
     told = _timeless(json.loads(ran.stdout))
     return (told, written), (place / "fits").stat().st_size

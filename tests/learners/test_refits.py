@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from commands import python
 from faults.squares import Raises, Square, Stays
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import fingerprint, refits
@@ -87,11 +86,7 @@ def test_another_process_gives_the_same_name():
         "print(fingerprint(B(T(max_depth=3)), ('a', 'b'), 7))"
     )
     here = fingerprint(BaggingClassifier(DecisionTreeClassifier(max_depth=3)), ("a", "b"), 7)
-    environment = os.environ | {"PYTHONHASHSEED": "5"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == here
+    assert python("-c", code, env={"PYTHONHASHSEED": "5"}).stdout.strip() == here
 
 
 def test_what_cannot_be_described_is_refused():

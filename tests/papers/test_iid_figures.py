@@ -19,9 +19,11 @@ from memberbound.papers.iid_figures import (
     LEAK,
     RAW,
     Digits,
+    Network,
     Setting,
     Training,
     best_accuracy,
+    draw_records,
     figure_1,
     figure_2,
     leaks,
@@ -30,11 +32,37 @@ from memberbound.papers.iid_figures import (
     tabulated,
     train_network,
     training_checks,
+    with_one,
 )
 from memberbound.papers.reproduction import MissingDataError, Sweep
 from tables.real_data import real_file
 
 # ── A25-F1 and F2 ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_steps_of_pytorch():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    x, y = draw_records(rng, 50)
+    network = Network(rng, 10, 32, 0.1)
+    network.block = 16
+    first, second = torch.nn.Linear(10, 32), torch.nn.Linear(32, 1)
+    with torch.no_grad():
+        first.weight[:] = torch.tensor(network.inner[:-1].T.copy())
+        first.bias[:] = torch.tensor(network.inner[-1])
+        second.weight[:] = torch.tensor(network.outer[None, :-1])
+        second.bias[:] = torch.tensor(network.outer[-1:])
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), second)
+    theirs = torch.optim.Adam(model.parameters(), lr=0.1)
+    x1, y1 = with_one(x), y.astype(np.float32)
+    xt, yt = torch.tensor(x1[:, :-1]), torch.tensor(y1)
+    for _ in range(10):
+        loss = ((model(xt).squeeze(1) - yt) ** 2).mean()
+        assert np.mean((network.outputs(x1) - y1) ** 2) == pytest.approx(loss.item(), rel=1e-3)
+        theirs.zero_grad()
+        loss.backward()
+        theirs.step()
+        network.step(x1, y1)
 
 
 def test_figure_1_in_a_small_setting():

@@ -2,16 +2,13 @@
 
 import ast
 import getpass
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import memberbound
-from commands import script
+from commands import python, script
 from documentation import gallery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,15 +84,7 @@ def test_example_runs_and_says_so(name: str, tmp_path: Path) -> None:
     home = {key: str(folders["home"]) for key in ("HOME", "USERPROFILE", "XDG_CACHE_HOME")}
     settings = {**home, "TMPDIR": str(folders["temporary"]), "PYTHONUTF8": "1"}
     if name in ALONE:
-        ran = subprocess.run(
-            [sys.executable, "-B", SCRIPTS[name]],
-            cwd=folders["here"],
-            env={**os.environ, **settings},
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stderr
+        ran = python("-B", SCRIPTS[name], cwd=folders["here"], env=settings)
         out, err = ran.stdout, ran.stderr
     else:
         out, err = script(SCRIPTS[name], folders["here"], settings)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 
 import memberbound
+from commands import python
 from memberbound.report import charts
 from memberbound.report.drawing import FORMATS, Chart, palette
 from report import sample as reports
@@ -265,6 +264,6 @@ print(json.dumps(found))
 
 
 def test_matplotlib_comes_with_the_first_chart_and_never_pyplot() -> None:
-    ran = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
+    ran = python("-c", QUIET)
     found = json.loads(ran.stdout)
     assert found == {"import": [], "verbs": [], "pyplot": False, "drawn": True}

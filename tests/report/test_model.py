@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from commands import python
 from memberbound.errors import InputError
 from memberbound.report import model
 from report import sample as reports
@@ -193,7 +192,4 @@ def test_reading_is_what_imports_pydantic() -> None:
     """Commands that show no report start without it."""
     code = "import sys, memberbound.report.model, memberbound.studies.studying as s;"
     code += "print('pydantic' in sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert ran.stdout.strip() == "False"
+    assert python("-c", code).stdout.strip() == "False"

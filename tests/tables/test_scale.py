@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
+
+from commands import python
 
 # On Linux ru_maxrss survives exec, so that a child of a large test process starts with its
 # parent's peak; VmHWM belongs to the new program alone.
 MEASURE = """
 import json, pathlib, re, resource, sys, tracemalloc
 import ibis, pyarrow, duckdb
+from commands import python
 from memberbound.tables.counting import count_profile
 from memberbound.tables.table import open_table
 def resident():
@@ -36,8 +37,7 @@ print(json.dumps({
 
 
 def measured(path: Path, memory_limit: str) -> dict[str, int]:
-    command = [sys.executable, "-c", MEASURE, str(path), memory_limit]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    done = python("-c", MEASURE, path, memory_limit)
     assert done.stderr == "" or "Warning" in done.stderr
     return json.loads(done.stdout)
 

@@ -1,9 +1,6 @@
 """A table is opened once: engine, roles, rows and examples are made once and kept."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -11,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import memberbound
+from commands import python
 from memberbound.errors import InputError
 from memberbound.learners.examples import read_examples
 from memberbound.tables import table as tables
@@ -147,16 +145,7 @@ def loaded(folder, *arguments) -> set[str]:
         f"sys.argv = ['memberbound', *{arguments!r}]\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=dict(os.environ, OMP_NUM_THREADS="1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", code, cwd=folder, env={"OMP_NUM_THREADS": "1"})
     return set(done.stderr.rpartition("modules")[2].split())
 
 

@@ -3,14 +3,13 @@
 import json
 import shutil
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 import memberbound
-from commands import command
+from commands import command, python
 from memberbound.report.drawing import FORMATS
 from verb_cases import write_files
 
@@ -35,8 +34,8 @@ def test_json_is_the_dictionary_of_the_function():
     done = run("explain", "--epsilon", "8", "--delta", "1e-5", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == memberbound.explain(epsilon=8, delta=1e-5).to_dict()
-    module = [sys.executable, "-m", "memberbound", "explain", "--epsilon", "8", "--delta", "1e-5"]
-    again = subprocess.run([*module, "--json"], capture_output=True, text=True, check=True)
+    asked = ("explain", "--epsilon", "8", "--delta", "1e-5", "--json")
+    again = python("-m", "memberbound", *asked)
     assert again.stdout == done.stdout
     assert run("--version").stdout.strip() == f"memberbound {memberbound.__version__}"
 
@@ -85,6 +84,6 @@ def test_plot_formats(suffix, tmp_path):
 
 def test_import_is_light():
     code = "import sys, memberbound; print(sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code)
     for heavy in ("'matplotlib'", "'typer'", "'dp_accounting'", "'scipy.stats'", "'scipy.signal'"):
         assert heavy not in done.stdout

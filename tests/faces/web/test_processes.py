@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import python
 from memberbound.errors import InputError
 from memberbound.faces.web import child, processes
 from memberbound.faces.web.processes import EndedError, Limits, perform
@@ -144,15 +144,8 @@ if __name__ == "__main__":
 
 def test_a_killed_server_takes_the_fork_server_and_children_along(tmp_path):
     tests = str(Path(__file__).parents[1])
-    ran = subprocess.run(
-        [sys.executable, "-c", SERVER, str(tmp_path / "pids")],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    paths = {"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
+    ran = python("-c", SERVER, tmp_path / "pids", env=paths, code=-signal.SIGKILL)
     pids = [json.loads(ran.stdout), *map(int, (tmp_path / "pids").read_text().split())]
     assert len(set(pids)) == 3
     assert all(gone(pid) for pid in pids)

@@ -14,6 +14,7 @@ from statistics import median
 import httpx
 import pytest
 
+from commands import python
 from web.conftest import COMMAND, finished, in_a_loop, serving, uploaded
 
 #: Requests that do not come back within this time count as lost.
@@ -50,10 +51,7 @@ def test_without_the_extra_it_says_which_to_install():
         "import sys; sys.modules['fastapi'] = None; sys.argv = ['memberbound', 'serve'];"
         "from memberbound.faces.command_line import main; main()"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert ran.returncode == 2
+    ran = python("-c", code, code=2)
     assert "memberbound[web]" in ran.stderr
     assert "fastapi" in ran.stderr
 
@@ -64,10 +62,7 @@ def test_importing_the_package_needs_no_web():
         "import memberbound, memberbound.faces.command_line\n"
         "print(memberbound.explain(epsilon=1).eta_upper)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert float(ran.stdout) == pytest.approx(math.tanh(0.5) / 2)
+    assert float(python("-c", code).stdout) == pytest.approx(math.tanh(0.5) / 2)
 
 
 def children(process):

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pandas as pd
 import pytest
 
 import memberbound
+from commands import python
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Events, respond, sentence_of
 from memberbound.faces.web.child import performed as perform
@@ -188,11 +188,8 @@ def test_the_engine_stays_below_the_memory_of_its_job():
         "engine = Engine();"
         "print(engine.sql(\"SELECT current_setting('memory_limit')\").fetchall()[0][0])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
     # Half of it: 512 million bytes.
-    assert ran.stdout.strip() == "488.2 MiB"
+    assert python("-c", code).stdout.strip() == "488.2 MiB"
 
 
 JOB = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/x"}
