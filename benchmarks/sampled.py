@@ -17,8 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.exponential import ExponentialMechanism, exact_bounds, l2_losses
-from memberbound.subset.sampled import SwapMeans, bounds_from_swaps, default_subsets, swap_means
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    SwapMeans,
+    bounds_from_swaps,
+    default_subsets,
+    exact_bounds,
+    l2_losses,
+    swap_means,
+)
 
 CONFIDENCE = 0.95
 DELTAS = (0.0, 1e-4, 1e-3)

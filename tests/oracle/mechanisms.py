@@ -45,11 +45,6 @@ def sum_mod(modulus: int) -> Callable[[Subset], Law]:
     return lambda d: {sum(d) % modulus: ONE}
 
 
-def majority(labels: list[int]) -> Callable[[Subset], Law]:
-    """Whether more than half of the chosen records carry label 1."""
-    return lambda d: {int(2 * sum(labels[x] for x in d) > len(d)): ONE}
-
-
 def release_one_record(chance: Fraction) -> Callable[[Subset], Law]:
     """A uniform member of D with probability ``chance``, otherwise nothing (L24 appendix)."""
 

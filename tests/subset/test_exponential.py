@@ -1,5 +1,6 @@
-"""The exponential mechanism: its probabilities, its sensitivities, and what it refuses."""
+"""The exponential mechanism: what it refuses, and all subsets against a plain loop in 60 digits."""
 
+import functools
 import itertools
 import math
 
@@ -8,34 +9,206 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
+from memberbound.games import SubsetGame
+from memberbound.subset import exponential
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    clip_sensitivity,
+    exact_bounds,
+    is_enumerable,
+    l2_losses,
+    subset_laws,
+)
 from oracle.exponential import probabilities
 
-ZEROS = np.zeros((4, 2))
+TIGHT = 1e-12
+DIGITS = 60
 
 
-def random_mechanism(seed: int = 0, records: int = 6, candidates: int = 4, **changes):
+@functools.cache
+def true_laws(mechanism: ExponentialMechanism) -> tuple:
+    """(P_in, P_out)[x][w] by summing definition 7 over every subset; shares no code with ours."""
+    records, candidates = mechanism.losses.shape
+    sums = [[[mpmath.mpf(0)] * candidates for _ in range(records)] for _ in (0, 1)]
+    counts = [0, 0]
+    with mpmath.workdps(DIGITS):
+        for chosen in itertools.combinations(range(records), mechanism.size):
+            law = probabilities(mechanism, chosen)
+            for x in range(records):
+                side = 0 if x in chosen else 1
+                counts[side] += x == 0
+                sums[side][x] = [a + b for a, b in zip(sums[side][x], law, strict=True)]
+        return tuple([[p / counts[side] for p in row] for row in sums[side]] for side in (0, 1))
+
+
+def true_epsilon(mechanism, record):
+    inside, outside = true_laws(mechanism)
+    with mpmath.workdps(DIGITS):
+        pairs = zip(inside[record], outside[record], strict=True)
+        return max(abs(mpmath.log(a / b)) for a, b in pairs)
+
+
+def true_stick(mechanism, record, epsilon):
+    inside, outside = (law[record] for law in true_laws(mechanism))
+    with mpmath.workdps(DIGITS):
+        price = mpmath.exp(mpmath.mpf(epsilon))
+        zero = mpmath.mpf(0)
+        ahead = mpmath.fsum(max(zero, a - price * b) for a, b in zip(inside, outside, strict=True))
+        back = mpmath.fsum(max(zero, b - price * a) for a, b in zip(inside, outside, strict=True))
+        return max(ahead, back)
+
+
+def true_success(mechanism, record):
+    inside, outside = (law[record] for law in true_laws(mechanism))
+    with mpmath.workdps(DIGITS):
+        prior = mpmath.mpf(mechanism.size) / len(mechanism.losses)
+        return mpmath.fsum(
+            max(prior * a, (1 - prior) * b) for a, b in zip(inside, outside, strict=True)
+        )
+
+
+def uniform(seed, records, candidates, size, epsilon):
     losses = np.random.default_rng(seed).uniform(0, 1, (records, candidates))
-    arguments = {"size": records // 2, "epsilon": 3.0, "sensitivity": 1.0, **changes}
-    return ExponentialMechanism(losses, **arguments)
+    return ExponentialMechanism(losses, size, epsilon, 1 / size)
 
 
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_probabilities_are_those_of_definition_7(size):
-    mechanism = random_mechanism(size=size, epsilon=7.0)
-    sets = list(itertools.combinations(range(6), size))
-    by_rows = mechanism.log_probabilities(np.array(sets))
-    for place, chosen in enumerate(sets):
-        with mpmath.workdps(40):
-            expected = [float(mpmath.log(p)) for p in probabilities(mechanism, chosen)]
-        np.testing.assert_allclose(by_rows[place], expected, rtol=1e-13)
+def outlier():
+    """One record far from all candidates, one candidate far from all records."""
+    losses = np.random.default_rng(5).uniform(0, 1, (7, 4))
+    losses[2] += 1000.0
+    losses[:, 3] += 5000.0
+    return ExponentialMechanism(losses, 3, 8.0, 400.0)
 
 
-def test_scores_are_the_definition_and_centring_only_shifts_rows():
-    mechanism = random_mechanism(1, epsilon=4.0, sensitivity=2.0, size=3)
-    shift = -4.0 * mechanism.losses / (2 * 2.0 * 3) - mechanism.scores.values
-    shift -= mechanism.scores.base / mechanism.size
-    np.testing.assert_allclose(shift, np.repeat(shift[:, :1], 4, axis=1), atol=1e-15)
+def rare_candidate():
+    """A candidate of probability about e^-1500 in every set, which still tells about record 0."""
+    losses = np.full((6, 3), 0.0)
+    losses[:, 2] = 1000.0
+    losses[0] += [0.0, 0.25, 1.0]
+    return ExponentialMechanism(losses, 3, 3.0, 1.0)
+
+
+CASES = {
+    "half of six": uniform(0, 6, 4, 3, 5.0),
+    "half of eight": uniform(1, 8, 3, 4, 20.0),
+    "three of seven": uniform(2, 7, 5, 3, 10.0),
+    "one of five": uniform(3, 5, 3, 1, 2.0),
+    "all but one": uniform(4, 6, 3, 5, 6.0),
+    "small epsilon": uniform(5, 6, 3, 3, 1e-6),
+    "one candidate": uniform(6, 6, 1, 3, 4.0),
+    "outlier": outlier(),
+    "rare candidate": rare_candidate(),
+    "large epsilon": uniform(7, 6, 4, 3, 100.0),
+    "largest products": uniform(7, 8, 4, 4, 300.0),
+}
+
+
+def slack(mechanism, truth):
+    return TIGHT * max(1.0, mechanism.epsilon / 10, float(truth))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_epsilon_and_success_are_sound_and_tight(name):
+    mechanism = CASES[name]
+    bounds = exact_bounds(mechanism)
+    for values, true_value in (
+        (bounds.pmp_epsilon, true_epsilon),
+        (bounds.success, true_success),
+    ):
+        for record, value in enumerate(values):
+            truth = true_value(mechanism, record)
+            assert value >= truth
+            assert value <= truth + slack(mechanism, truth)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.05])
+@pytest.mark.parametrize("name", ["half of six", "three of seven", "rare candidate"])
+def test_epsilon_at_delta_is_sound_and_least(name, delta):
+    mechanism = CASES[name]
+    result = exact_bounds(mechanism, delta=delta)
+    free = exact_bounds(mechanism)
+    assert (result.pmp_epsilon <= free.pmp_epsilon).all()
+    for record, value in enumerate(result.pmp_epsilon):
+        assert true_stick(mechanism, record, value) <= delta
+        if value > 1e-9:
+            assert true_stick(mechanism, record, value * (1 - 1e-8)) > delta
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_laws_lie_within_their_stated_errors(name):
+    mechanism = CASES[name]
+    laws = subset_laws(mechanism)
+    with mpmath.workdps(DIGITS):
+        inside, outside = (
+            [[mpmath.log(p) for p in row] for row in law] for law in true_laws(mechanism)
+        )
+        for x, w in np.ndindex(mechanism.losses.shape):
+            ratio = inside[x][w] - outside[x][w]
+            assert abs(laws.log_in[x, w] - inside[x][w]) <= laws.error[w]
+            assert abs(laws.log_out[x, w] - outside[x][w]) <= laws.error[w]
+            assert abs(laws.ratio[x, w] - ratio) <= laws.ratio_error[x, w]
+
+
+def test_the_tests_above_catch_a_bound_below_the_truth():
+    """Broken variants: one side only; the mean over outcomes; errors taken off, not added."""
+    caught = {"one-sided": 0, "mean": 0, "rounded down": 0}
+    for mechanism in CASES.values():
+        laws = subset_laws(mechanism)
+        broken = {
+            "one-sided": laws.ratio.max(axis=1),
+            "mean": np.abs(laws.ratio).mean(axis=1),
+            "rounded down": np.abs(laws.ratio).max(axis=1) - laws.ratio_error.max(axis=1),
+        }
+        for name, values in broken.items():
+            caught[name] += any(
+                value < true_epsilon(mechanism, record) for record, value in enumerate(values)
+            )
+    assert min(caught.values()) >= 5
+
+
+@pytest.mark.parametrize("epsilon", [3000.0, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_beyond_the_range_of_doubles_the_worst_case_holds(epsilon, delta):
+    mechanism = uniform(8, 6, 4, 3, epsilon)
+    assert subset_laws(mechanism) is None
+    result = exact_bounds(mechanism, delta=delta)
+    for record, value in enumerate(result.pmp_epsilon):
+        assert true_stick(mechanism, record, value) <= delta
+        assert result.success[record] >= true_success(mechanism, record)
+    assert result.pmp_epsilon_upper <= mechanism.epsilon_population
+
+
+def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch):
+    mechanism = uniform(12, 11, 3, 5, 6.0)
+    whole, seen = subset_laws(mechanism), []
+    monkeypatch.setattr(exponential, "_ENTRIES", 7)
+    parts = subset_laws(mechanism, progress=lambda *at: seen.append(at))
+    np.testing.assert_allclose(parts.ratio, whole.ratio, atol=1e-13)
+    assert seen[-1] == (math.comb(11, 5), math.comb(11, 5))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_nothing_leaks_at_epsilon_zero_or_with_equal_records(size):
+    silent = uniform(15, 6, 3, size, 0.0)
+    equal = ExponentialMechanism(np.tile([0.0, 1.0, 2.0], (6, 1)), size, 5.0, 1.0)
+    for mechanism in (silent, equal):
+        result = exact_bounds(mechanism)
+        assert result.pmp_epsilon_upper == 0.0
+        assert result.eta_upper <= (0.0 if size == 3 else 1e-14)
+        assert result.success_upper >= max(size, 6 - size) / 6
+
+
+def test_too_many_subsets_are_refused_with_a_remedy():
+    assert is_enumerable(SubsetGame(28, 14))
+    with pytest.raises(InputError, match="Use sampling"):
+        exact_bounds(uniform(0, 30, 2, 15, 1.0))
+    with pytest.raises(InputError, match="Use sampling"):
+        exact_bounds(uniform(0, 4000, 2, 2000, 1.0))  # more subsets than a double can say
+    with pytest.raises(InputError, match="delta must be in"):
+        exact_bounds(CASES["half of six"], delta=2.0)
+
+
+# ---- scores and sensitivities --------------------------------------------------------------------
 
 
 def test_a_large_common_loss_costs_no_digits():
@@ -45,12 +218,9 @@ def test_a_large_common_loss_costs_no_digits():
     np.testing.assert_array_equal(near.scores.values, far.scores.values)
 
 
-# ---- sensitivities -------------------------------------------------------------------------------
-
-
 def test_population_sensitivity_is_the_largest_move_and_from_above():
     for seed in range(20):
-        mechanism = random_mechanism(seed, size=3)
+        mechanism = uniform(seed, 6, 4, 3, 3.0)
         with mpmath.workdps(40):
             truth = max(
                 abs(mpmath.mpf(float(a)) - mpmath.mpf(float(b))) / 3
@@ -96,7 +266,7 @@ def test_calibration_to_the_population_does_not_exceed_its_target(target):
 
 # ---- bad input -----------------------------------------------------------------------------------
 
-
+ZEROS = np.zeros((4, 2))
 ONE_APART = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
 
 

@@ -8,7 +8,6 @@ import math
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from random import Random
 
 import numpy as np
 import pytest
@@ -27,20 +26,8 @@ DELTAS = [0.0, 1e-6, 0.05, 0.3, 1.0]
 
 
 def kernels(seed=4, count=8, *, zeros=True):
-    """(table of laws, N, k), every k among them."""
-    rng = Random(seed)
-    for _ in range(count):
-        size = rng.randint(2, 6)
-        k = rng.randint(1, size - 1)
-        points = list(range(rng.randint(1, 4)))
-        yield (
-            {
-                d: finite.random_law(rng, points, grain=97, zeros=zeros)
-                for d in subset.subsets(size, k)
-            },
-            size,
-            k,
-        )
+    """(table of laws, N, k), any k."""
+    return mechanisms.random_games(seed, count, zeros=zeros)
 
 
 def violated(kernel, size, k, bounds_of):
@@ -73,25 +60,6 @@ def test_exact_answers_equal_the_oracle():
                     finite.hockey_stick_by_events(*pair, g),
                     finite.hockey_stick_by_events(*pair[::-1], g),
                 )
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        mechanisms.sum_mod(6),
-        mechanisms.randomised_response(F(3, 4), 2),
-        mechanisms.release_one_record(F(3, 10)),
-        mechanisms.indicator(frozenset({0, 1, 2})),
-        mechanisms.parity((1, 0, 1, 1, 0, 0)),
-        mechanisms.majority([1, 1, 1, 0, 0, 0]),
-        mechanisms.whole_set,
-    ],
-)
-def test_named_mechanisms(mechanism):
-    worlds = finite_worlds(mechanism, SubsetGame(6, 3))
-    for x in range(6):
-        assert worlds.ratio(x) == finite.max_ratio(*subset.world_laws(mechanism, 6, 3, x))
-        assert worlds.eta(x) == subset.eta_of_record(mechanism, 6, 3, x)
 
 
 def test_curves_are_the_pairs():

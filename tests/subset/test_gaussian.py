@@ -2,60 +2,28 @@
 
 import math
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.special import log_ndtr, ndtr
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset.gaussian import NoisySum, dp_from_noise, noise_from_dp
-from memberbound.subset.profile import (
-    NeighbourProfile,
-    clipped,
+from memberbound.subset.gaussian import (
+    NoisySum,
+    dp_from_noise,
+    noise_from_dp,
     noise_on_query,
     noise_on_sum,
 )
-from oracle.mixture_cells import cells
+from memberbound.subset.profile import NeighbourProfile, clipped
+from oracle.normal_mixtures import cells
 
 F = Fraction
 DELTA = 1e-3
-
-
-class PlainProfile:
-    """The second implementation: the formula of L24-P12 on the matrix of distances, no more."""
-
-    def __init__(self, vectors, shrink=1.0):
-        rows = np.asarray(vectors, dtype=float)
-        self.records = len(rows)
-        every = shrink * np.linalg.norm(rows[:, None] - rows[None], axis=2)
-        self.distances = every[~np.eye(self.records, dtype=bool)].reshape(self.records, -1)
-        self.max_distance = self.distances.max(axis=1)
-        self.diameter = float(self.max_distance.max())
-
-    def delta(self, epsilon, sigma):
-        mu = self.distances / sigma
-        a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-        sticks = ndtr(a) - np.exp(epsilon + log_ndtr(b))
-        return sticks.mean(axis=1) * (1 + 1e-9) + 1e-15
-
-    def pmp_epsilon(self, delta, sigma):
-        low = np.zeros(self.records)
-        high = np.full(self.records, dp_from_noise(sigma, delta, self.diameter))
-        high[self.delta(0.0, sigma) <= delta] = 0.0
-        for _ in range(45):
-            middle = (low + high) / 2
-            good = [self.delta(e, sigma)[x] <= delta for x, e in enumerate(middle)]
-            low, high = np.where(good, low, middle), np.where(good, middle, high)
-        return high
-
-    def accuracy(self, prior, sigma):
-        stick = self.delta(abs(math.log(prior / (1 - prior))), sigma)
-        return max(prior, 1 - prior) + min(prior, 1 - prior) * stick
 
 
 def population(dimension, seed=3):
@@ -88,46 +56,26 @@ def failures(bounds_of):
     return result
 
 
-def bounds_by(make):
-    def bounds(dimension, k, sigma):
-        profile = make(population(dimension))
-        return NoisySum(profile, SubsetGame(6, k)).coupled(sigma, DELTA)
+def bounds_of(dimension, k, sigma, *, spread=1.0, drawn=None):
+    """The bounds of the coupling; ``spread`` and ``drawn`` make them wrong."""
+    vectors = population(dimension)
+    vectors[:] = vectors.mean(axis=0) + spread * (vectors - vectors.mean(axis=0))
+    return NoisySum.of(vectors, SubsetGame(6, drawn or k), crowd=False).coupled(sigma, DELTA)
 
-    return bounds
 
-
-@pytest.mark.parametrize("make", [PlainProfile, NeighbourProfile.from_vectors])
-def test_no_test_beats_the_bounds(make):
-    assert failures(bounds_by(make)) == []
+def test_no_test_beats_the_bounds():
+    assert failures(bounds_of) == []
 
 
 def test_shrunken_distances_are_caught_in_both_readings():
-    caught = failures(bounds_by(lambda v: PlainProfile(v, shrink=0.3)))
+    caught = failures(partial(bounds_of, spread=0.3))
     assert {what for _, _, what in caught} == {"epsilon", "success"}
 
 
 def test_a_prior_of_one_half_at_another_size_is_caught():
     """k = 2 of 6: "out" alone is right 4 times out of 6."""
-
-    def halved(dimension, k, sigma):
-        del k
-        return bounds_by(PlainProfile)(dimension, 3, sigma)
-
-    caught = failures(halved)
-    assert caught
+    caught = failures(partial(bounds_of, drawn=3))
     assert {case[1] for case, _, _ in caught} == {2}
-
-
-def test_the_mean_distance_alone_is_caught():
-    """The average of the divergences counts, not the divergence at the average distance."""
-
-    def flattened(dimension, k, sigma):
-        vectors = population(dimension)
-        vectors[:] = vectors.mean(axis=0) + 0.2 * (vectors - vectors.mean(axis=0))
-        game = SubsetGame(6, k)
-        return NoisySum(PlainProfile(vectors), game).coupled(sigma, DELTA)
-
-    assert failures(flattened)
 
 
 def test_never_above_the_population_epsilon():
@@ -303,9 +251,9 @@ def test_bad_input_of_clipping(vectors, radius, match):
 
 def test_noise_on_a_mean_is_noise_on_the_sum():
     for sigma in (0.1, 1 / 3, 7.0):
-        assert noise_on_sum("sum", sigma, 9) == noise_on_query("sum", sigma, 9) == sigma
-        for size in (1, 3, 49, 99991):
-            assert F(noise_on_sum("mean", sigma, size)) <= size * F(sigma)
-            assert F(noise_on_query("mean", sigma, size)) >= F(sigma) / size
-            back = noise_on_sum("mean", noise_on_query("mean", sigma, size), size)
+        assert noise_on_sum(sigma, 1) == noise_on_query(sigma, 1) == sigma
+        for size in (3, 49, 99991):
+            assert F(noise_on_sum(sigma, size)) <= size * F(sigma)
+            assert F(noise_on_query(sigma, size)) >= F(sigma) / size
+            back = noise_on_sum(noise_on_query(sigma, size), size)
             assert sigma <= back <= sigma * (1 + 1e-14)

@@ -1,7 +1,6 @@
 """Exact mixtures by Fourier inversion against exact probabilities and simulated attacks."""
 
 import dataclasses
-import itertools
 import math
 from functools import cache
 
@@ -13,50 +12,10 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset import mixtures
 from memberbound.subset.mixtures import DensityPair, bernstein, fourier_sums, mixture_bounds
+from oracle.normal_mixtures import stick, subset_laws
 
 #: What the certified errors may add to a hockey-stick at c ≤ 10.
 TIGHT = 2e-7
-
-
-def naive_laws(values, size, record):
-    """Sums of all subsets with and without the record, by a plain loop."""
-    inside, outside = [], []
-    for chosen in itertools.combinations(range(len(values)), size):
-        total = math.fsum(values[i] for i in chosen)
-        (inside if record in chosen else outside).append(total)
-    return inside, outside
-
-
-def exact_stick(first, second, sigma, c):
-    """∫(p - c·q)₊ by the roots of p - c·q: between them differences of normal probabilities."""
-    a, b = np.array(first) / sigma, np.array(second) / sigma
-
-    def gap(t):
-        t = np.atleast_1d(t)[:, None]
-        p = np.exp(-0.5 * (t - a) ** 2).mean(axis=1)
-        return p - c * np.exp(-0.5 * (t - b) ** 2).mean(axis=1)
-
-    def precise_gap(t):
-        p = mpmath.fsum(mpmath.exp(-((t - s) ** 2) / 2) for s in a) / len(a)
-        return p - c * mpmath.fsum(mpmath.exp(-((t - s) ** 2) / 2) for s in b) / len(b)
-
-    both = np.concatenate([a, b])
-    grid = np.linspace(both.min() - 9, both.max() + 9, 6001)
-    signs = np.sign(gap(grid))
-    with mpmath.workdps(30):
-        ends = [-mpmath.inf]
-        for i in np.nonzero(signs[1:] * signs[:-1] < 0)[0]:
-            ends.append(mpmath.findroot(precise_gap, (grid[i], grid[i + 1]), solver="anderson"))
-        ends.append(mpmath.inf)
-        # Any choice of intervals is a test, hence a lower bound; the roots make it the largest.
-        total = mpmath.mpf(0)
-        for low, high in itertools.pairwise(ends):
-            masses = [
-                mpmath.fsum(mpmath.ncdf(high - s) - mpmath.ncdf(low - s) for s in law) / len(law)
-                for law in (a, b)
-            ]
-            total += max(masses[0] - c * masses[1], 0)
-        return float(total)
 
 
 def sticks(pairs, c, *, swap=False):
@@ -97,25 +56,21 @@ def test_sound_and_tight_against_exact_probabilities(case):
     for swap in (False, True):
         result = fourier_sticks(values, size, sigma, c, swap=swap)
         for record in (0, count - 1):
-            laws = naive_laws(values, size, record)
-            truth = exact_stick(*(laws[::-1] if swap else laws), sigma, c)
+            laws = subset_laws(values, size, record)
+            truth = stick(*(laws[::-1] if swap else laws), sigma, c)
             assert result[record] >= truth
             assert result[record] <= truth + TIGHT
-
-
-def broken_sticks(plan, count, c=1.0):
-    return sticks(list(plan.pairs(np.arange(count))), c)
 
 
 def test_too_few_points_on_the_circle_are_caught():
     values = dataset("normal", 8)
     good = fourier_sums(values / 0.3, 4)
-    truth = np.array([exact_stick(*naive_laws(values, 4, x), 0.3, 1.0) for x in range(8)])
+    truth = np.array([float(stick(*subset_laws(values, 4, x), 0.3, 1.0)) for x in range(8)])
     few = dataclasses.replace(good, nodes=3, point=good.point % 3)
     keep = np.unique(few.place * 3 + few.point)
     few = dataclasses.replace(few, place=keep // 3, point=keep % 3)
-    assert (broken_sticks(good, 8) >= truth).all()
-    assert (broken_sticks(few, 8) < truth).any()
+    assert (sticks(list(good.pairs(np.arange(8))), 1.0) >= truth).all()
+    assert (sticks(list(few.pairs(np.arange(8))), 1.0) < truth).any()
 
 
 def test_too_few_points_are_accounted_for():
@@ -151,7 +106,8 @@ def test_a_coarse_grid_needs_its_error_term():
     cut = [bernstein(v[:, :-1], s[:, :-1], v[:, 1:], s[:, 1:], h)
            for v, s in ((value_in, slope_in), (value_out, slope_out))]  # fmt: skip
     error = np.full((12, 1), 3 / math.sqrt(2 * math.pi) * h**4 / 384)
-    truth = np.array([exact_stick([m], [0.0], sigma, 4.0) for m in shifts])
+    one, zero = np.ones(1), np.zeros(1)
+    truth = np.array([float(stick((one * m, one), (zero, one), sigma, 4.0)) for m in shifts])
     good = DensityPair(h, *cut, error, error).hockey_sticks(np.full(12, 4.0))[0]
     bare = DensityPair(h, *cut, 0 * error, 0 * error).hockey_sticks(np.full(12, 4.0))[0]
     assert (good >= truth).all()
@@ -166,15 +122,16 @@ def test_epsilon_holds_both_ways_and_one_side_is_not_enough():
         one_sided[records] = pair.epsilon(delta)
     caught = 0
     for record in range(8):
-        laws = naive_laws(values, size, record)
-        c = math.exp(bounds.pmp_epsilon[record])
-        both = max(exact_stick(*laws, sigma, c), exact_stick(*laws[::-1], sigma, c))
-        assert both <= delta
-        tighter = math.exp(max(bounds.pmp_epsilon[record] - 1e-4, 0.0))
-        assert max(exact_stick(*laws, sigma, tighter), exact_stick(*laws[::-1], sigma, tighter)) > (
-            delta if tighter > 1 else -1
-        )
-        caught += exact_stick(*laws[::-1], sigma, math.exp(one_sided[record])) > delta
+        laws = subset_laws(values, size, record)
+
+        def larger_stick(epsilon, laws=laws):
+            return max(stick(*pair, sigma, math.exp(epsilon)) for pair in (laws, laws[::-1]))
+
+        epsilon = bounds.pmp_epsilon[record]
+        assert larger_stick(epsilon) <= delta
+        if epsilon > 1e-4:
+            assert larger_stick(epsilon - 1e-4) > delta
+        caught += larger_stick(one_sided[record]) > delta
     assert caught > 0
 
 

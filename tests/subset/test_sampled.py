@@ -13,9 +13,10 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import shared_confidence
-from memberbound.subset import sampled, settings
-from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.sampled import (
+from memberbound.subset import exponential as sampled
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    ExponentialSetting,
     bounds_from_swaps,
     sampled_bounds,
     swap_means,
@@ -228,10 +229,10 @@ def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their
         asked.append((how["confidence"], how["seed"]))
         return sampled_bounds(mechanism, **how)
 
-    monkeypatch.setattr(settings, "sampled_bounds", remembered)
+    monkeypatch.setattr(sampled, "sampled_bounds", remembered)
     losses = np.random.default_rng(3).integers(0, 3, size=(40, 3))
-    setting = settings.ExponentialSetting(mechanism_of(losses, 20), 0.0, 0.9, subsets=200, seed=5)
-    _, bounds = setting.for_target("pmp", 0.2)
+    setting = ExponentialSetting(mechanism_of(losses, 20), 0.0, 0.9, subsets=200, seed=5)
+    _, bounds = setting.for_target("target_pmp", 0.2)
     assert bounds.confidence == 0.9
     assert bounds.pmp_epsilon_upper <= 0.2
     assert {sure for sure, _ in asked} == {shared_confidence(0.9, 2)}

@@ -52,16 +52,6 @@ def test_every_record_s_epsilon_is_the_two_sided_maximum():
             assert truth - 1e-15 <= value <= truth + ROUNDING
 
 
-def test_success_is_the_best_accuracy_over_all_decision_rules():
-    for losses, size in instances():
-        result = exact_bounds(halving(losses, size))
-        for record, value in enumerate(result.success):
-            truth = subset.best_accuracy_by_rules(
-                exponential.halving(losses), len(losses), size, record
-            )
-            assert float(truth) - 1e-15 <= value <= float(truth) + ROUNDING
-
-
 def test_the_printed_one_sided_value_is_too_small():
     """Four records, two train; w1 costs 1 if record 0 trains, w2 nothing: 4/3 printed, 3/2 true."""
     losses = [[1, 0], [0, 0], [0, 0], [0, 0]]

@@ -10,7 +10,7 @@ from memberbound.games import SubsetGame
 from memberbound.subset import crowd as crowd_module
 from memberbound.subset.crowd import Crowd, NormalError, _cumulated, _expansion
 from memberbound.subset.mixtures import mixture_bounds
-from oracle.mixture_cells import world_sums
+from oracle.normal_mixtures import lattice_laws, world_sums
 
 
 def half_game(count):
@@ -174,39 +174,12 @@ def test_norms_of_low_degree_are_bounded():
         assert _expansion(count, half, second, 0.0, longest)[4] < norms[4]
 
 
-def with_values(counts, values):
-    """Rows: how many are in; columns: their sum.  The same with these values to choose from too."""
-    for value in values:
-        more = np.zeros((counts.shape[0], counts.shape[1] + value))
-        more[:, : counts.shape[1]] = counts
-        more[1:, value:] += counts[:-1]
-        counts = more
-    return counts
-
-
-def lattice_laws(values, size, records):
-    """Sums of whole numbers and their probabilities, a record in and out, for each of these."""
-    whole = values.astype(int)
-    empty = np.zeros((size + 1, 1))
-    empty[0] = 1.0
-    # Largest last: columns come late.
-    shared = with_values(empty, np.sort(np.delete(whole, records)))
-    for record in records:
-        counts = with_values(shared, [whole[other] for other in records if other != record])
-        inside, outside = np.zeros((2, counts.shape[1] + whole[record]))
-        inside[whole[record] :] = counts[size - 1]
-        outside[: counts.shape[1]] = counts[size]
-        yield record, inside / inside.sum(), outside / outside.sum()
-
-
 @pytest.mark.parametrize(("count", "sigma"), [(120, 4.0), (120, 6.0)])
 def test_the_whole_error_is_bounded(count, sigma):
     """The χ² distance from the normal law, exactly, below the certified one; and tails as well."""
     values = np.random.default_rng(count).integers(0, 4, count).astype(float)
     crowd = Crowd.of(values[:, None], half_game(count), sigma)
-    ((_, _, outside),) = lattice_laws(values, count // 2, [0])
-    sums = np.flatnonzero(outside)
-    mass = outside[sums]
+    _, (sums, mass) = lattice_laws(values, count // 2, 0)
     mean = sums @ mass
     total = (np.square(sums - mean) @ mass) + sigma**2
     z, share = (sums - mean) / math.sqrt(total), sigma / math.sqrt(total)

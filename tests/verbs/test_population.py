@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +14,11 @@ from commands import answered
 from memberbound.errors import InputError
 from memberbound.tables.in_memory import read_population
 from memberbound.verbs.population import population
+from oracle.normal_mixtures import accuracy, subset_laws
 
 
 def cloud(count: int, dimension: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, dimension))
-
-
-def best_success(values: np.ndarray, k: int, sigma: float, record: int) -> float:
-    """Accuracy of the best attack on a noisy mean, by integrating the two mixtures."""
-    grid = np.linspace(values.min() - 8 * sigma, values.max() + 8 * sigma, 20_001)
-    worlds = {True: np.zeros_like(grid), False: np.zeros_like(grid)}
-    total = math.comb(len(values), k)
-    for chosen in combinations(range(len(values)), k):
-        mean = values[list(chosen)].mean()
-        worlds[record in chosen] += stats.norm.pdf(grid, mean, sigma) / total
-    return float(np.trapezoid(np.maximum(worlds[True], worlds[False]), grid))
 
 
 @pytest.mark.parametrize("size", [4, 3])
@@ -37,9 +26,10 @@ def best_success(values: np.ndarray, k: int, sigma: float, record: int) -> float
 def test_no_attack_beats_the_bound_and_the_exact_one_is_close(size: int, sigma: float) -> None:
     values = cloud(8, 1, seed=3)[:, 0]
     answer = population(values, sigma=sigma, delta=1e-3, clip=5, size=size)
-    truth = [best_success(values, size, sigma, x) for x in range(8)]
-    # The quadrature is good to 1e-6; a bound may not be below the truth by more than that.
-    assert np.all(answer.bounds.success >= np.array(truth) - 1e-6)
+    # The noise on a mean is size times that on the sum.
+    laws = [subset_laws(values, size, x) for x in range(8)]
+    truth = [float(accuracy(*pair, size * sigma, size / 8)) for pair in laws]
+    assert np.all(answer.bounds.success >= truth)
     assert answer.success_upper <= max(truth) + 1e-5
     assert answer.worst_record == int(np.argmax(truth))
     # The coupling bound is what one number per release improves on.

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from memberbound.iid.record_leak import RecordLeaks
-    from memberbound.subset.settings import Comparison
+    from memberbound.subset.record_bounds import Comparison
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
     from memberbound.verbs.population import PopulationAnswer

@@ -6,10 +6,8 @@ Three sensitivities, three answers to "what does this σ mean?":
 * ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
 * ``pmp_epsilon_upper``: a *random* subset of this population, :class:`NoisySum`.
 
-:func:`dp_from_noise` turns the first two into an ε; the third never exceeds the second.  A mean of
-k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing hides nothing
-(L24-L14).  So one profile of the records as they are serves both, and no record is rounded by a
-division: :func:`.profile.noise_on_sum` says which σ to ask it about.
+A mean of k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing
+hides nothing (L24-L14): one profile of the records as they are serves both.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,14 +28,22 @@ from memberbound.errors import (
     fraction,
     nonnegative,
     positive,
+    whole_number,
 )
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
-from memberbound.numerics.rounding import FloatArray, up, up_array
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, up, up_array
+from memberbound.quantities import significant
 from memberbound.subset.crowd import ASSUMPTIONS, Crowd, CrowdTable
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile, Progress
-from memberbound.subset.record_bounds import RecordBounds, average_success
+from memberbound.subset.record_bounds import (
+    Comparison,
+    RecordBounds,
+    Target,
+    average_success,
+    short_decimal,
+)
 
 #: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
 _LARGEST_SHIFT = 1e300
@@ -49,6 +55,18 @@ _LEAST_SHARE = 2.0**-60
 _EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
 #: The crowd alone costs less than a second, and may do with next to no noise.
 _CROWD_RELATIVE, _CROWD_SHARE = 1e-4, 1e-4
+
+
+def noise_on_sum(sigma: float, divisor: int) -> float:
+    """Return the σ on a sum that is worth ``sigma`` on the sum over ``divisor``, from below."""
+    records, scale = whole_number("divisor", divisor), positive("sigma", sigma)
+    return scale if records == 1 else down(records * scale, 1)
+
+
+def noise_on_query(sigma: float, divisor: int) -> float:
+    """Return a σ worth at least ``sigma`` on the sum: :func:`noise_on_sum` undone."""
+    records, scale = whole_number("divisor", divisor), nonnegative("sigma", sigma)
+    return scale if records == 1 or scale == 0.0 else up(max(scale / records, SMALLEST), 8)
 
 
 def _small_delta(delta: float) -> float:
@@ -125,8 +143,7 @@ class NoisySum:
     (``profile``; X1, L24-P12).  ``line`` holds the records' values where the sum is one number, for
     the exact mixtures (X9), and ``crowd`` the records for X21, in any dimension; where they are
     given, the smallest bound of every record counts.  ``sigma`` is in the unit of the records; for
-    a mean see :func:`.profile.noise_on_sum`.  ``population`` and ``protect_half`` ask here, so the
-    same question has the same answer.
+    a mean see :func:`noise_on_sum`.
 
     Examples:
         >>> noisy = NoisySum.of(np.array([[0.0], [1.0], [2.0], [9.0]]), SubsetGame(4, 2))
@@ -164,7 +181,7 @@ class NoisySum:
     @property
     def coupling(self) -> NoisySum:
         """The same, bounded by the coupling alone."""
-        return NoisySum(self.profile, self.game)
+        return replace(self, line=None, crowd=None)
 
     # ---- one amount of noise --------------------------------------------------------------
 
@@ -329,3 +346,92 @@ class NoisySum:
                     evaluations=_EXACT_EVALUATIONS,
                 )
         return sigma
+
+
+# ---- a query of the population ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianSetting:
+    """Gaussian noise on the sum over a uniform subset, divided by ``divisor`` (k for a mean).
+
+    ``sensitivity`` is that of the sum over all data sets.
+    """
+
+    noisy: NoisySum
+    delta: float
+    divisor: int
+    sensitivity: float
+    progress: Progress | None = None
+
+    def sigma_from_epsilon(self, epsilon: float) -> float:
+        """Smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
+        return noise_on_query(noise_from_dp(epsilon, self.delta, self.sensitivity), self.divisor)
+
+    def epsilon_from_sigma(self, sigma: float) -> float:
+        """ε of the worst case over all data sets."""
+        return dp_from_noise(noise_on_sum(sigma, self.divisor), self.delta, self.sensitivity)
+
+    def epsilon_population(self, sigma: float) -> float:
+        """ε of the worst case over neighbours inside the population."""
+        noise = noise_on_sum(sigma, self.divisor)
+        return dp_from_noise(noise, self.delta, self.noisy.profile.diameter)
+
+    def bounds(self, sigma: float) -> tuple[RecordBounds, RecordBounds]:
+        """Return the best bounds of every record, and those by the coupling alone."""
+        return self.noisy.bounds(noise_on_sum(sigma, self.divisor), self.delta, self.progress)
+
+    def mechanism_for(self, quantity: Target, target: float) -> tuple[float, float]:
+        """Return σ and ε of one mechanism that meets the target with little noise.
+
+        Guarantee: both are short decimals, so what is printed is the mechanism that is certified.
+        It has (ε, δ)-DP over all data sets, and meets the target; so does the least noise for ε.
+        """
+
+        def shortened(noisy: NoisySum) -> tuple[float, float]:
+            if quantity == "target_pmp":
+                least = noisy.noise_for_pmp(target, self.delta)
+            else:
+                least = noisy.noise_for_success(target)
+            sigma = noise_on_query(least, self.divisor)
+            if sigma == 0.0:
+                return 0.0, 0.0
+            # ε rounded down asks for a little more noise than was found.
+            epsilon = float(significant(self.epsilon_from_sigma(sigma), "lower"))
+            if math.isfinite(epsilon):
+                sigma = max(sigma, self.sigma_from_epsilon(epsilon))
+
+            # With ε as well, other values are worked out: the answer itself must meet the target.
+            def enough(noise: float) -> bool:
+                reached = self.bounds(noise)[0].reached(quantity)
+                return self.epsilon_from_sigma(noise) <= epsilon and reached <= target
+
+            return short_decimal(sigma, "upper", enough), epsilon
+
+        with suppress(SearchError):
+            return shortened(self.noisy)
+        return shortened(self.noisy.coupling)
+
+    def comparison(self, epsilon: float) -> Comparison:
+        """Return the success at ε for the three attackers."""
+        sigma = self.sigma_from_epsilon(epsilon)
+        noise, coupled = noise_on_sum(sigma, self.divisor), None
+        if self.noisy.line is not None or self.noisy.crowd is not None:
+            coupled = self.noisy.coupling.worst_success(noise)
+        return self.compared(epsilon, sigma, self.noisy.worst_success(noise), coupled)
+
+    def compared(
+        self, epsilon: float, sigma: float, practical: float, coupled: float | None
+    ) -> Comparison:
+        """Return the comparison for success bounds that are already there."""
+        noise, prior = noise_on_sum(sigma, self.divisor), self.noisy.game.prior
+
+        def success(shift: float) -> float:
+            if shift == 0.0:
+                return max(prior, 1 - prior)
+            # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
+            return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
+
+        population = max(success(self.noisy.profile.diameter), practical)
+        worst_case = max(success(self.sensitivity), population)
+        return Comparison(epsilon, worst_case, population, practical, coupled)

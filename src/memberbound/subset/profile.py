@@ -18,45 +18,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.curve import GaussianCurve
 from memberbound.curve.base import price_exponent
-from memberbound.errors import (
-    InputError,
-    fraction,
-    nonnegative,
-    one_of,
-    positive,
-    whole_number,
-)
+from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up, up_array
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up_array
 
 # ── From records to bounded contributions: clipping, and how far a sum or mean can then move ──────
-
-#: What is released: the sum of the chosen records, or their mean.
-Query = Literal["mean", "sum"]
-_QUERIES: tuple[Query, ...] = ("mean", "sum")
-
-
-def noise_on_sum(query: Query, sigma: float, size: int) -> float:
-    """Return the σ on the sum that is worth ``sigma`` on the query: kσ for a mean, from below."""
-    one_of("query", query, _QUERIES)
-    records, scale = whole_number("size", size), positive("sigma", sigma)
-    return scale if query == "sum" or records == 1 else down(records * scale, 1)
-
-
-def noise_on_query(query: Query, sigma: float, size: int) -> float:
-    """Return a σ on the query worth at least ``sigma`` on the sum: :func:`noise_on_sum` undone."""
-    one_of("query", query, _QUERIES)
-    records, scale = whole_number("size", size), nonnegative("sigma", sigma)
-    if query == "sum" or records == 1 or scale == 0.0:
-        return scale
-    return up(max(scale / records, SMALLEST), 8)
 
 
 class ClippedRecords(NamedTuple):

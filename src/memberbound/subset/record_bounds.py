@@ -1,21 +1,23 @@
-"""What is certified about every record of a population, whichever mechanism releases.
-
-Every mechanism of this package (Gaussian, exact one-dimensional mixtures, exponential, any finite
-one) ends in a :class:`RecordBounds`: one number per record and quantity, all from above.
-"""
+"""What is certified about every record of a population, whichever mechanism releases."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, fraction
+from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack, up
+from memberbound.quantities import Side, significant
+
+#: What an inverse question limits: ε̃, or the success of any attack.
+Target = Literal["target_pmp", "target_success"]
 
 
 def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
@@ -102,6 +104,10 @@ class RecordBounds:
         """No attack on any record is right more often."""
         return float(self.success.max())
 
+    def reached(self, quantity: Target) -> float:
+        """What a target limits: the worst record's ε̃, or its success."""
+        return self.pmp_epsilon_upper if quantity == "target_pmp" else self.success_upper
+
     @property
     def by_exposure(self) -> NDArray[np.intp]:
         """The records, most exposed first: by success, ties broken by ε."""
@@ -127,3 +133,33 @@ class RecordBounds:
             tuple(dict.fromkeys(self.theorems + other.theorems)),
             tuple(dict.fromkeys(self.assumptions + other.assumptions)),
         )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Success bounds of three attackers at one ε: they know ever less.
+
+    ``coupled`` is what coupling alone proves about the last one (L24-P12), where more is known.
+    """
+
+    epsilon: float
+    worst_case: float
+    population: float
+    practical: float
+    coupled: float | None = None
+
+
+def short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> float:
+    """Return a decimal of a few digits, at or beyond ``value`` on a side, where ``holds`` is seen.
+
+    >>> short_decimal(0.12345678, "upper", lambda x: True)
+    0.123457
+    """
+    share = 1e-6 if side == "upper" else -1e-6
+    for _ in range(40):
+        short = float(significant(value, side))
+        if holds(short):
+            return short
+        value = short * (1 + share)
+        share *= 1.5
+    raise SearchError(f"what was found, {value!r}, did not meet the target again.")

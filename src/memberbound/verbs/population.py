@@ -54,31 +54,28 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
-from memberbound.subset.gaussian import NoisySum
+from memberbound.subset.exponential import (
+    ExponentialMechanism,
+    ExponentialSetting,
+    clip_sensitivity,
+    l2_losses,
+)
+from memberbound.subset.gaussian import GaussianSetting, NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
     NeighbourProfile,
-    Query,
+    Progress,
     clipped,
     largest_entry,
 )
-from memberbound.subset.record_bounds import RecordBounds, average_success
-from memberbound.subset.settings import (
-    Comparison,
-    ExponentialSetting,
-    GaussianSetting,
-    Progress,
-    Quantity,
-    Setting,
-)
+from memberbound.subset.record_bounds import Comparison, RecordBounds, Target, average_success
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.table import opened_table, path_of
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 #: How the amount of noise was given: by ε, by σ, or by what may be reached.
-Asked = Literal["epsilon", "sigma", "target_pmp", "target_success"]
+Asked = Literal["epsilon", "sigma"] | Target
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,11 @@ class MethodBounds:
     pmp_epsilon_upper: Upper
     eta_upper: Upper
     success_upper: Upper
+
+    @classmethod
+    def of(cls, bounds: RecordBounds) -> MethodBounds:
+        """Return the worst of every record's bounds."""
+        return cls(bounds.pmp_epsilon_upper, bounds.eta_upper, bounds.success_upper)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class PopulationAnswer(Answer, Limited):
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
     asked: Asked = field(metadata=INTERNAL)
-    setting: Setting = field(metadata=INTERNAL)
+    setting: GaussianSetting | ExponentialSetting = field(metadata=INTERNAL)
     compared: Comparison = field(metadata=INTERNAL)
     bounds: RecordBounds = field(metadata=INTERNAL)
     coupled: RecordBounds | None = field(default=None, metadata=INTERNAL)
@@ -369,15 +371,15 @@ def population(
     if size is None and total % 2:
         notes.append(f"{total} records cannot be halved; {drawn} are drawn")
     question = _Question(
-        data.values,
-        SubsetGame(total, drawn),
-        asked,
-        amount,
-        float(delta),
-        None if clip is None else positive("clip", clip),
-        None if sensitivity is None else positive("sensitivity", sensitivity),
-        notes,
-        progress,
+        game=SubsetGame(total, drawn),
+        asked=asked,
+        amount=amount,
+        delta=float(delta),
+        clip=None if clip is None else positive("clip", clip),
+        sensitivity=None if sensitivity is None else positive("sensitivity", sensitivity),
+        values=data.values,
+        notes=notes,
+        progress=progress,
     )
     if gaussian:
         for name, value in (("candidates", candidates), ("subsets", subsets)):
@@ -389,14 +391,9 @@ def population(
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
         chooser, moved = _mechanism(question, candidates)
-        setting = ExponentialSetting(
-            chooser,
-            question.delta,
-            level,
-            None if subsets is None else whole_number("subsets", subsets, at_least=2),
-            whole_number("seed", seed, at_least=0),
-            progress,
-        )
+        draws = None if subsets is None else whole_number("subsets", subsets, at_least=2)
+        start = whole_number("seed", seed, at_least=0)
+        setting = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
         answer = _answer_exponential(question, setting, moved)
     answer = replace(answer, roles=data.selection.roles)
     if out is None:
@@ -436,7 +433,7 @@ def _asked(
     return name, nonnegative(name, value) if name == "epsilon" else positive(name, value)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Question:
     """The records of the population and what is asked about them."""
 
@@ -448,7 +445,11 @@ class _Question:
     clip: float | None
     sensitivity: float | None
     notes: list[str]
-    progress: Progress
+    progress: Progress | None
+
+    def clipped_values(self) -> tuple[FloatArray, int | None]:
+        """Return the records, shrunk where asked, and how many were."""
+        return (self.values, None) if self.clip is None else clipped(self.values, self.clip)
 
 
 def _remarks(table: Population) -> list[str]:
@@ -472,7 +473,7 @@ def _remarks(table: Population) -> list[str]:
 
 def _answer(
     question: _Question,
-    setting: Setting,
+    setting: GaussianSetting | ExponentialSetting,
     bounds: RecordBounds,
     compared: Comparison,
     profile: NeighbourProfile,
@@ -526,7 +527,7 @@ def _answer(
 # ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
 
 
-def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
+def _answer_gaussian(question: _Question, query: Literal["mean", "sum"]) -> PopulationAnswer:
     """Answer for Gaussian noise on the query of a uniform subset."""
     if question.delta == 0.0:
         raise InputError(
@@ -536,15 +537,13 @@ def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
     if question.clip is not None and question.sensitivity is not None:
         raise InputError("give clip or sensitivity, not both.")
     game, asked, amount = question.game, question.asked, question.amount
-    values, moved = question.values, None
+    values, moved = question.clipped_values()
     share = game.size if query == "mean" else 1
     if question.sensitivity is not None:
         worst = up(question.sensitivity * share)
     else:
-        if question.clip is not None:
-            values, moved = clipped(values, question.clip)
-            radius = question.clip
-        else:
+        radius = question.clip
+        if radius is None:
             radius = _largest_norm(values)
             question.notes.append(
                 "no clip given: the worst case is over records of norm at most "
@@ -566,35 +565,30 @@ def _answer_gaussian(question: _Question, query: Query) -> PopulationAnswer:
             f"sensitivity must be at least {significant(diameter / share, 'upper')}, which "
             f"these records reach by themselves, got {question.sensitivity!r}."
         )
-    setting = GaussianSetting(noisy, question.delta, query, max(worst, diameter), question.progress)
+    setting = GaussianSetting(noisy, question.delta, share, max(worst, diameter), question.progress)
     if asked == "epsilon":
         noise, epsilon = setting.sigma_from_epsilon(amount), amount
     elif asked == "sigma":
         noise, epsilon = amount, setting.epsilon_from_sigma(amount)
     else:
-        noise, epsilon = setting.mechanism_for(
-            "pmp" if asked == "target_pmp" else "success", amount
-        )
+        noise, epsilon = setting.mechanism_for(asked, amount)
     if noise == 0.0:
         raise InputError("the records must differ from one another; equal ones need no noise.")
     bounds, coupled = setting.bounds(noise)
-    alone = None if bounds is coupled else coupled
+    alone, coupling = (None, None) if bounds is coupled else (coupled, MethodBounds.of(coupled))
+    success = None if alone is None else alone.success_upper
     return _answer(
         question,
         setting,
         bounds,
-        setting.compared(
-            epsilon, noise, bounds.success_upper, None if alone is None else alone.success_upper
-        ),
+        setting.compared(epsilon, noise, bounds.success_upper, success),
         noisy.profile,
         mechanism="gaussian",
         query=query,
         epsilon_population=setting.epsilon_population(noise),
         sigma=noise,
         clipped_records=moved,
-        coupling=None
-        if alone is None
-        else MethodBounds(alone.pmp_epsilon_upper, alone.eta_upper, alone.success_upper),
+        coupling=coupling,
         coupled=alone,
     )
 
@@ -614,18 +608,16 @@ def _answer_exponential(
     question: _Question, setting: ExponentialSetting, moved: int | None
 ) -> PopulationAnswer:
     """Answer for the exponential mechanism's choice on a uniform subset."""
-    asked = question.asked
-    if asked == "epsilon":
-        bounds = setting.best()
+    if question.asked in ("target_pmp", "target_success"):
+        setting, bounds = setting.for_target(question.asked, question.amount)
     else:
-        quantity: Quantity = "pmp" if asked == "target_pmp" else "success"
-        setting, bounds = setting.for_target(quantity, question.amount)
+        bounds = setting.best()
     mechanism = setting.mechanism
     return _answer(
         question,
         setting,
         bounds,
-        setting.compared(mechanism.epsilon, bounds),
+        setting.compared(bounds),
         NeighbourProfile.from_vectors(question.values),
         mechanism="exponential",
         query=f"choice among {mechanism.losses.shape[1]} candidates",
@@ -641,12 +633,10 @@ def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechani
         raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
     if candidates is None:
         raise InputError("the exponential mechanism needs candidates.")
-    values, moved, points = question.values, None, _matrix(candidates)
-    size, sensitivity = question.game.size, question.sensitivity
-    if question.clip is not None:
-        values, moved = clipped(values, question.clip)
-        if sensitivity is None:
-            sensitivity = clip_sensitivity(points, question.clip, size)
+    values, moved = question.clipped_values()
+    points, size, sensitivity = _matrix(candidates), question.game.size, question.sensitivity
+    if sensitivity is None and question.clip is not None:
+        sensitivity = clip_sensitivity(points, question.clip, size)
     if sensitivity is None:
         raise InputError(
             "the exponential mechanism needs clip or sensitivity: by how much can one record move "

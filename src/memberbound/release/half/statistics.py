@@ -31,8 +31,8 @@ from memberbound.release.half.fitting import (
     with_public_coins,
 )
 from memberbound.release.noise import Calibration, GaussianNoise, floating_point_slack
-from memberbound.subset.gaussian import NoisySum
-from memberbound.subset.profile import checked_table, clipped, noise_on_query
+from memberbound.subset.gaussian import NoisySum, noise_on_query
+from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
 
 #: Classes of any kind, or numbers.
@@ -192,7 +192,7 @@ def _least(
             f"eta must be above what floating-point noise of this dimension and size adds, "
             f"got {goal!r}. Centre the vectors or ask for less."
         ) from None
-    law = GaussianNoise(noise_on_query("mean", sigma, statistic.size), statistic.dimension)
+    law = GaussianNoise(noise_on_query(sigma, statistic.size), statistic.dimension)
     gain = total(noisy, sigma)
     return law, gain, noisy.crowd is not None and gain < total(without, sigma)
 
