@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -181,42 +182,110 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
 
 
 # ── Scores of documents from the log-probabilities of their tokens, for language models (X28) ─────
-#
-# A record is a document, however many tokens it has.  Every score is oriented: higher means
-# "member".
-#
-# ===========  ====================================================================================
-# score        what it is
-# ===========  ====================================================================================
-# loss         mean log-probability of the tokens
-# zlib         log-probability of the document over the length of its compressed text (Carlini 2021)
-# min-k        mean over the fifth of the tokens with the lowest log-probabilities (Shi 2024)
-# min-k++      the same of log-probabilities standardised by the model's own mean and spread at each
-#              position (Zhang 2025)
-# ratio        mean log-probability minus that of a reference model, best the base model
-# error-zone   gain over the reference against loss, at tokens that the model does not rank first
-#              (Ilić 2026)
-# window       share of windows of 2 to 40 tokens that gain over the reference (Chen 2026)
-# ===========  ====================================================================================
 
-REQUIRED = ("record", "member", "position", "logprob")
+_LABELS = ("record", "member")
+REQUIRED = (*_LABELS, "position", "logprob")
 OPTIONAL = ("reference_logprob", "mean_logprob", "std_logprob", "rank")
-#: What a score needs besides the required columns.
-NEEDS: dict[str, tuple[str, ...]] = {
-    "loss": (),
-    "zlib": ("texts",),
-    "min-k": (),
-    "min-k++": ("mean_logprob", "std_logprob"),
-    "ratio": ("reference_logprob",),
-    "error-zone": ("reference_logprob", "rank"),
-    "window": ("reference_logprob",),
-}
 #: The share of tokens of min-k and min-k++, as their papers have it.
 _LOWEST = 0.2
 #: Sizes of windows, about geometric.
 _WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 #: Tokens of a block that is scored at a time.
 _BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Whole documents, their tokens in order; ``starts`` are the places of their first tokens."""
+
+    records: NDArray[np.object_]
+    member: BoolArray
+    starts: NDArray[np.int64]
+    columns: Mapping[str, FloatArray]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(np.append(self.starts, len(self.columns["logprob"])))
+
+    @cached_property
+    def documents(self) -> NDArray[np.int64]:
+        """The place of every token's document."""
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
+
+    @property
+    def gains(self) -> FloatArray:
+        """What every token gains over the reference model."""
+        return self.columns["logprob"] - self.columns["reference_logprob"]
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        return np.asarray(np.add.reduceat(values, self.starts))
+
+    def lowest_means(self, values: FloatArray) -> FloatArray:
+        """Return the mean of the lowest fifth of every document's values."""
+        order = np.lexsort((values, self.documents))
+        count = np.maximum(1, (_LOWEST * self.lengths).astype(np.int64))
+        place = np.arange(len(values)) - self.starts[self.documents]
+        return self.sums(np.where(place < count[self.documents], values[order], 0.0)) / count
+
+    def standardised(self) -> FloatArray:
+        """Return log-probabilities by the model's own mean and spread at each position."""
+        spread = np.maximum(self.columns["std_logprob"], 1e-12)
+        return np.asarray((self.columns["logprob"] - self.columns["mean_logprob"]) / spread)
+
+    def window_votes(self) -> FloatArray:
+        """Return the share of windows with a gain, a mean over the sizes that fit."""
+        total = np.concatenate([[0.0], np.cumsum(self.gains)])
+        votes, sizes = np.zeros(len(self.starts)), np.zeros(len(self.starts))
+        for size in (1, *_WINDOWS):
+            # Documents of one token have no window but this.
+            fits = self.lengths == 1 if size == 1 else self.lengths >= size
+            if not fits.any():
+                continue
+            sums = total[size:] - total[:-size]
+            inside = self.documents[: len(sums)] == self.documents[size - 1 :]
+            owner = self.documents[: len(sums)][inside]
+            won = np.bincount(owner, weights=(sums[inside] > 0).astype(float), minlength=len(votes))
+            votes[fits] += won[fits] / (self.lengths[fits] - size + 1)
+            sizes += fits
+        return votes / np.maximum(sizes, 1)
+
+    def error_zone(self) -> FloatArray:
+        """Return the logarithm of gains over losses where the model is wrong about the token."""
+        wrong = np.where(self.columns["rank"] > 1, self.gains, 0.0)
+        room = 1e-6  # no wrong token: neither gain nor loss
+        up, down = (self.sums(np.maximum(sign * wrong, 0.0)) + room for sign in (1, -1))
+        return np.asarray(np.log(up) - np.log(down))
+
+
+@dataclass(frozen=True)
+class _TextAttack:
+    """A score of documents, higher for members; what it needs besides the required columns."""
+
+    score: Callable[[_Block], FloatArray]
+    needs: tuple[str, ...] = ()
+
+
+#: Every attack by name.  A record is a document, however many tokens it has.
+TEXT_ATTACKS: dict[str, _TextAttack] = {
+    # Mean log-probability of the tokens.
+    "loss": _TextAttack(lambda block: block.sums(block.columns["logprob"]) / block.lengths),
+    # Its sum over the length of the compressed text (Carlini 2021), by which score_tokens divides.
+    "zlib": _TextAttack(lambda block: block.sums(block.columns["logprob"]), ("texts",)),
+    # Mean over the fifth of the tokens with the lowest log-probabilities (Shi 2024).
+    "min-k": _TextAttack(lambda block: block.lowest_means(block.columns["logprob"])),
+    # The same of standardised log-probabilities (Zhang 2025).
+    "min-k++": _TextAttack(
+        lambda block: block.lowest_means(block.standardised()), ("mean_logprob", "std_logprob")
+    ),
+    # Mean gain over a reference model, best the base model.
+    "ratio": _TextAttack(
+        lambda block: block.sums(block.gains) / block.lengths, ("reference_logprob",)
+    ),
+    # Gain against loss, at tokens that the model does not rank first (Ilić 2026).
+    "error-zone": _TextAttack(_Block.error_zone, ("reference_logprob", "rank")),
+    # Share of windows of 2 to 40 tokens that gain (Chen 2026).
+    "window": _TextAttack(_Block.window_votes, ("reference_logprob",)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,83 +298,6 @@ class TokenScores:
     scores: dict[str, FloatArray]
     #: Why a score could not be computed, by its name.
     missing: dict[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Whole documents, their tokens in order; ``starts`` are the places of their first tokens."""
-
-    records: NDArray[np.object_]
-    member: BoolArray
-    starts: NDArray[np.int64]
-    columns: Mapping[str, FloatArray]
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        ends = np.append(self.starts[1:], len(self.columns["logprob"]))
-        return np.asarray(ends - self.starts, dtype=np.int64)
-
-    def document_means(self, values: FloatArray) -> FloatArray:
-        return np.asarray(np.add.reduceat(values, self.starts) / self.lengths)
-
-    def lowest_means(self, values: FloatArray) -> FloatArray:
-        """Return the mean of the lowest fifth of every document's values."""
-        document = np.repeat(np.arange(len(self.starts)), self.lengths)
-        order = np.lexsort((values, document))
-        count = np.maximum(1, (_LOWEST * self.lengths).astype(np.int64))
-        place = np.arange(len(values)) - np.repeat(self.starts, self.lengths)
-        lowest = np.where(place < np.repeat(count, self.lengths), values[order], 0.0)
-        return np.asarray(np.add.reduceat(lowest, self.starts) / count)
-
-    def window_votes(self, gains: FloatArray) -> FloatArray:
-        """Return the share of windows with a gain, a mean over the sizes that fit."""
-        document = np.repeat(np.arange(len(self.starts)), self.lengths)
-        total = np.concatenate([[0.0], np.cumsum(gains)])
-        votes, sizes = np.zeros(len(self.starts)), np.zeros(len(self.starts))
-        for size in (1, *_WINDOWS):
-            fits = self.lengths >= size
-            if size == 1:  # documents of one token have no window but this
-                fits = self.lengths == 1
-            if not fits.any():
-                continue
-            sums = total[size:] - total[:-size]
-            inside = document[: len(sums)] == document[size - 1 :]
-            owner = document[: len(sums)][inside]
-            won = np.bincount(owner, weights=(sums[inside] > 0).astype(float), minlength=len(votes))
-            votes[fits] += won[fits] / (self.lengths[fits] - size + 1)
-            sizes += fits
-        return votes / np.maximum(sizes, 1)
-
-    def error_zone(self, gains: FloatArray) -> FloatArray:
-        """Return the logarithm of gains over losses where the model is wrong about the token."""
-        wrong = self.columns["rank"] > 1
-        up = np.add.reduceat(np.where(wrong, np.maximum(gains, 0.0), 0.0), self.starts)
-        down = np.add.reduceat(np.where(wrong, np.maximum(-gains, 0.0), 0.0), self.starts)
-        room = 1e-6  # no wrong token: neither gain nor loss
-        return np.asarray(np.log(up + room) - np.log(down + room))
-
-    def scores(
-        self, names: tuple[str, ...], compressed: Mapping[str, int]
-    ) -> dict[str, FloatArray]:
-        """Return the scores of the documents by name."""
-        values = self.columns
-        logprob = values["logprob"]
-        gains = logprob - values["reference_logprob"] if "reference_logprob" in values else logprob
-        makers: dict[str, Callable[[], FloatArray]] = {
-            "loss": lambda: self.document_means(logprob),
-            "zlib": lambda: (
-                np.add.reduceat(logprob, self.starts)
-                / np.array([compressed[record] for record in self.records])
-            ),
-            "min-k": lambda: self.lowest_means(logprob),
-            "min-k++": lambda: self.lowest_means(
-                (logprob - values["mean_logprob"]) / np.maximum(values["std_logprob"], 1e-12)
-            ),
-            "ratio": lambda: self.document_means(gains),
-            "error-zone": lambda: self.error_zone(gains),
-            "window": lambda: self.window_votes(gains),
-        }
-        return {name: np.asarray(makers[name]()) for name in names}
 
 
 def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenScores:
@@ -336,39 +328,43 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
                 f"{table.name} must have the columns {', '.join(REQUIRED)}, got no {column!r}."
             )
     present = [column for column in OPTIONAL if column in table.columns]
-    empty = _columns_with_gaps(table, present)
-    usable = [column for column in present if column not in empty]
-    missing: dict[str, str] = {}
-    for name, needs in NEEDS.items():
-        absent = [n for n in needs if n not in usable and not (n == "texts" and texts is not None)]
-        if absent:
-            gaps = [n for n in absent if n in empty]
-            missing[name] = (
-                f"{gaps[0]} is missing for some tokens" if gaps else f"needs {' and '.join(absent)}"
-            )
-    names = tuple(name for name in NEEDS if name not in missing)
-    compressed = _compressed_lengths(texts) if "zlib" in names and texts is not None else {}
-    parts: list[tuple[_Block, dict[str, FloatArray]]] = []
+    gaps = _columns_with_gaps(table, present)
+    usable = [column for column in present if column not in gaps]
+    missing = _missing_inputs(usable, gaps, texts)
+    attacks = {name: a for name, a in TEXT_ATTACKS.items() if name not in missing}
+    parts = []
     for block in _blocks(table, usable):
-        if texts is not None:
-            unknown = next((r for r in block.records if r not in texts), None)
-            if unknown is not None:
-                raise InputError(f"texts must hold every record, got none of {unknown!r}.")
-        parts.append((block, block.scores(names, compressed)))
+        unknown = next((r for r in block.records if texts is not None and r not in texts), None)
+        if unknown is not None:
+            raise InputError(f"texts must hold every record, got none of {unknown!r}.")
+        scored = [attack.score(block) for attack in attacks.values()]
+        parts.append((block.records, block.member, block.lengths, *scored))
     if not parts:
         raise InputError(f"{table.name} must have rows, got none.")
-    scores = {name: np.concatenate([s[name] for _, s in parts]) for name in names}
-    member = np.concatenate([block.member for block, _ in parts])
+    records, member, tokens, *scores = map(np.concatenate, zip(*parts, strict=True))
     for kind, there in (("members", member.any()), ("non-members", not member.all())):
         if not there:
             raise InputError(f"{table.name} must have members and non-members, got no {kind}.")
-    return TokenScores(
-        np.concatenate([block.records for block, _ in parts]),
-        member,
-        np.concatenate([block.lengths for block, _ in parts]),
-        scores,
-        missing,
-    )
+    by_name = dict(zip(attacks, scores, strict=True))
+    if texts is not None:
+        by_name["zlib"] /= [len(zlib.compress(texts[record].encode())) for record in records]
+    return TokenScores(records, member, tokens, by_name, missing)
+
+
+def _missing_inputs(
+    usable: list[str], gaps: set[str], texts: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return why attacks cannot be carried out, by name."""
+    at_hand = {*usable, *(() if texts is None else ("texts",))}
+    missing: dict[str, str] = {}
+    for name, attack in TEXT_ATTACKS.items():
+        absent = [need for need in attack.needs if need not in at_hand]
+        empty = next((need for need in absent if need in gaps), None)
+        if empty is not None:
+            missing[name] = f"{empty} is missing for some tokens"
+        elif absent:
+            missing[name] = f"needs {' and '.join(absent)}"
+    return missing
 
 
 def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
@@ -382,10 +378,6 @@ def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
     query = f"SELECT {counts} FROM ({table.query})"
     (row,) = table.run(lambda: table.engine.sql(query).fetchall())
     return {column for column, count in zip(columns, row, strict=True) if count}
-
-
-def _compressed_lengths(texts: Mapping[str, str]) -> dict[str, int]:
-    return {record: len(zlib.compress(text.encode())) for record, text in texts.items()}
 
 
 def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
@@ -423,43 +415,27 @@ def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Blo
     records = np.asarray(values["record"], dtype=object)
     if any(record is None for record in records):
         raise InputError(f"record must be given for every token of {name}, got an empty one.")
-    columns = {
-        column: np.asarray(value, dtype=np.float64)
-        for column, value in values.items()
-        if column not in ("record", "member")
-    }
-    for column, numbers in columns.items():
-        bad = np.flatnonzero(~np.isfinite(numbers))
-        if len(bad):
-            raise InputError(
-                f"{column} must be finite numbers, got another value in record {records[bad[0]]!r}."
-            )
-    for column in ("logprob", "reference_logprob", "mean_logprob"):
-        if column in columns and (columns[column] > 0).any():
-            place = int(np.argmax(columns[column] > 0))
-            raise InputError(
-                f"{column} must be at most 0, got {float(columns[column][place])!r} in record "
-                f"{records[place]!r}."
-            )
-    if "std_logprob" in columns and (columns["std_logprob"] < 0).any():
-        raise InputError("std_logprob must be at least 0, got a negative value.")
-    starts = np.concatenate([[0], np.flatnonzero(records[1:] != records[:-1]) + 1])
-    position = columns.pop("position")
-    same = (np.diff(position) == 0) & (records[1:] == records[:-1])
-    if same.any():
-        place = int(np.argmax(same))
-        raise InputError(
-            f"position must differ within a record, got {position[place]} twice in record "
-            f"{records[place]!r}."
-        )
+    columns = {c: np.asarray(v, dtype=np.float64) for c, v in values.items() if c not in _LABELS}
     kinds, codes = np.unique(np.asarray(values["member"], dtype=str), return_inverse=True)
     member = membership(kinds.tolist())[codes]
-    lengths = np.diff(np.append(starts, len(records)))
-    shares = np.add.reduceat(member.astype(np.int64), starts)
-    mixed = (shares != 0) & (shares != lengths)
-    if mixed.any():
-        record = records[starts[int(np.argmax(mixed))]]
-        raise InputError(
-            f"member must be the same for all tokens of a record, got both in {record!r}."
-        )
-    return _Block(records[starts], member[starts], starts.astype(np.int64), columns)
+
+    def refuse(column: str, condition: str, wrong: BoolArray, seen: str = "") -> None:
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            seen = seen or repr(columns[column][place].item())
+            where = f"in record {records[place]!r}"
+            raise InputError(f"{column} must be {condition}, got {seen} {where}.")
+
+    again = np.append(False, records[1:] == records[:-1])
+    for column, numbers in columns.items():
+        refuse(column, "a finite number", ~np.isfinite(numbers))
+    for column in {"logprob", "reference_logprob", "mean_logprob"} & {*columns}:
+        refuse(column, "at most 0", columns[column] > 0)
+    if "std_logprob" in columns:
+        refuse("std_logprob", "at least 0", columns["std_logprob"] < 0)
+    repeated = np.append(False, np.diff(columns["position"]) == 0)
+    refuse("position", "different for the tokens of a record", again & repeated)
+    mixed = np.append(False, np.diff(member))
+    refuse("member", "the same for all tokens of a record", again & mixed, "both")
+    starts = np.flatnonzero(~again)
+    return _Block(records[starts], member[starts], starts, columns)

@@ -491,9 +491,9 @@ def _choices(verb: Verb) -> str | None:
         sentences.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import ATTACKS
-        from memberbound.attacks.texts import NEEDS
+        from memberbound.attacks.texts import TEXT_ATTACKS
 
-        listed = NEEDS if verb.name == "audit-text" else ATTACKS
+        listed = TEXT_ATTACKS if verb.name == "audit-text" else ATTACKS
         sentences.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(sentences) or None
 

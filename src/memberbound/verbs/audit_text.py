@@ -14,7 +14,7 @@ from memberbound.attacks.model_audit import audit_score_table, with_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.scores import Scores
 from memberbound.attacks.texts import (
-    NEEDS,
+    TEXT_ATTACKS,
     Documents,
     TokenScores,
     blind_test,
@@ -244,9 +244,11 @@ def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | N
     if attacks is None:
         return None
     names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    unknown = [name for name in names if name not in NEEDS]
+    unknown = [name for name in names if name not in TEXT_ATTACKS]
     if unknown or not names:
-        raise InputError(f"attacks must be among {', '.join(NEEDS)}, got {unknown or 'none'}.")
+        raise InputError(
+            f"attacks must be among {', '.join(TEXT_ATTACKS)}, got {unknown or 'none'}."
+        )
     return names
 
 
