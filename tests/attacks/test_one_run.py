@@ -84,13 +84,16 @@ def test_both_claims_hold_on_random_channels(m, r):
         for epsilon in (0.0, 0.3, 1.0, 2.5):
             delta = delta_of(channel, coins, epsilon) * (1 + 1e-12)
             for v in range(1, r + 1):
-                limit = one_run_p_value(m, r, v, epsilon=epsilon, delta=min(delta, 1.0))
+                limit = one_run_p_value(Guesses(m, r, v), epsilon=epsilon, delta=min(delta, 1.0))
                 assert exact[v] <= limit + 1e-12
                 if limit < 1:
                     closest = max(closest, exact[v] / limit)
                 if 0 < exact[v] < 1:  # claim 7 must not call the true probability impossible
                     called = one_run._impossible(
-                        (m, r, v), exact[v] * (1 - 1e-9), least_fpr(delta), np.array([epsilon])
+                        Guesses(m, r, v),
+                        exact[v] * (1 - 1e-9),
+                        least_fpr(delta),
+                        np.array([epsilon]),
                     )
                     assert not called[0]
     assert closest > 0.5
@@ -102,8 +105,10 @@ def test_a_bound_without_exceptions_would_be_caught():
     for channel, coins, guesses in random_channels(3, 3, 60, seed=5):
         exact = tails(channel, coins, guesses, 3)
         delta = delta_of(channel, coins, 1.0)
-        caught["forgotten"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0)
-        caught["once"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0, delta=min(delta, 1) / 9)
+        caught["forgotten"] += exact[3] > one_run_p_value(Guesses(3, 3, 3), epsilon=1.0)
+        caught["once"] += exact[3] > one_run_p_value(
+            Guesses(3, 3, 3), epsilon=1.0, delta=min(delta, 1) / 9
+        )
     assert min(caught.values()) > 0
 
 
@@ -137,7 +142,7 @@ def worst_mechanism(m, v, epsilon, delta):
 def test_the_worst_mechanism_is_covered_and_independent_coins_are_not_it(m, v):
     epsilon, delta = 1.0, 0.05
     truth = worst_mechanism(m, v, epsilon, delta)
-    limit = one_run_p_value(m, m, v, epsilon=epsilon, delta=delta)
+    limit = one_run_p_value(Guesses(m, m, v), epsilon=epsilon, delta=delta)
     assert truth <= limit + 1e-9
     assert limit <= 1.05 * truth
     # The best guess of a single coin, taken for independent: below what the class reaches.
@@ -149,7 +154,7 @@ def test_the_worst_mechanism_is_covered_and_independent_coins_are_not_it(m, v):
 def test_pure_privacy_is_tight_for_randomised_response(epsilon):
     for r, v in ((10, 8), (100, 75), (1000, 960)):
         exact = stats.binom.sf(v - 1, r, special.expit(epsilon))
-        limit = one_run_p_value(2000, r, v, epsilon=epsilon)
+        limit = one_run_p_value(Guesses(2000, r, v), epsilon=epsilon)
         assert exact <= limit * (1 + 1e-12)
         assert limit == pytest.approx(exact, rel=1e-8)
 
@@ -167,10 +172,10 @@ def test_the_silent_mechanism_passes_and_an_independent_analysis_would_be_caught
     v = int(m * (truth - 0.025))
     tail = chance * stats.binom.sf(v - 1, m, truth)
     assert tail > error
-    assert one_run_mu(m, m, v) <= mu
+    assert one_run_mu(Guesses(m, m, v)) <= mu
     # Taking the guesses for independent with accuracy Φ(μ/2) rejects this μ by far.
     assert stats.binom.sf(v - 1, m, special.ndtr(mu / 2)) < 1e-3
-    assert one_run_mu(m, m, v) > 0.7 * mu  # and little more could have been claimed
+    assert one_run_mu(Guesses(m, m, v)) > 0.7 * mu  # and little more could have been claimed
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, 2.0])
@@ -188,7 +193,7 @@ def test_coverage_for_gaussian_noise(mu):
         member = rng.random(m) < 0.5
         scores = rng.normal(size=m) + mu * member
         outcomes_seen.append(guesses_from_scores(Scores.of(scores, member), 15, 15))
-    bounds = {g: (one_run_mu(*g), one_run_epsilon(*g, delta=delta)) for g in set(outcomes_seen)}
+    bounds = {g: (one_run_mu(g), one_run_epsilon(g, delta=delta)) for g in set(outcomes_seen)}
     seen = np.array([bounds[g] for g in outcomes_seen])
     assert (seen[:, 0] > mu).sum() <= MISSES
     assert (seen[:, 1] > epsilon).sum() <= MISSES
@@ -224,7 +229,7 @@ def test_taking_the_best_number_of_guesses_without_paying_is_caught():
         scores = rng.normal(size=400)
         p_values = [
             one_run_p_value(
-                *guesses_from_scores(Scores.of(scores, member), (r + 1) // 2, r // 2),
+                guesses_from_scores(Scores.of(scores, member), (r + 1) // 2, r // 2),
                 epsilon=0.0,
             )
             for r in counts
@@ -282,10 +287,10 @@ def test_against_the_published_theorem():
         share = np.cumsum(stats.binom.pmf(v - k, r, q)) / k
         return stats.binom.sf(v - 1, r, q) + 2 * m * delta * share.max()
 
-    ours = one_run_epsilon(1000, 100, 75, delta=1e-4)
+    ours = one_run_epsilon(Guesses(1000, 100, 75), delta=1e-4)
     assert published(1000, 100, 75, 0.673, 1e-4) == pytest.approx(0.05, abs=1e-3)
     assert 0.673 <= ours < 0.69
-    ours = one_run_epsilon(1000, 100, 99, delta=1e-5)
+    ours = one_run_epsilon(Guesses(1000, 100, 99), delta=1e-5)
     assert published(1000, 100, 99, ours, 1e-5) >= 0.05
 
 
@@ -300,18 +305,18 @@ def test_against_the_published_theorem():
     ],
 )
 def test_returned_hypotheses_are_rejected_when_asked_again(m, r, v, delta):
-    low = one_run_epsilon(m, r, v, delta=delta)
-    called = one_run._impossible((m, r, v), 0.05, least_fpr(delta), np.array([low]))
-    assert one_run_p_value(m, r, v, epsilon=low, delta=delta) <= 0.05 or called[0]
-    assert one_run_p_value(m, r, v, epsilon=low + 0.05, delta=delta) > 0.05
+    low = one_run_epsilon(Guesses(m, r, v), delta=delta)
+    called = one_run._impossible(Guesses(m, r, v), 0.05, least_fpr(delta), np.array([low]))
+    assert one_run_p_value(Guesses(m, r, v), epsilon=low, delta=delta) <= 0.05 or called[0]
+    assert one_run_p_value(Guesses(m, r, v), epsilon=low + 0.05, delta=delta) > 0.05
 
 
 def test_edges():
-    assert one_run_p_value(5, 5, 0, epsilon=1.0, delta=0.1) == 1.0
-    assert one_run_epsilon(100, 100, 50) == 0.0
-    assert one_run_mu(100, 100, 0) == 0.0
-    assert one_run_epsilon(100, 100, 0) == 0.0
-    assert one_run_epsilon(50, 50, 50, delta=1.0) == 0.0
+    assert one_run_p_value(Guesses(5, 5, 0), epsilon=1.0, delta=0.1) == 1.0
+    assert one_run_epsilon(Guesses(100, 100, 50)) == 0.0
+    assert one_run_mu(Guesses(100, 100, 0)) == 0.0
+    assert one_run_epsilon(Guesses(100, 100, 0)) == 0.0
+    assert one_run_epsilon(Guesses(50, 50, 50), delta=1.0) == 0.0
 
 
 def test_ties_count_against_the_auditor():

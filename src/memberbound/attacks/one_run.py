@@ -23,7 +23,7 @@ from scipy import special, stats
 
 from memberbound.answers import Given, Lower, computed
 from memberbound.attacks.scores import Scores
-from memberbound.errors import InputError, fraction, nonnegative, whole_number
+from memberbound.errors import InputError, fraction, nonnegative
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import confident, significant
 
@@ -130,7 +130,6 @@ def audit_one_run(
         (True, 0.0)
     """
     slack = fraction("delta", 1e-5 if delta is None else delta, open_right=True)
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
     if claimed_epsilon is not None:
         nonnegative("claimed_epsilon", claimed_epsilon)
     inside, total = scores.members.size, scores.members.size + scores.non_members.size
@@ -140,9 +139,9 @@ def audit_one_run(
             "Put each canary in with probability one half, independently of the others."
         )
     counts = guess_counts(total)
-    each = shared_confidence(sure, len(counts))
+    each = shared_confidence(confidence, len(counts))
     guesses = [guesses_from_scores(scores, (r + 1) // 2, r // 2) for r in counts]
-    epsilons = [one_run_epsilon(*g, delta=slack, confidence=each) for g in guesses]
+    epsilons = [one_run_epsilon(g, delta=slack, confidence=each) for g in guesses]
     best = int(np.argmax(epsilons))
     return OneRun(
         total,
@@ -151,8 +150,8 @@ def audit_one_run(
         guesses[best].correct,
         epsilons[best],
         slack,
-        max(one_run_mu(*g, confidence=each) for g in guesses),
-        sure,
+        max(one_run_mu(g, confidence=each) for g in guesses),
+        confidence,
         claimed_epsilon,
     )
 
@@ -203,12 +202,10 @@ def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesse
 # ── The two limits, and the largest hypothesis that they reject ───────────────────────────────────
 
 
-def one_run_p_value(
-    canaries: int, guessed: int, correct: int, *, epsilon: float, delta: float = 0.0
-) -> float:
+def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> float:
     """Bound the probability of so many right guesses if the mechanism is (ε, δ)-DP.
 
-    Guarantee: at least P(right guesses ≥ ``correct``), for every (``epsilon``, ``delta``)-DP
+    Guarantee: at least P(right guesses ≥ ``run.correct``), for every (``epsilon``, ``delta``)-DP
     mechanism and every way of guessing.
     Theorem: proofs/audit-intervals.md claim 6.
     Assumes: independent fair coins; the number of guesses fixed beforehand (with δ = 0 it may
@@ -217,34 +214,27 @@ def one_run_p_value(
     Edge cases: no right guess gives 1.
 
     Examples:
-        >>> one_run_p_value(10, 10, 10, epsilon=0.0)
+        >>> one_run_p_value(Guesses(10, 10, 10), epsilon=0.0)
         0.000976562500...
     """
-    m, r, v = _run(canaries, guessed, correct)
-    eps = nonnegative("epsilon", epsilon)
-    budget = m * fraction("delta", delta) * float(special.expit(-eps)) * (1 + _SLACK)
-    truth = float(special.expit(eps))
-    tail = float(special.bdtrc(v - 1, r, truth)) if v > 0 else 1.0
-    if budget > 0 and v > 0:
+    canaries, guessed, correct = run
+    budget = canaries * delta * float(special.expit(-epsilon)) * (1 + _SLACK)
+    if correct == 0:
+        return 1.0
+    tail = float(special.bdtrc(correct - 1, guessed, float(special.expit(epsilon))))
+    if budget > 0:
         # The binomial count v-k needs k exceptions: spend the budget where it is cheapest first.
-        k = np.arange(1, v + 1)
-        masses = np.exp(_log_masses(r, v - k, eps))
+        k = np.arange(1, correct + 1)
+        masses = np.exp(_log_masses(guessed, correct - k, epsilon))
         spent = np.cumsum(k * masses)
         paid = int(np.searchsorted(spent, budget, "right"))
         tail += float(masses[:paid].sum())
-        if paid < v:
+        if paid < correct:
             tail += (budget - (float(spent[paid - 1]) if paid else 0.0)) / (paid + 1)
     return min(1.0, tail * (1 + 10 * _SLACK))
 
 
-def one_run_epsilon(
-    canaries: int,
-    guessed: int,
-    correct: int,
-    *,
-    delta: float = 0.0,
-    confidence: float = 0.95,
-) -> float:
+def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.95) -> float:
     """Bound ε from below from one run.
 
     Guarantee: P(result > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
@@ -256,35 +246,27 @@ def one_run_epsilon(
     Edge cases: 0 if even ε = 0 is not rejected.
 
     Examples:
-        >>> round(one_run_epsilon(1000, 1000, 700), 3)
+        >>> round(one_run_epsilon(Guesses(1000, 1000, 700)), 3)
         0.732
     """
-    m, r, v = _run(canaries, guessed, correct)
-    slack = fraction("delta", delta)
-    error = 1 - fraction("confidence", confidence, open_left=True, open_right=True)
+    error = 1 - confidence
 
     def improbable(hypotheses: FloatArray) -> FloatArray:
-        values = [one_run_p_value(m, r, v, epsilon=e, delta=slack) <= error for e in hypotheses]
-        return np.array(values)
+        values = [one_run_p_value(run, epsilon=e, delta=delta) for e in hypotheses]
+        return np.array(values) <= error
 
     def least_fpr(tpr: FloatArray, epsilon: FloatArray) -> FloatArray:
-        flat = np.exp(-epsilon) * (tpr - slack)
-        steep = 1 - slack - np.exp(epsilon) * (1 - tpr)
+        flat = np.exp(-epsilon) * (tpr - delta)
+        steep = 1 - delta - np.exp(epsilon) * (1 - tpr)
         return np.maximum(np.maximum(flat, steep - 1e-14 * np.exp(epsilon)), 0.0)
 
     return max(
         _last_rejected(improbable),
-        _last_rejected(lambda h: _impossible((m, r, v), error, least_fpr, h)) if slack else 0.0,
+        _last_rejected(lambda h: _impossible(run, error, least_fpr, h)) if delta else 0.0,
     )
 
 
-def one_run_mu(
-    canaries: int,
-    guessed: int,
-    correct: int,
-    *,
-    confidence: float = 0.95,
-) -> float:
+def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:
     """Bound μ of Gaussian differential privacy from below from one run.
 
     Guarantee: P(result > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
@@ -295,20 +277,18 @@ def one_run_mu(
     Edge cases: 0 if even μ = 0 is not rejected.
 
     Examples:
-        >>> round(one_run_mu(1000, 1000, 691), 3)  # what a Gaussian with μ = 1 shows
+        >>> round(one_run_mu(Guesses(1000, 1000, 691)), 3)  # what a Gaussian with μ = 1 shows
         0.339
     """
-    m, r, v = _run(canaries, guessed, correct)
-    sure = fraction("confidence", confidence, open_left=True, open_right=True)
 
     def least_fpr(tpr: FloatArray, mu: FloatArray) -> FloatArray:
         return np.asarray(special.ndtr(special.ndtri(tpr) - mu))
 
-    return _last_rejected(lambda h: _impossible((m, r, v), 1 - sure, least_fpr, h))
+    return _last_rejected(lambda h: _impossible(run, 1 - confidence, least_fpr, h))
 
 
 def _impossible(
-    run: tuple[int, int, int], error: float, least_fpr: _Inverse, hypotheses: FloatArray
+    run: Guesses, error: float, least_fpr: _Inverse, hypotheses: FloatArray
 ) -> FloatArray:
     """Say which hypotheses make P(right guesses ≥ v) ≥ ``error`` impossible (claim 7).
 
@@ -356,14 +336,3 @@ def _log_masses(r: int, k: ArrayLike, epsilon: float) -> FloatArray:
     )
     # Each term is off by a few units of its size, the largest of which is ln r!.
     return np.asarray(exact + 4e-15 * (float(special.gammaln(size + 1)) + size))
-
-
-def _run(canaries: int, guessed: int, correct: int) -> tuple[int, int, int]:
-    m = whole_number("canaries", canaries)
-    r = whole_number("guessed", guessed)
-    v = whole_number("correct", correct, at_least=0)
-    if not v <= r <= m:
-        raise InputError(
-            f"correct must be at most guessed, and guessed at most canaries, got {v}, {r} and {m}."
-        )
-    return m, r, v
