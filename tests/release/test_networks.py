@@ -12,6 +12,7 @@ from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_m
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import networks as module
+from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.networks import (
     NetworkBudget,
     Training,
@@ -107,9 +108,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
     monkeypatch.setattr(budgets, "noisy_release", noted)
     train_network(
         module._module(factory, 3, 2),
-        rows,
-        wanted,
-        np.ones(len(rows), dtype=bool),
+        TrainingRows(rows, wanted, wanted[:, None]),
         Training(steps, rate, 0.1, clip),
         classes=True,
         scale=1.0,

@@ -260,13 +260,12 @@ _Column = _Numbers | _Texts
 
 def _columns(model: PrivateModel) -> list[_Column]:
     """Return what each column adds to the scores."""
-    used = [code for code in model.encoder.columns if code.width]
     if isinstance(model.model, BoostedModel):
         parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
         return [_boosted(bins, table) for bins, table in parts]
     weights, length = model.model.coefficients, model.encoder.length
     columns, start = [], 0
-    for code in used:
+    for code in model.encoder.used:
         columns.append(_linear(code, weights[start : start + code.width], length))
         start += code.width
     return columns

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, one_of
+from memberbound.errors import one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.all_rows.encoding import NOTHING_FOUND, ColumnCode, Encoder
+from memberbound.release.all_rows.encoding import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import (
     LOSSES,
     MOST_DRAWS,
@@ -173,7 +173,7 @@ class _Bins:
 
 def binned_columns(encoder: Encoder) -> list[_Bins]:
     """Return how the columns that are used fall into bins, in the order of the tables."""
-    return [_Bins(code) for code in encoder.columns if code.width]
+    return [_Bins(code) for code in encoder.used]
 
 
 def bins_of(
@@ -181,8 +181,6 @@ def bins_of(
 ) -> NDArray[np.generic]:
     """Return the bins of columns that were read, (rows, columns); on disk beyond ``memory``."""
     columns = binned_columns(encoder)
-    if not columns:
-        raise InputError(NOTHING_FOUND)
     kind = np.min_scalar_type(max(column.count for column in columns))
     rows = len(read[columns[0].code.name])
     bins = large_array((len(columns), rows), np.dtype(kind), memory)

@@ -62,10 +62,6 @@ _FARTHEST = 3.0
 _NUMBER_SQUARE = 0.25
 #: Rows whose values are quoted where the model does not know them.
 _LISTED = 5
-NOTHING_FOUND = (
-    "the table must have a column that rises above the noise, got none. "
-    "Give bounds for its columns."
-)
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,10 @@ class Encoder:
         """The columns that have a code."""
         used = tuple(code for code in self.columns if code.width)
         if not used:
-            raise InputError(NOTHING_FOUND)
+            raise InputError(
+                "the table must have a column that rises above the noise, got none. Give bounds "
+                "for its columns."
+            )
         return used
 
     @cached_property

@@ -103,7 +103,7 @@ class PrivateModel:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it takes, in any order."""
-        return tuple(code.name for code in self.encoder.columns if code.width)
+        return tuple(code.name for code in self.encoder.used)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -229,19 +229,16 @@ class PrivateModel:
     def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
         """Return the model that :meth:`to_dict` described; refuse what is no such description."""
 
-        def model(encoder: Encoder, _target: TargetCode) -> GradientModel | BoostedModel:
+        def parts(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
             learner = one_of("learner", fields["learner"], LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
-            return kind.from_dict(fields, encoder)
+            return kind.from_dict(fields, encoder), Budget.from_dict(fields)
 
-        return cls._restored(fields, model, Budget.from_dict)
+        return cls._restored(fields, parts)
 
     @classmethod
     def _restored(
-        cls,
-        fields: Mapping[str, Any],
-        model: Callable[[Encoder, TargetCode], Any],
-        budget: Callable[[Mapping[str, Any]], Any],
+        cls, fields: Mapping[str, Any], parts: Callable[[Encoder, TargetCode], tuple[Any, Any]]
     ) -> Self:
         try:
             encoder = Encoder.from_dict(fields["encoder"])
@@ -249,8 +246,7 @@ class PrivateModel:
             return cls(
                 encoder,
                 target,
-                model(encoder, target),
-                budget(fields),
+                *parts(encoder, target),
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
                 float(fields["eta"]),
@@ -319,7 +315,7 @@ def fit_private(
         counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
         return (1 + (len(_PACES) if tune else 0)) * (1 + most) + counts
 
-    made = prepare(
+    encoder, code, budget, table = prepare(
         table,
         target,
         eta=eta,
@@ -330,7 +326,6 @@ def fit_private(
         weight=weight,
         reserve=reserve,
     )
-    encoder, code, budget, table = made.encoder, made.target, made.budget, made.records
     if learner in ("logistic", "boosting"):
         name = "ridge" if not classifier else "logistic" if len(code.classes) == 2 else "softmax"
     else:
@@ -342,7 +337,7 @@ def fit_private(
     work = _Training(encoder, code, loss, how, boosted, records, by_class, weight)
     rows = table.mapped(work.encoded)
     # Free the raw table: training needs the encoded rows only.
-    del made, table
+    del table
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
     pace = work.pace(rows, budget) if tune else 1.0
     model = work.trained(rows, budget.take("boosting" if boosted else "gradient descent"), pace)
@@ -363,16 +358,6 @@ def fit_private(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A table's encoder and target, and the budget that is left."""
-
-    encoder: Encoder
-    target: TargetCode
-    budget: Budget
-    records: Records
-
-
 def prepare(
     table: object,
     target: str,
@@ -384,7 +369,7 @@ def prepare(
     draws: Callable[[int, int, int], int],
     weight: str | None = None,
     reserve: Callable[[Budget], None] | None = None,
-) -> Prepared:
+) -> tuple[Encoder, TargetCode, Budget, Records]:
     """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
@@ -428,7 +413,7 @@ def prepare(
     encoder = fit_encoder(
         records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )
-    return Prepared(encoder, code, budget, records)
+    return encoder, code, budget, records
 
 
 def _class_weights(

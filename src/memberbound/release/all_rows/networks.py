@@ -25,7 +25,7 @@ from memberbound.errors import InputError, installed
 from memberbound.learners.examples import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.encoding import EncodedBlock, EncodedRows, Encoder, TargetCode
+from memberbound.release.all_rows.encoding import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows, path_sensitivity
 from memberbound.release.all_rows.models import (
     PROBABILITY_SHARE,
@@ -326,23 +326,20 @@ def _tensor(rows: EncodedBlock | FloatArray, unit: float) -> Tensor:
 
 def train_network(
     module: Module,
-    features: EncodedRows | FloatArray,
-    wanted: NDArray[np.generic],
-    known: NDArray[np.bool_],
+    rows: TrainingRows,
     training: Training,
     *,
     classes: bool,
     scale: float,
     source: RandomSource,
     unit: float = 1.0,
-    persons: Persons | None = None,
 ) -> Any:
     """Train a copy of ``module`` by noisy steps and return another copy with the averaged weights.
 
-    Guarantee: nothing of ``features`` and ``wanted`` enters the result but through sums of
-    gradients clipped at ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
+    Guarantee: nothing of ``rows`` enters the result but through sums of gradients clipped at
+    ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
     Theorem: proofs/networks.md, claims 1 to 3.
-    Edge cases: records that are not ``known`` are left out without a trace.
+    Edge cases: records of weight 0 are left out without a trace.
     """
     torch = _torch()
     wrapped = _torch("opacus.grad_sample").GradSampleModule(
@@ -350,11 +347,12 @@ def train_network(
     )
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
-    rows = len(features)
-    expected = training.sample_rate * (rows if persons is None else persons.count)
+    count, persons = len(rows.codes), rows.persons
+    known = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
+    expected = training.sample_rate * (count if persons is None else persons.count)
     # The tensors of a step are parts of one vector, whose noise has this scale.
     noise = NoisySums(scale, training.steps * len(learnt), source)
-    goals = np.where(known, wanted, 0)
+    goals = np.where(known, rows.codes, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -362,12 +360,12 @@ def train_network(
         # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):
-            sample = _sample(rows, training.sample_rate, source, persons)
+            sample = _sample(count, training.sample_rate, source, persons)
             sums = [torch.zeros(p.shape, dtype=torch.float64) for p in learnt]
             for start in range(0, len(sample), _BLOCK):
                 places = sample[start : start + _BLOCK]
                 missing = _BLOCK - len(places)
-                taken = _tensor(features[places], unit)
+                taken = _tensor(rows.features[places], unit)
                 taken = torch.cat([taken, torch.zeros(missing, taken.shape[1])])
                 goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
                 wrapped.zero_grad()
@@ -475,28 +473,26 @@ class PrivateNetwork(PrivateModel):
         """
         torch = _torch()
 
-        def model(encoder: Encoder, target: TargetCode) -> NetworkModel:
+        def parts(encoder: Encoder, target: TargetCode) -> tuple[NetworkModel, NetworkBudget]:
             outputs = len(target.classes) or 1
             module = _module(factory, encoder.width, outputs)
             _check_answers(module, encoder.width, outputs)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
-            return NetworkModel(
+            how = Training(**fields["training"])
+            model = NetworkModel(
                 module.requires_grad_(False).eval(),
                 _loss_name(target),
-                Training(**fields["training"]),
+                how,
                 float(fields["scale"]),
                 encoder.length,
                 factory,
                 float(fields["slope"]),
                 np.array(fields["offsets"], dtype=np.float64),
             )
-
-        def budget(fields: Mapping[str, Any]) -> NetworkBudget:
-            how = Training(**fields["training"])
             steps = DpSgd(float(fields["noise_multiplier"]), how.sample_rate, how.steps)
-            return NetworkBudget.from_dict(fields, training=steps)
+            return model, NetworkBudget.from_dict(fields, training=steps)
 
-        return cls._restored(fields, model, budget)
+        return cls._restored(fields, parts)
 
 
 def _loss_name(target: TargetCode) -> str:
@@ -539,10 +535,9 @@ def fit_network(
         return most + probability_sums(outputs)
 
     classifier = not isinstance(public.get(target), Range)
-    made = prepare(
+    encoder, code, paid, _ = prepare(
         records, target, eta=eta, classifier=classifier, bounds=public, source=source, draws=draws
     )
-    encoder, code, paid = made.encoder, made.target, made.budget
     outputs = len(code.classes) or 1
     module = _module(factory, encoder.width, outputs)
     if _weights(module) * how.steps > most:
@@ -561,23 +556,19 @@ def fit_network(
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
     budget = NetworkBudget.trained(eta, paid, how.sample_rate, how.steps)
     scale = up(budget.training.noise_multiplier * step_reach(how.clip, len(records)), 2)
+    weights = known.astype(np.float64)
+    rows = TrainingRows(features, codes, codes[:, None], weights, records.persons)
     trained = train_network(
         module,
-        features,
-        codes,
-        known,
+        rows,
         how,
         classes=bool(code.classes),
         scale=scale,
         source=source,
         unit=encoder.length,
-        persons=records.persons,
     )
     model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory)
     if counts is not None:
-        rows = TrainingRows(
-            features, codes, codes[:, None], known.astype(np.float64), records.persons
-        )
         line = probability_line(
             model if records.persons is None else replace(model, at_once=1),
             PartsHere([rows]),
