@@ -351,7 +351,7 @@ def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
     counts = np.bincount(cells_of(values), minlength=CELLS)
     for seed in range(5):
         noisy = budgets.noisy_release(counts, 47.0, InsecureSource(seed))
-        code = preprocessing._draft("who", noisy, 47.0, rows)
+        code = preprocessing._private_code("who", noisy, 47.0, rows)
         assert isinstance(code, ColumnCode)
         assert code.width == kept or (kept and kept <= code.width <= kept + 20)
 

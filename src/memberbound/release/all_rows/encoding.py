@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ from memberbound.release.all_rows.public_bounds import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Persons, Records
+from memberbound.tables.in_memory import Records
 
 # ── How columns become bounded numbers once ranges, cells and names are known ─────────────────────
 #
@@ -500,43 +500,34 @@ def fit_encoder(
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
-    read, records = tuple(table.columns), len(table)
-    public = [name for name in read if isinstance(settled.get(name), Range)]
-    unbounded = [name for name in read if name not in bounds]
-    drafts: dict[str, ColumnCode | _Draft] = {
-        name: ColumnCode(name) for name in noisy_identifiers(table, unbounded, budget)
-    }
-    for name in read:
-        if name in drafts or name in settled:
-            continue
-        assert histograms is not None
-        noisy = histograms.measure(cell_counts(table, name))
+    unbounded = [name for name in table.columns if name not in bounds]
+    codes = {name: ColumnCode(name) for name in noisy_identifiers(table, unbounded, budget)}
+    ranges: dict[str, Range] = {}
+    for name in table.columns:
         bound = bounds.get(name)
-        if isinstance(bound, Range):
-            drafts[name] = _ranged(name, bound, noisy, histograms.scale)
-        else:
-            drafts[name] = _draft(name, noisy, histograms.scale, records)
-    numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
+        if isinstance(bound, Categories):
+            codes[name] = ColumnCode(name, None, bound.labels, (), True, bound.form)
+        elif bound is not None and name in settled:
+            ranges[name] = bound
+        elif name not in codes:
+            assert histograms is not None
+            noisy = histograms.measure(cell_counts(table, name))
+            if bound is None:
+                codes[name] = _private_code(name, noisy, histograms.scale, len(table))
+            else:
+                codes[name] = _ranged_code(name, bound, noisy, histograms.scale)
+    numeric = [code for code in codes.values() if code.scaling and not code.scaling.spread]
     if numeric:
         assert fine is not None
         second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
-        for draft in numeric:
-            noisy = second.measure(table.chosen([draft.name]).total(_fine_counts, draft))
-            drafts[draft.name] = draft.finished(noisy, second.scale)
-    means = _noisy_mean(table, settled, public, budget) if public else {}
-    codes: list[ColumnCode] = []
-    for name in read:
-        bound = settled.get(name)
-        if isinstance(bound, Range):
-            scaling = public_scaling(bound, means[name])
-            codes.append(ColumnCode(name, scaling, form=bound.form))
-        elif isinstance(bound, Categories):
-            codes.append(ColumnCode(name, None, bound.labels, (), True, bound.form))
-        else:
-            code = drafts[name]
-            assert isinstance(code, ColumnCode)
-            codes.append(code)
-    return Encoder(tuple(codes))
+        for code in numeric:
+            noisy = second.measure(table.chosen([code.name]).total(_fine_counts, code))
+            codes[code.name] = _finished(code, noisy, second.scale)
+    if ranges:
+        for name, mean in _noisy_mean(table, ranges, budget).items():
+            scaling = public_scaling(ranges[name], mean)
+            codes[name] = ColumnCode(name, scaling, form=ranges[name].form)
+    return Encoder(tuple(codes[name] for name in table.columns))
 
 
 def _strongest(noisy: FloatArray, least: float) -> tuple[int, ...]:
@@ -546,21 +537,31 @@ def _strongest(noisy: FloatArray, least: float) -> tuple[int, ...]:
     return tuple(sorted(int(cell) for cell in best))
 
 
-def _draft(name: str, noisy: FloatArray, scale: float, records: int) -> ColumnCode | _Draft:
+def _private_code(name: str, noisy: FloatArray, scale: float, records: int) -> ColumnCode:
     """Decide from noisy counts what a column holds."""
     octaves = noisy_octaves(noisy, scale, records)
     if octaves.size:
-        return _number_draft(name, noisy, octaves, scale)
+        return _number_code(name, noisy, octaves, scale)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
     if hardly_shared(noisy[MISSING + 1 :], scale):
         cells = _strongest(noisy[: MISSING + 1], RANGE_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
 
 
-def _number_draft(
+def _ranged_code(name: str, bound: Range, noisy: FloatArray, scale: float) -> ColumnCode:
+    """Return where the numbers of a column with a public range lie within it, from noisy counts."""
+    kept = np.flatnonzero(noisy[:NUMBER_CELLS] > RANGE_SCALES * scale)
+    ends = [octave_ends(int(cell)) for cell in kept]
+    inside = [max(low, bound.low) <= min(high, bound.high) for low, high in ends]
+    if not any(inside):
+        return ColumnCode(name, public_scaling(bound), form=bound.form)
+    return _number_code(name, noisy, kept[np.array(inside)], scale, bound)
+
+
+def _number_code(
     name: str, noisy: FloatArray, kept: NDArray[np.int64], scale: float, bound: Range | None = None
-) -> _Draft:
-    """Return the draft of a column of numbers in these octaves, within a public range or not."""
+) -> ColumnCode:
+    """Return the code of numbers in these octaves; the spread is 0 until it is measured."""
     low, high = octave_span(kept)
     if bound is not None:
         low, high = max(low, bound.low), min(high, bound.high)
@@ -568,23 +569,15 @@ def _number_draft(
         low, high = -1.0, 1.0
     # Values that are no numbers, and heavy tails, get indicators.
     others = _strongest(noisy[MISSING:], RANGE_SCALES * scale)
-    typical = _median_size(kept, noisy[kept])
-    heavy = max(abs(low), abs(high)) > typical * 2.0**_HEAVY_OCTAVES
+    unit = _median_size(kept, noisy[kept])
+    heavy = max(abs(low), abs(high)) > unit * 2.0**_HEAVY_OCTAVES
     zeros = bool((kept == NUMBER_CELLS // 2).any()) and kept.size > 1
     octaves = tuple(int(cell) for cell in kept) if heavy or zeros else ()
     cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
-    form = "any" if bound is None else bound.form
-    return _Draft(name, low, high, typical if heavy else 0.0, cells, form)
-
-
-def _ranged(name: str, bound: Range, noisy: FloatArray, scale: float) -> ColumnCode | _Draft:
-    """Return where the numbers of a column with a public range lie within it, from noisy counts."""
-    kept = np.flatnonzero(noisy[:NUMBER_CELLS] > RANGE_SCALES * scale)
-    ends = [octave_ends(int(cell)) for cell in kept]
-    inside = [max(low, bound.low) <= min(high, bound.high) for low, high in ends]
-    if not any(inside):
-        return ColumnCode(name, public_scaling(bound), form=bound.form)
-    return _number_draft(name, noisy, kept[np.array(inside)], scale, bound)
+    scaling = Scaling(low, high, 0.0, 0.0)
+    if heavy:
+        scaling = Scaling(math.asinh(low / unit), math.asinh(high / unit), 0.0, 0.0, unit)
+    return ColumnCode(name, scaling, (), cells, False, "any" if bound is None else bound.form)
 
 
 def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
@@ -600,65 +593,45 @@ def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
     return sizes[int(np.searchsorted(reached, reached[-1] / 2))][0]
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A column of numbers whose range is known."""
-
-    name: str
-    low: float
-    high: float
-    unit: float
-    cells: tuple[int, ...]
-    form: Form = "any"
-
-    @property
-    def _span(self) -> tuple[float, float]:
-        if self.unit > 0:
-            return math.asinh(self.low / self.unit), math.asinh(self.high / self.unit)
-        return self.low, self.high
-
-    def fine_counts(self, values: Values, persons: Persons | None) -> FloatArray:
-        """Return the counts of the range's linear cells."""
-        low, high = self._span
-        scaling = Scaling(low, high, 0.0, 1.0, self.unit)
-        places = np.empty(len(values), dtype=np.int8)
-        for cut in row_cuts(len(values), None, ROWS_AT_ONCE):
-            share = (scaling.transformed(values.part(cut)) - low) / (high - low) * _FINE
-            places[cut] = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1))
-        return counted(places, _FINE + 1, persons)[:_FINE]
-
-    def finished(self, noisy: FloatArray, scale: float) -> ColumnCode:
-        """Return the code with mean and spread from the noisy counts."""
-        low, high = self._span
-        step = (high - low) / _FINE
-        middles = low + step * (np.arange(_FINE) + 0.5)
-        weights = np.where(noisy > 2 * scale, noisy, 0.0)
-        if not weights.any():
-            weights = np.ones(_FINE)
-        mean = float(np.average(middles, weights=weights))
-        spread = math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
-        scaling = Scaling(low, high, mean, max(spread, step / 2), self.unit)
-        return ColumnCode(self.name, scaling, (), self.cells, False, self.form)
+def _fine_counts(part: Records, code: ColumnCode) -> FloatArray:
+    """Return the counts of the range's linear cells."""
+    values, scaling = part.columns[code.name], code.scaling
+    assert scaling is not None
+    places = np.empty(len(values), dtype=np.int8)
+    for cut in row_cuts(len(values), None, ROWS_AT_ONCE):
+        moved = scaling.transformed(values.part(cut))
+        share = (moved - scaling.low) / (scaling.high - scaling.low) * _FINE
+        places[cut] = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1))
+    return counted(places, _FINE + 1, part.persons)[:_FINE]
 
 
-def _fine_counts(part: Records, draft: _Draft) -> FloatArray:
-    return draft.fine_counts(part.columns[draft.name], part.persons)
+def _finished(code: ColumnCode, noisy: FloatArray, scale: float) -> ColumnCode:
+    """Return the code with mean and spread from the noisy counts."""
+    scaling = code.scaling
+    assert scaling is not None
+    step = (scaling.high - scaling.low) / _FINE
+    middles = scaling.low + step * (np.arange(_FINE) + 0.5)
+    weights = np.where(noisy > 2 * scale, noisy, 0.0)
+    if not weights.any():
+        weights = np.ones(_FINE)
+    mean = float(np.average(middles, weights=weights))
+    spread = math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
+    return replace(code, scaling=replace(scaling, centre=mean, spread=max(spread, step / 2)))
 
 
-def _noisy_mean(
-    table: Records, bounds: Bounds, names: list[str], budget: Budget
-) -> dict[str, float]:
+def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> dict[str, float]:
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
-    ranges = {name: bound for name in names if isinstance(bound := bounds[name], Range)}
     records = len(table)
-    radius = _MEAN_RADIUS * math.sqrt(len(names))
+    radius = _MEAN_RADIUS * math.sqrt(len(ranges))
     part = budget.take("means of columns with public ranges", _CENTRE_SHARE)
     sums = part.sums(sensitivity=path_sensitivity(radius, records))
-    total = table.chosen(names).total(_clipped_means, ranges, radius, summand_step(radius, records))
+    total = table.chosen(ranges).total(
+        _clipped_means, ranges, radius, summand_step(radius, records)
+    )
     # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
     means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)
-    return dict(zip(names, means.tolist(), strict=True))
+    return dict(zip(ranges, means.tolist(), strict=True))
 
 
 def _clipped_means(
