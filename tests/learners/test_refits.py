@@ -19,8 +19,10 @@ SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
 
 
 def collected(work, workers=2, pieces=PIECES, batches=None):
-    pairs = list(refits(work, pieces, workers=workers, batches=batches))
-    assert len(pairs) == len(pieces)
+    steps = []
+    how = {"workers": workers, "batches": batches, "progress": lambda *step: steps.append(step)}
+    pairs = list(refits(work, pieces, **how))
+    assert steps == [(done, len(pieces)) for done in range(len(pieces) + 1)]
     return dict(pairs)
 
 

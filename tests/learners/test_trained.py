@@ -3,29 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.metaestimators import available_if as sklearn_available_if
 
 from memberbound.errors import InputError
-from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Answers, TrainedModel, available_if, rows_as_trained
-
-
-@pytest.fixture
-def people() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    age = rng.integers(18, 90, 200)
-    town = rng.choice(["a", "b", "c"], 200)
-    return pd.DataFrame({"age": age, "town": town, "rich": np.where(age > 50, "yes", "no")})
-
-
-@pytest.fixture
-def pipeline(people: pd.DataFrame) -> object:
-    encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
-    return make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
 
 
 def test_a_pipeline_is_asked_with_raw_rows(people, pipeline):
@@ -62,17 +44,6 @@ def test_columns_that_do_not_match_are_named(people, pipeline):
     changed = people.assign(town="elsewhere")
     with pytest.raises(InputError, match="answer these rows as they are, got ValueError"):
         TrainedModel.of(pipeline).answers(changed)
-
-
-def test_what_is_no_model_is_refused(tmp_path):
-    path = tmp_path / "model.joblib"
-    path.write_bytes(b"not a model")
-    with pytest.raises(InputError, match="file that loads here"):
-        load_model(path, trust=True)
-    with pytest.raises(InputError, match="exists"):
-        load_model(tmp_path / "none.skops")
-    with pytest.raises(InputError, match="must end in"):
-        load_model(__file__)
 
 
 def test_csv_files_are_read_as_training_scripts_read_them(tmp_path, people):

@@ -85,7 +85,5 @@ def test_negative_zero_is_zero():
 def test_bad_input():
     with pytest.raises(InputError, match="query"):
         HalfPrivate(KNeighborsClassifier(), query=QUERY[:, :2], **QUICK).fit(X, Y)
-    with pytest.raises(InputError, match="no sum over records"):
-        HalfPrivate(LinearSVC(), query=QUERY, method="crowd", **QUICK).fit(X, Y)
     with pytest.raises(InputError, match="columns"):
         PredictionTable(np.eye(2), np.ones((2, 1))).predict([[1.0]])

@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import answered
 from memberbound.errors import InputError
-from memberbound.release.saving import load, verified
+from memberbound.release.saving import verified
 from memberbound.verbs.protect_half import protect_half
 
 pytestmark = pytest.mark.usefixtures("few_fits")
@@ -116,39 +115,14 @@ def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
         ({"statistic": "histogram", "columns": ["age"], "clip": 1.0}, "clip applies to rows"),
         ({"target": "ill", "out": "model.pickle"}, "must end in"),
         ({"statistic": "mean", "out": "values.skops"}, "must end in"),
+        ({"target": "same"}, "two classes"),
     ],
 )
 def test_bad_questions(people: pd.DataFrame, options: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        protect_half(people, **options)
+        protect_half(people.assign(same="no"), **options)
 
 
-def test_bad_tables(people: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="two classes"):
-        protect_half(people.assign(ill="no"), target="ill", record="average")
+def test_three_records_hide_nobody(people: pd.DataFrame) -> None:
     with pytest.raises(InputError, match="at least 4 records"):
         protect_half(people[["age"]].iloc[:3], statistic="mean")
-
-
-def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
-    people.to_csv(tmp_path / "people.csv", index=False)
-
-    def cli(*arguments: object) -> tuple[int, str, str]:
-        return answered("protect-half", *arguments)
-
-    code, out, err = cli(
-        tmp_path / "people.csv",
-        *("--statistic", "mean", "--columns", "age", "--eta", 0.05, "--insecure-seed", 1),
-        *("--out", tmp_path / "mean.safetensors", "--json"),
-    )
-    assert code == 0, err
-    answer = json.loads(out)
-    assert answer["command"] == "protect-half"
-    assert answer["values"] == load(tmp_path / "mean.safetensors").values.tolist()
-    # The file and the certificate belong together.
-    (tmp_path / "mean.safetensors").write_bytes(b"something else")
-    with pytest.raises(InputError, match="SHA-256"):
-        load(tmp_path / "mean.safetensors")
-    code, out, err = cli(tmp_path / "people.csv", "--target", "ill", "--eta", 0.7)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
