@@ -333,18 +333,26 @@ def remove_leftovers(prefix: str = "memberbound-") -> list[Path]:
     They hold people's data; a run that was killed could not delete them itself.  Whoever makes one
     has a minute to lock it.
     """
-    removed = []
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):
-            if _own(folder, stat.S_ISDIR) and _forgotten(folder):
-                handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-                try:
-                    if _locked(handle):
-                        shutil.rmtree(folder)
-                        removed.append(folder)
-                finally:
-                    os.close(handle)
-    return removed
+    folders = Path(tempfile.gettempdir()).glob(f"{prefix}*")
+    return [folder for folder in folders if _removed(folder, stat.S_ISDIR, folder / _LOCK)]
+
+
+def _removed(path: Path, kind: Callable[[int], bool], lock: Path) -> bool:
+    """Delete what a killed run of this user left; tell whether there was such a thing."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        user = getattr(os, "getuid", lambda: status.st_uid)  # not on every system
+        own = kind(status.st_mode) and status.st_uid == user()
+        if own and time.time() - status.st_mtime >= _FORGOTTEN:
+            made = os.O_CREAT if lock is not path else 0
+            handle = os.open(lock, os.O_RDWR | made | os.O_NOFOLLOW, 0o600)
+            try:
+                if _locked(handle):
+                    path.unlink() if lock is path else shutil.rmtree(path)
+                    return True
+            finally:
+                os.close(handle)
+    return False
 
 
 _looked: list[str] = []
@@ -358,27 +366,10 @@ def remove_once() -> None:
         remove_leftovers()
 
 
-def _forgotten(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime >= _FORGOTTEN
-
-
 def remove_drafts(folder: Path) -> None:
     """Delete the drafts that killed runs left in a folder."""
     for draft in folder.glob(f"{_DRAFT}*"):
-        with contextlib.suppress(OSError):
-            if _own(draft, stat.S_ISREG) and _forgotten(draft):
-                handle = os.open(draft, os.O_RDWR | os.O_NOFOLLOW)
-                try:
-                    if _locked(handle):
-                        draft.unlink()
-                finally:
-                    os.close(handle)
-
-
-def _own(path: Path, kind: Callable[[int], bool]) -> bool:
-    status = path.lstat()
-    user = getattr(os, "getuid", lambda: status.st_uid)  # not on every system
-    return kind(status.st_mode) and status.st_uid == user()
+        _removed(draft, stat.S_ISREG, draft)
 
 
 def _locked(handle: int) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import sqlite3
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
+from oracle.files import stored
 
 
 def refusal(source, *args, **kwargs) -> str:
@@ -26,11 +25,6 @@ def refusal(source, *args, **kwargs) -> str:
 
 def written(path, content: bytes | str):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def parquet(path, **columns):
-    pq.write_table(pa.table(columns), path)
     return path
 
 
@@ -50,7 +44,7 @@ def test_unknown_kinds(tmp_path):
 
 
 def test_broken_files(tmp_path):
-    whole = parquet(tmp_path / "whole.parquet", x=list(range(5000))).read_bytes()
+    whole = stored(pa.table({"x": range(5000)}), tmp_path / "whole.parquet").read_bytes()
     assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
     assert "could not be read" in refusal(written(tmp_path / "b.parquet", whole[:900]))
     damaged = bytearray(whole)
@@ -85,13 +79,13 @@ def test_broken_csv(tmp_path):
 
 def test_empty_tables(tmp_path):
     empty = "must hold at least one row, got none"
+    full, none = pa.table({"x": [1]}), pa.table({"x": pa.array([], pa.int64())})
     assert empty in refusal(written(tmp_path / "a.csv", "a,b\n"))
-    assert empty in refusal(parquet(tmp_path / "a.parquet", x=pa.array([], pa.int64())))
+    assert empty in refusal(stored(none, tmp_path / "a.parquet"))
     assert empty in refusal(np.zeros((0, 3)))
     assert empty in refusal(pa.table({"x": [], "who": []}), unit="who")
     assert "no columns" in refusal(pd.DataFrame(index=[1, 2]))
     assert "no columns" in refusal(np.zeros((3, 0)))
-    full, none = pa.table({"x": [1]}), pa.table({"x": pa.array([], pa.int64())})
     for pair in ((full, none), (none, full)):
         with pytest.raises(InputError, match=empty):
             count_pair_profile(*pair)
@@ -118,19 +112,14 @@ def test_units_must_be_known():
 
 
 def test_databases_need_a_table(tmp_path):
-    path = tmp_path / "a.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE one (x INTEGER)")
-        connection.execute("INSERT INTO one VALUES (1)")
+    table = pa.table({"x": [1]})
+    path = stored(table, tmp_path / "a.sqlite", "one")
     assert count_profile(path).rows == 1  # the only one
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE two (x INTEGER)")
-    connection.close()
+    stored(table, path, "two")
     assert "has 'one', 'two'" in refusal(path)
     assert "no table 'three'; it has 'one', 'two'" in refusal(path, database_table="three")
-    assert "only a database" in refusal(
-        parquet(tmp_path / "a.parquet", x=[1]), database_table="one"
-    )
+    plain = stored(table, tmp_path / "a.parquet")
+    assert "only a database" in refusal(plain, database_table="one")
     before = path.read_bytes()
     count_profile(path, database_table="one")
     assert path.read_bytes() == before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
 from memberbound.tables.table import open_table
+from oracle.files import stored
 from tables import naive
 
 NAN = float("nan")
@@ -103,18 +102,6 @@ def test_bags_do_not_run_into_one_another():
     assert as_dict(count_profile(table, unit="who")) == {1: 5}
 
 
-def sqlite_file(table: pa.Table, path) -> None:
-    kinds = {"f": "REAL", "t": "TEXT COLLATE NOCASE", "i": "INTEGER", "b": "INTEGER"}
-    names = [name for name in table.column_names if name in (*kinds, "who")]
-    declared = ", ".join(f"{name} {kinds.get(name, 'INTEGER')}" for name in names)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"CREATE TABLE people ({declared})")
-        marks = ", ".join("?" * len(names))
-        rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-        connection.executemany(f"INSERT INTO people VALUES ({marks})", rows)
-    connection.close()
-
-
 def random_table(seed: int, rows: int, lite: bool = False) -> pa.Table:
     rng = np.random.default_rng(seed)
 
@@ -136,8 +123,7 @@ def random_table(seed: int, rows: int, lite: bool = False) -> pa.Table:
 @pytest.mark.parametrize("columns", [["t"], ["f", "t", "i"]])
 def test_the_same_expression_on_sqlite(tmp_path, columns):
     table = random_table(3, 400, lite=True)
-    sqlite_file(table, tmp_path / "a.sqlite")
-    source = tmp_path / "a.sqlite"
+    source = stored(table, tmp_path / "a.sqlite")
     expected = naive.counts_of_counts(naive.rows_of(table, columns))
     assert as_dict(count_profile(source, columns)) == expected
     bags = naive.counts_of_counts(naive.bags_of(table, columns, "who"))

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -34,6 +33,7 @@ from memberbound.tables.counting import (
     write_records,
 )
 from memberbound.tables.table import Table, open_table
+from oracle.files import in_duckdb, in_sqlite, stored
 
 WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
 
@@ -132,32 +132,11 @@ def counted(source, **options) -> dict[int, int]:
     return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
 
 
-def as_file(table: pa.Table, path) -> str:
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    return str(path)
-
-
-def as_parquet(table: pa.Table, path) -> str:
-    # pyarrow's dictionary of floats is where NaNs would be merged: by the writer, not by us.
-    pq.write_table(table, path, use_dictionary=False)
-    return str(path)
-
-
-def in_one_database(tables: dict[str, pa.Table], path) -> None:
-    """Write every table to one file of DuckDB: opening one for each takes longer than the rest."""
-    with duckdb.connect(str(path)) as connection:
-        for name, table in tables.items():
-            connection.register("given", table)
-            connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
-            connection.unregister("given")
-
-
 SOURCES = {
     "memory": lambda table, _: table,
     "reader": lambda table, _: table.to_reader(max_chunksize=7),
-    "a.arrow": as_file,
-    "a.parquet": as_parquet,
+    "a.arrow": stored,
+    "a.parquet": stored,
     "polars": lambda table, _: pl.from_arrow(table),
 }
 #: What a source cannot be given, or what its own writer cuts before we see it (each was tried).
@@ -189,7 +168,7 @@ def test_every_type_in_a_database(tmp_path, source):
     columns = arrow_columns()
     made = {name: repeated(columns[name], name) for name in NAMES if name not in CUT_BY_DUCKDB}
     path = tmp_path / source
-    in_one_database({name: table for name, (table, _) in made.items()}, path)
+    in_duckdb({name: table for name, (table, _) in made.items()}, path)
     if source == "ibis.duckdb":
         opened = ibis.duckdb.connect(str(path), read_only=True).table
     else:
@@ -286,14 +265,6 @@ def collated(path, values=CASES, collation="NOCASE") -> str:
     return str(path)
 
 
-def lite(path, kind: str, values) -> str:
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"CREATE TABLE t (x {kind})")
-        connection.executemany("INSERT INTO t VALUES (?)", [(v,) for v in values])
-    connection.close()
-    return str(path)
-
-
 def stored_in_lite(path) -> Counter:
     """Count what SQLite holds, by type and bytes, without any of its own comparisons."""
     with sqlite3.connect(path) as connection:
@@ -324,7 +295,7 @@ def test_sqlite_is_read_as_stored(tmp_path, kind):
     }
     for name, values in alike.items():
         rows = [v for i, v in enumerate(values) for _ in range(i + 1)]
-        path = lite(tmp_path / f"{name}.sqlite", kind, rows)
+        path = in_sqlite([(v,) for v in rows], tmp_path / f"{name}.sqlite", {"x": kind})
         expected = profile_of(stored_in_lite(path))
         assert counted(path) == expected, name
         with pytest.raises(InputError, match="given as its file"):  # ibis believes declared types

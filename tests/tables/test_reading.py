@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
-import sqlite3
 from functools import cache
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet as pq
 import pytest
 
 from memberbound.tables.counting import count_profile
 from memberbound.tables.table import open_table
+from oracle.files import stored
 
 RNG = np.random.default_rng(5)
 WORDS = ["x", "y y", "é,", 'quo"te', "new\nline", "'s", None]
@@ -43,61 +35,20 @@ def in_memory(columns: tuple[str, ...] | None = None) -> list[int]:
     return expanded(TABLE, columns)
 
 
-def csv_bytes() -> bytes:
-    out = io.BytesIO()
-    pyarrow.csv.write_csv(TABLE, out)
-    return out.getvalue()
-
-
-def write_duckdb(path) -> None:
-    with duckdb.connect(str(path)) as connection:
-        connection.register("arrow", TABLE)
-        connection.execute('CREATE TABLE "peo""ple" AS SELECT * FROM arrow')
-        connection.execute("CREATE TABLE other AS SELECT 1 AS one")
-
-
-def write_sqlite(path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            'CREATE TABLE "peo""ple" (age INTEGER, word TEXT, "x""; DROP" INTEGER, "select" REAL)'
-        )
-        rows = zip(*(TABLE.column(name).to_pylist() for name in TABLE.column_names), strict=True)
-        connection.executemany('INSERT INTO "peo""ple" VALUES (?, ?, ?, ?)', rows)
-        connection.execute("CREATE TABLE other AS SELECT 1 AS one")
-    connection.close()
-
-
-def write_stream(path) -> None:
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, TABLE.schema) as writer:
-        writer.write_table(TABLE)
-
-
-WRITERS = {
-    "a.csv": lambda p: p.write_bytes(csv_bytes()),
-    "a.csv.gz": lambda p: p.write_bytes(gzip.compress(csv_bytes())),
-    "a.csv.xz": lambda p: p.write_bytes(lzma.compress(csv_bytes())),
-    "a.csv.bz2": lambda p: p.write_bytes(bz2.compress(csv_bytes())),
-    "a.csv.zst": lambda p: p.write_bytes(pa.compress(csv_bytes(), "zstd", asbytes=True)),
-    "a.parquet": lambda p: pq.write_table(TABLE, p),
-    "a.feather": lambda p: pyarrow.feather.write_feather(TABLE, p, compression="zstd"),
-    "a.arrow": lambda p: pyarrow.feather.write_feather(TABLE, p, compression="uncompressed"),
-    "a.arrows": write_stream,
-    "a.duckdb": write_duckdb,
-    "a.sqlite": write_sqlite,
+FILES = [
+    *("a.csv", "a.csv.gz", "a.csv.xz", "a.csv.bz2", "a.csv.zst", "a.parquet", "a.feather"),
+    *("a.arrow", "a.arrows", "a.duckdb", "a.sqlite"),
     # Names that an SQL string or a pattern of names would trip over.
-    "a'; DROP TABLE x; --.parquet": lambda p: pq.write_table(TABLE, p),
-    "*.csv": lambda p: p.write_bytes(csv_bytes()),
-    "[a]?.parquet": lambda p: pq.write_table(TABLE, p),
-    "a'b #%20?.sqlite": write_sqlite,
-}
+    *("a'; DROP TABLE x; --.parquet", "*.csv", "[a]?.csv.gz", "[a]?.parquet", "a'b #%20?.sqlite"),
+]
 
 
-@pytest.mark.parametrize("file", WRITERS)
+@pytest.mark.parametrize("file", FILES)
 def test_every_format_gives_the_same_profile(tmp_path, file):
     folder = tmp_path / "year=2019"  # must not become a column
     folder.mkdir()
     (folder / "decoy.csv").write_text("age\n1\n")
-    WRITERS[file](folder / file)
+    stored(TABLE, folder / file, 'peo"ple')
     table = 'peo"ple' if file.endswith(("db", "sqlite")) else None
     with open_table(folder / file, table) as opened:
         assert opened.columns == tuple(TABLE.column_names)

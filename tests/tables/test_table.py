@@ -1,7 +1,5 @@
 """A table is opened once: engine, roles, rows and examples are made once and kept."""
 
-import sqlite3
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +13,7 @@ from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
 from memberbound.tables.in_memory import read_population, read_records
 from memberbound.tables.table import open_table
+from oracle.files import in_sqlite
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame(
@@ -103,11 +102,7 @@ def test_a_parsed_table_shares_the_engine_and_knows_its_roles(path, calls):
 
 def test_rows_of_a_public_table_are_read_again_where_they_are_secret(tmp_path):
     """One value that is no number makes a whole column of SQLite text, in a public table only."""
-    path = tmp_path / "t.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE t (x)")
-        connection.executemany("INSERT INTO t VALUES (?)", [("1",), (2,), ("'x",)])
-    connection.close()
+    path = in_sqlite([("1",), (2,), ("'x",)], tmp_path / "t.sqlite", {"x": ""})
     direct = read_records(path).columns["x"]
     with open_table(path) as table:
         table.readings()

@@ -8,9 +8,9 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ from memberbound.tables.engine import identifier, literal, reading, size_in_byte
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.source import header_notes
-from memberbound.tables.table import Columns, Table, open_table, opened_table
+from memberbound.tables.table import Columns, Table, check_names, open_table, opened_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,26 +70,15 @@ def added(answers: Iterable[Any]) -> Any:
         >>> added([({"a": 1}, 2.0), ({"a": 2, "b": 1}, 0.5)])
         ({'a': 3, 'b': 1}, 2.5)
     """
-    total: Any = None
-    for number, answer in enumerate(answers):
-        total = _started(answer) if number == 0 else _sum(total, answer)
-    return total
-
-
-def _started(answer: Any) -> Any:
-    """Return a first answer that others may be added to in place."""
-    if isinstance(answer, tuple):
-        return tuple(map(_started, answer))
-    return dict(answer) if isinstance(answer, Mapping) else answer
+    return reduce(_sum, answers)
 
 
 def _sum(total: Any, answer: Any) -> Any:
     if isinstance(total, tuple):
         return tuple(map(_sum, total, answer))
-    if isinstance(total, dict):
-        for key, value in answer.items():
-            total[key] = total[key] + value if key in total else value
-        return total
+    if isinstance(total, Mapping):
+        both = {key: total[key] + answer[key] for key in total.keys() & answer.keys()}
+        return {**total, **answer, **both}
     return total + answer
 
 
@@ -261,91 +250,6 @@ class Persons:
         return rows, Persons(starts, len(rows))
 
 
-@dataclass(frozen=True, eq=False)
-class StoredColumns(Mapping[str, Values]):
-    """Columns of an open table whose rows are read in parts, whenever they are used.
-
-    With ``person``, a column that says whose they are, rows stand by person.
-    """
-
-    table: Table
-    names: tuple[str, ...]
-    forms: Mapping[str, Form]
-    person: str | None = None
-
-    def __getitem__(self, name: str) -> Values:
-        raise TypeError(f"column {name!r} is read in parts")
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield some rows at a time, as they are stored."""
-        names = [*self.names, *([] if self.person is None else [self.person])]
-        batches = self.table.run(lambda: self.table.row_batches(names))
-        with reading(self.table.name):
-            yield from (batch for batch in batches if batch.num_rows)
-
-    def parts(self) -> Iterator[tuple[dict[str, Values], Persons | None]]:
-        """Yield the values of some rows at a time, and which of them are whose."""
-        for rows, starts in _with_whole_persons(self.batches(), self.person):
-            columns = {name: self.parsed(rows.column(name), name) for name in self.names}
-            yield columns, None if starts is None else Persons(starts, rows.num_rows)
-
-    def parsed(self, column: object, name: str) -> Values:
-        """Return values of a column as they are read."""
-        return _values(column, name, self.forms.get(name, "any"), self.table.name)
-
-    def by_person(self, unit: str) -> tuple[StoredColumns, Persons]:
-        """Return a copy on disk in which the rows of a person stand together, and whose they are.
-
-        In the copy the label of the person stands for the value.
-        """
-        import pyarrow as pa
-
-        engine, place = self.table.engine, self.names.index(unit)
-
-        def labelled() -> Iterator[pa.RecordBatch]:
-            for batch in self.batches():
-                codes, labels = self.parsed(batch.column(place), unit).coded()
-                texts = pa.array([label or None for label in labels], pa.string())
-                yield batch.set_column(place, unit, texts.take(pa.array(codes)))
-
-        batches = labelled()
-        first = next(batches)
-        copy = engine.copied(first.schema, itertools.chain([first], batches), secret=True)
-        column, number = identifier(unit), engine.fresh("row")
-        path = engine.folder / f"{engine.fresh('sorted')}.parquet"
-        self.table.run(
-            lambda: engine.sql(
-                f"COPY (SELECT * EXCLUDE ({number}) FROM (SELECT *, row_number() OVER () AS "
-                f"{number} FROM {copy}) ORDER BY {column} NULLS LAST, {number}) "
-                f"TO {literal(path)} (FORMAT parquet)"
-            ),
-        )
-        table = Table(self.table.name, self.names, beside=self.table, secret=True)
-        table.view = engine.parquet([path])
-        ((count,),) = engine.sql(
-            f"SELECT count(DISTINCT {column}) + count(*) FILTER ({column} IS NULL) "
-            f"FROM {table.view}"
-        ).fetchall()
-        others = tuple(name for name in self.names if name != unit)
-        columns = StoredColumns(table, others, self.forms, unit)
-        starts = large_array((count,), np.dtype(np.int64), 0)
-        persons = rows = 0
-        for _, part in replace(columns, names=()).parts():
-            assert part is not None
-            starts[persons : persons + part.count] = part.starts + rows
-            persons, rows = persons + part.count, rows + part.rows
-        return columns, Persons(starts, rows)
-
-
 def _with_whole_persons(
     batches: Iterable[pa.RecordBatch], person: str | None
 ) -> Iterator[tuple[pa.Table, NDArray[np.int64] | None]]:
@@ -373,7 +277,8 @@ def _with_whole_persons(
             yield rows.slice(0, end), starts[starts < end]
 
 
-def _values(column: object, name: str, form: Form, table: str) -> Values:
+def read_column(column: object, name: str, form: Form, table: str) -> Values:
+    """Return the values of a column, or refuse it by its name and type."""
     try:
         return Values.of(cast("Series", column), form)
     except InputError as problem:
@@ -408,12 +313,7 @@ class Records:
 
         What is made of such a part is kept on disk.
         """
-        if not isinstance(self.columns, StoredColumns):
-            yield self
-            return
-        for columns, persons in self.columns.parts():
-            rows = len(next(iter(columns.values())))
-            yield replace(self, columns=columns, rows=rows, persons=persons)
+        yield self
 
     def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the sum over parts of ``function(part, *arguments)``."""
@@ -425,34 +325,25 @@ class Records:
 
     def taken(self, places: NDArray[np.intp]) -> Records:
         """Return some of the records, with all of their rows, in memory."""
-        if isinstance(self.columns, StoredColumns):
-            return self._collected(places)
         persons = None
         if self.persons is not None:
             places, persons = self.persons.taken(places)
         parts = {name: values.taken(places) for name, values in self.columns.items()}
         return replace(self, columns=parts, rows=len(places), persons=persons)
 
-    def _collected(self, places: NDArray[np.intp]) -> Records:
-        order = np.argsort(places, kind="stable")
-        ordered, first, parts = places[order], 0, []
-        for part in self.parts():
-            inside = slice(*np.searchsorted(ordered, (first, first + len(part))))
-            if inside.start < inside.stop:
-                parts.append(part.taken(ordered[inside] - first))
-            first += len(part)
+    @staticmethod
+    def joined(parts: Sequence[Records]) -> Records:
+        """Return the records of several parts of one table, in their order."""
         columns = {
-            name: Values.joined([part.columns[name] for part in parts]) for name in self.columns
+            name: Values.joined([part.columns[name] for part in parts]) for name in parts[0].columns
         }
+        sizes = np.concatenate([p.persons.sizes for p in parts if p.persons is not None] or [[]])
         rows = sum(part.rows for part in parts)
-        persons = None if self.persons is None else self.persons.taken(ordered)[1]
-        some = replace(self, columns=columns, rows=rows, persons=persons, memory=None)
-        return some.taken(np.argsort(order, kind="stable"))
+        persons = Persons(np.cumsum(sizes) - sizes, rows) if len(sizes) else None
+        return replace(parts[0], columns=columns, rows=rows, persons=persons, memory=None)
 
     def chosen(self, names: Iterable[str]) -> Records:
         """Return the records with these columns."""
-        if isinstance(self.columns, StoredColumns):
-            return replace(self, columns=replace(self.columns, names=tuple(names)))
         return replace(self, columns={name: self.columns[name] for name in names})
 
     def by_person(self, unit: str) -> Records:
@@ -460,15 +351,104 @@ class Records:
 
         A row without a value in that column is a person of its own.
         """
-        if isinstance(self.columns, StoredColumns):
-            columns, persons = self.columns.by_person(unit)
-            return replace(self, columns=columns, unit=unit, persons=persons)
         values, _ = self.columns[unit].named()
         person = np.where(values < 0, self.rows + np.arange(self.rows), values)
         order = np.argsort(person, kind="stable")
         starts = np.flatnonzero(np.diff(person[order], prepend=-1))
         kept = self.chosen(name for name in self.columns if name != unit).taken(order)
         return replace(kept, unit=unit, persons=Persons(starts, self.rows))
+
+
+def only_names(names: Iterable[str]) -> dict[str, Values]:
+    """Return columns of which only the names are here."""
+    return dict.fromkeys(names, cast("Values", None))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRecords(Records):
+    """Records of an open table whose rows are read in parts, whenever they are used.
+
+    With a unit, rows stand by person.
+    """
+
+    table: Table = field(kw_only=True)
+    forms: Mapping[str, Form] = field(kw_only=True)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield some rows at a time, as they are stored."""
+        names = [*self.columns, *([] if self.unit is None else [self.unit])]
+        batches = self.table.run(lambda: self.table.row_batches(names))
+        with reading(self.name):
+            yield from (batch for batch in batches if batch.num_rows)
+
+    def _values(self, column: object, name: str) -> Values:
+        return read_column(column, name, self.forms.get(name, "any"), self.name)
+
+    def parts(self) -> Iterator[Records]:
+        """Yield some records at a time, nobody's rows cut apart."""
+        for rows, starts in _with_whole_persons(self._batches(), self.unit):
+            columns = {name: self._values(rows.column(name), name) for name in self.columns}
+            persons = None if starts is None else Persons(starts, rows.num_rows)
+            own = (self.unit, persons, self.memory, self.types)
+            yield Records(columns, rows.num_rows, self.name, *own)
+
+    def taken(self, places: NDArray[np.intp]) -> Records:
+        """Return some of the records, with all of their rows, in memory."""
+        order = np.argsort(places, kind="stable")
+        ordered, first, parts = places[order], 0, []
+        for part in self.parts():
+            inside = slice(*np.searchsorted(ordered, (first, first + len(part))))
+            if inside.start < inside.stop:
+                parts.append(part.taken(ordered[inside] - first))
+            first += len(part)
+        return Records.joined(parts).taken(np.argsort(order, kind="stable"))
+
+    def chosen(self, names: Iterable[str]) -> StoredRecords:
+        """Return the records with these columns."""
+        return replace(self, columns=only_names(names))
+
+    def by_person(self, unit: str) -> StoredRecords:
+        """Return a copy on disk in which the rows of a person stand together.
+
+        In the copy the label of the person stands for the value.
+        """
+        import pyarrow as pa
+
+        engine, place = self.table.engine, list(self.columns).index(unit)
+
+        def labelled() -> Iterator[pa.RecordBatch]:
+            for batch in self._batches():
+                codes, labels = self._values(batch.column(place), unit).coded()
+                texts = pa.array([label or None for label in labels], pa.string())
+                yield batch.set_column(place, unit, texts.take(pa.array(codes)))
+
+        batches = labelled()
+        first = next(batches)
+        copy = engine.copied(first.schema, itertools.chain([first], batches), secret=True)
+        column, number = identifier(unit), engine.fresh("row")
+        path = engine.folder / f"{engine.fresh('sorted')}.parquet"
+        self.table.run(
+            lambda: engine.sql(
+                f"COPY (SELECT * EXCLUDE ({number}) FROM (SELECT *, row_number() OVER () AS "
+                f"{number} FROM {copy}) ORDER BY {column} NULLS LAST, {number}) "
+                f"TO {literal(path)} (FORMAT parquet)"
+            ),
+        )
+        table = Table(self.name, tuple(self.columns), beside=self.table, secret=True)
+        table.view = engine.parquet([path])
+        ((count,),) = engine.sql(
+            f"SELECT count(DISTINCT {column}) + count(*) FILTER ({column} IS NULL) "
+            f"FROM {table.view}"
+        ).fetchall()
+        others = only_names(name for name in self.columns if name != unit)
+        records = replace(self, columns=others, unit=unit, table=table)
+        starts = large_array((count,), np.dtype(np.int64), 0)
+        persons = rows = 0
+        for part in records.chosen(()).parts():
+            assert part.persons is not None
+            starts[persons : persons + len(part)] = part.persons.starts + rows
+            persons, rows = persons + len(part), rows + part.rows
+        return replace(records, persons=Persons(starts, rows))
 
 
 def read_records(
@@ -499,7 +479,7 @@ def read_records(
         values, types = {}, {}
         for name, column in stored.items():
             types[name] = getattr(column, "dtype", getattr(column, "type", None))
-            values[name] = _values(column, name, (forms or {}).get(name, "any"), table.name)
+            values[name] = read_column(column, name, (forms or {}).get(name, "any"), table.name)
     return Records(values, len(next(iter(values.values()))), table.name, types=types)
 
 
@@ -515,8 +495,9 @@ def _streamed_records(
         return None
     schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
     types = {field.name: field.type for field in schema}
-    columns = StoredColumns(table, tuple(names), forms)
-    return Records(columns, rows, table.name, types=types, memory=0)
+    return StoredRecords(
+        only_names(names), rows, table.name, memory=0, types=types, table=table, forms=forms
+    )
 
 
 def read_secret_columns(
@@ -661,8 +642,7 @@ def first_rows(
         >>> first_rows(visits, "who")[0]["age"].tolist()
         [30, 40]
     """
-    if unit not in frame.columns:
-        raise InputError(f"{name} has no column {unit!r}; it has {', '.join(frame.columns)}.")
+    check_names([unit], list(frame.columns), name)
     if unit in used:
         raise InputError(
             f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "

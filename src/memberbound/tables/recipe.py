@@ -78,10 +78,6 @@ class Keep:
         """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
         return series + 0.0 if series.dtype.kind == "f" else series
 
-    def describe(self, column: str) -> str:
-        """Return the step in words."""
-        return f"keep {column} as it is"
-
 
 @dataclass(frozen=True)
 class Drop:
@@ -92,10 +88,6 @@ class Drop:
     def apply(self, series: Series) -> Series:
         """Return a column that says nothing."""
         return _labelled(series, np.zeros(len(series), dtype=np.int64), [OTHER])
-
-    def describe(self, column: str) -> str:
-        """Return the step in words."""
-        return f"drop {column}"
 
 
 @dataclass(frozen=True)
@@ -136,11 +128,6 @@ class Bins:
         codes[values.positions([""]) == 0] = len(labels) - 2
         return _labelled(series, codes, labels)
 
-    def describe(self, column: str) -> str:
-        """Return the step in words."""
-        edges = ", ".join(self.names())
-        return f"put {column} into {len(self.edges) + 1} bins with edges {edges}"
-
 
 @dataclass(frozen=True)
 class Generalise:
@@ -159,11 +146,6 @@ class Generalise:
         table = {MISSING: MISSING} | dict(self.groups)
         return _labelled(series, codes, [table.get(name, OTHER) for name in names])
 
-    def describe(self, column: str) -> str:
-        """Return the step in words."""
-        size = len({group for _, group in self.groups})
-        return f"generalise {column} to {size} groups"
-
 
 @dataclass(frozen=True)
 class Merge:
@@ -180,13 +162,6 @@ class Merge:
         codes, names = labels_of(series)
         kept = set(self.kept)
         return _labelled(series, codes, [name if name in kept else OTHER for name in names])
-
-    def describe(self, column: str) -> str:
-        """Return the step in words."""
-        names = ", ".join(self.kept[:6]) + (", …" if len(self.kept) > 6 else "")
-        size = len(self.kept)
-        word = "category" if size == 1 else "categories"
-        return f"keep {size} {word} of {column} ({names}) and merge the others"
 
 
 Rule = Keep | Drop | Bins | Merge | Generalise
@@ -214,14 +189,6 @@ class Pool:
             inside = pd.MultiIndex.from_arrays([texts[c] for c in self.columns]).isin(listed)
         pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
         return frame.assign(**pooled)
-
-    def describe(self) -> str:
-        """Return the step in words."""
-        count = len(self.cells)
-        kept = (
-            "the most frequent combination" if count == 1 else f"the {count} frequent combinations"
-        )
-        return f"keep {kept} of {', '.join(self.columns)} and pool all other rows"
 
 
 #: Name and version of the JSON layout; a reader refuses a version it does not know.
@@ -262,9 +229,25 @@ class Recipe:
     def steps(self) -> list[str]:
         """Return what happens to the table, in words; columns that stay are not mentioned."""
         dropped = [name for name, rule in self.rules if isinstance(rule, Drop)]
-        steps = [Drop().describe(", ".join(dropped))] if dropped else []
-        steps += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
-        return steps if self.pool is None else [*steps, self.pool.describe()]
+        steps = [f"drop {', '.join(dropped)}"] if dropped else []
+        for name, rule in self.rules:
+            if isinstance(rule, Bins):
+                edges = ", ".join(rule.names())
+                steps.append(f"put {name} into {len(rule.edges) + 1} bins with edges {edges}")
+            elif isinstance(rule, Generalise):
+                groups = {group for _, group in rule.groups}
+                steps.append(f"generalise {name} to {len(groups)} groups")
+            elif isinstance(rule, Merge):
+                word = "category" if len(rule.kept) == 1 else "categories"
+                kept = ", ".join(rule.kept[:6]) + (", …" if len(rule.kept) > 6 else "")
+                steps.append(
+                    f"keep {len(rule.kept)} {word} of {name} ({kept}) and merge the others"
+                )
+        if self.pool is not None:
+            count, columns = len(self.pool.cells), ", ".join(self.pool.columns)
+            cells = "most frequent combination" if count == 1 else f"{count} frequent combinations"
+            steps.append(f"keep the {cells} of {columns} and pool all other rows")
+        return steps
 
     def to_json(self) -> str:
         """Return the recipe as JSON text; nothing is pickled."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
-from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Records, StoredColumns, added, read_records
+from memberbound.tables.columns import Form
+from memberbound.tables.in_memory import Records, added, only_names, read_column, read_records
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
 
@@ -123,11 +123,6 @@ class PartsThere:
         raise MemberboundError(f"the cluster at {self.cluster.address} was lost again and again.")
 
 
-def _elsewhere(names: Iterable[str]) -> dict[str, Values]:
-    """Return columns of which only the names are here."""
-    return dict.fromkeys(names, cast("Values", None))
-
-
 @dataclass(frozen=True, eq=False)
 class RecordsThere(Records):
     """Records that workers hold, a share each; ``ends`` are where the shares end."""
@@ -149,7 +144,7 @@ class RecordsThere(Records):
 
     def chosen(self, names: Iterable[str]) -> RecordsThere:
         """Return the records with these columns."""
-        return replace(self, columns=_elsewhere(names))
+        return replace(self, columns=only_names(names))
 
     def taken(self, places: NDArray[np.intp]) -> Records:
         """Bring some of the records here, for their owner's eyes."""
@@ -160,12 +155,8 @@ class RecordsThere(Records):
             for share in pairwise((0, *self.ends))
         ]
         parts = self.there.answers(Records.taken, [(own,) for own in inside])
-        columns = {
-            name: Values.joined([part.columns[name] for part in parts if part.rows])
-            for name in self.columns
-        }
-        some = Records(columns, len(places), self.name, types=self.types)
-        return some.taken(np.argsort(order, kind="stable"))
+        some = Records.joined([part.chosen(self.columns) for part in parts if part.rows])
+        return replace(some, types=self.types).taken(np.argsort(order, kind="stable"))
 
     def by_person(self, unit: str) -> Records:
         """Refuse: a person's rows may be on several workers."""
@@ -196,9 +187,11 @@ class _Share:
         """Return the rows, each read by itself, as all of the file would be."""
         with open_table(self.path, secret=True) as table:
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
-            stored = StoredColumns(table, self.names, self.forms)
             arrow = table.run(lambda: table.row_batches(self.names, limit).read_all())
-            values = {name: stored.parsed(arrow.column(name), name) for name in self.names}
+            values = {
+                name: read_column(arrow.column(name), name, self.forms.get(name, "any"), table.name)
+                for name in self.names
+            }
         if arrow.num_rows != self.rows or _file_state(self.path) != self.state:
             raise InputError(
                 f"{self.path} must be the same file for all workers and must not be changed while "
@@ -249,7 +242,7 @@ def spread_records(
             "or Arrow file (or a folder of Parquet files) that all of them see."
         )
     there = PartsThere(cluster, shares, read)
-    return RecordsThere(_elsewhere(names), rows, table.name, types=types, there=there, ends=ends)
+    return RecordsThere(only_names(names), rows, table.name, types=types, there=there, ends=ends)
 
 
 def _ends(rows: int, workers: int) -> tuple[int, ...]:
