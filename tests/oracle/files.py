@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 PACKED = {
-    ".gz": gzip.compress,
+    ".gz": lambda text: gzip.compress(text, mtime=0),
     ".xz": lzma.compress,
     ".bz2": bz2.compress,
     ".zst": lambda text: pa.compress(text, "zstd", asbytes=True),
