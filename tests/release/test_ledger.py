@@ -1,4 +1,4 @@
-"""The ledger file: its limit, what a crash leaves, two processes at once, damaged files."""
+"""The ledger: its limit, what a crash leaves, two processes at once, damaged files, its verb."""
 
 import json
 import os
@@ -10,11 +10,12 @@ from fractions import Fraction
 import pandas
 import pytest
 
-from memberbound import InputError, Ledger, protect, summarize
+import memberbound
+from memberbound import InputError, Ledger, explain, protect
+from memberbound import ledger as ledger_state
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import InsecureSource
-from memberbound.verbs.ledger import ledger as ledger_state
 
 SMALL = Budget(0.05, 1e-9)
 
@@ -68,18 +69,25 @@ def test_the_limit_is_compared_exactly(ledger):
     assert len(reread(ledger).releases) == 1
 
 
-def test_slacks_have_a_limit_of_their_own(ledger):
-    with pytest.raises(InputError, match="ledger"):
-        spend(ledger, Budget(0.01, ledger.limit_slack * 1.01))
+class OfSamples(Budget):
+    """The budget of a network."""
+
+    normal_mu = None
+
+
+@pytest.mark.parametrize(
+    ("budget", "word"),
+    [
+        (Budget(0.01, 1.01e-4), "limit"),  # slacks have a limit of their own
+        (OfSamples(0.01, 1e-9), "network"),
+        (Budget(0.05, 1e-9, source=InsecureSource(1)), "seed"),
+    ],
+)
+def test_what_cannot_be_entered_is_refused(ledger, budget, word):
+    assert ledger.limit_slack == 1e-4
+    with pytest.raises(InputError, match=word):
+        spend(ledger, budget)
     assert reread(ledger).releases == ()
-
-
-def test_a_network_is_refused(ledger):
-    class Sampled(Budget):
-        normal_mu = None
-
-    with pytest.raises(InputError, match="network"):
-        spend(ledger, Sampled(0.01, 1e-9))
 
 
 @pytest.mark.parametrize("error", [InputError, KeyboardInterrupt])
@@ -104,8 +112,8 @@ def test_units_that_differ_are_public(ledger):
     assert "person" in ledger_state(ledger.path).assumptions[2]
     spend(ledger)
     assert reread(ledger).unit is None
-    (told,) = [text for text in ledger_state(ledger.path).assumptions if "'patient'" in text]
-    assert "public" in told
+    (stated,) = [text for text in ledger_state(ledger.path).assumptions if "'patient'" in text]
+    assert "public" in stated
 
 
 def test_a_link_to_a_ledger_is_that_ledger(ledger, monkeypatch):
@@ -233,53 +241,87 @@ def test_what_is_no_ledger_is_refused_and_left_alone(ledger, damage):
     assert ledger.path.read_text() == text
 
 
-def test_the_limit_of_a_ledger_stays(ledger):
-    with pytest.raises(InputError, match="exist"):
-        Ledger.create(ledger.path, 0.2)
-    assert reread(ledger).limit_eta == 0.1
-    with pytest.raises(InputError, match="eta"):
-        Ledger.create(ledger.path.with_name("other.json"), 0.5)
+# ── The verbs ─────────────────────────────────────────────────────────────────────────────────────
+
+PEOPLE = pandas.DataFrame({"age": [k % 80 for k in range(900)]})
+PEOPLE["old"] = PEOPLE["age"] > 40
+PUBLIC = {"age": [0, 80], "old": [False, True]}
+RELEASES = {
+    "summarize": ({"statistic": "contingency", "bounds": PUBLIC}, "safetensors"),
+        {"statistic": "mean", "columns": "age", "bounds": {"age": [0, 80]}},
+        "safetensors",
+    ),
+    "synthesize": ({"bounds": PUBLIC}, "csv"),
+    "protect": ({"bounds": PUBLIC, "target": "old"}, "json"),
+}
 
 
-def test_noise_from_a_seed_is_refused(ledger):
-    with pytest.raises(InputError, match="seed"):
-        spend(ledger, Budget(0.05, 1e-9, source=InsecureSource(1)))
-    assert reread(ledger).releases == ()
-
-
-@pytest.fixture
-def people():
-    return pandas.DataFrame({"age": [k % 80 for k in range(900)]})
-
-
-def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, people, tmp_path):
+@pytest.mark.parametrize("verb", RELEASES)
+def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, tmp_path, verb):
     """What is refused is refused before it is made: no file, no entry that counts."""
-    asked = {"statistic": "mean", "bounds": {"age": [0, 80]}, "ledger": ledger.path}
-    first = summarize(people, **asked, eta=0.08, out=tmp_path / "mean.safetensors")
+    options, ending = RELEASES[verb]
+
+    def release(name):
+        asked = {"ledger": ledger.path, "eta": 0.08, "out": tmp_path / f"{name}.{ending}"}
+        return getattr(memberbound, verb)(PEOPLE, **options, **asked)
+
+    first = release("first")
     now = reread(ledger)
     (entry,) = now.releases
-    assert (entry.state, entry.command, entry.eta) == ("released", "summarize", 0.08)
+    assert (entry.state, entry.command, entry.eta) == ("released", verb, 0.08)
     assert entry.mu == first.to_dict()["mu"]
-    assert entry.out == str(tmp_path / "mean.safetensors")
+    assert entry.out == first.out
     with pytest.raises(InputError, match="ledger"):
-        summarize(people, **asked, eta=0.08, out=tmp_path / "again.safetensors")
-    assert not (tmp_path / "again.safetensors").exists()
+        release("again")
+    assert not list(tmp_path.glob("again*"))
     assert reread(ledger) == now
 
 
-def test_what_is_refused_before_the_noise_costs_nothing(ledger, people):
+def test_what_is_refused_before_the_noise_costs_nothing(ledger):
     with pytest.raises(InputError, match="rows"):
-        protect(people.assign(old=people["age"] > 40), target="old", ledger=ledger)
+        protect(PEOPLE, target="old", ledger=ledger)
     assert reread(ledger).mu == 0
 
 
-def test_a_release_never_overwrites_its_ledger(ledger, people, tmp_path):
-    table = people.assign(old=people["age"] > 40)
-    asked = {"target": "old", "bounds": {"age": [0, 80], "old": [False, True]}, "force": True}
-    beside = tmp_path / "m.skops.certificate.json"
+def test_a_release_never_overwrites_its_ledger(ledger, tmp_path):
+    beside = Ledger.create(tmp_path / "m.skops.certificate.json", 0.1).path
     for path, out in ((ledger.path, ledger.path), (beside, tmp_path / "m.skops")):
-        if path != ledger.path:
-            Ledger.create(path, 0.1)
         with pytest.raises(InputError, match="overwrite"):
-            protect(table, **asked, out=out, ledger=path)
+            protect(PEOPLE, target="old", bounds=PUBLIC, force=True, out=out, ledger=path)
         assert Ledger.read(path).releases == ()
+
+
+def test_the_state_of_a_ledger_and_what_its_limit_means(ledger):
+    assert ledger_state(ledger.path, limit_eta=0.1).eta == 0.0
+    for eta in (0.05, 0.06):
+        spend(ledger, Budget.for_eta(eta, slack=1e-9), eta)
+    state = ledger_state(ledger.path)
+    assert [entry.eta for entry in state.releases] == [0.05, 0.06]
+    assert 0.06 < state.eta < state.limit_eta == 0.1
+    assert 0 < state.left < 0.1
+    answer = explain(ledger=ledger.path)
+    assert state.eta < answer.eta_upper <= 0.1
+    assert answer.adjacency == "replace-one"
+    assert answer.epsilon is not None
+    assert "X27" in answer.theorems
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda path: Ledger.create(path, 0.2), "exist"),
+        (lambda path: ledger_state(path, limit_eta=0.2), "fixed"),
+        (lambda path: ledger_state(path.with_name("none.json")), "existing"),
+        (lambda path: ledger_state(path.with_name("none.json"), limit_eta=0.5), "eta"),
+        (lambda path: ledger_state(path.with_name("none.txt"), limit_eta=0.1), "json"),
+        (lambda _: ledger_state(7), "Ledger"),
+        (lambda path: explain(ledger=path, epsilon=1.0), "one way"),
+        (lambda path: explain(ledger=path, adjacency="add-remove"), "replace-one"),
+        (lambda path: explain(ledger=path, target_eta=0.1), "left out"),
+    ],
+)
+def test_bad_input(ledger, call, word):
+    with pytest.raises(InputError, match=word):
+        call(ledger.path)
+    assert reread(ledger) == ledger
+    assert not list(ledger.path.parent.glob("none*"))

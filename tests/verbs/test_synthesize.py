@@ -129,18 +129,6 @@ def test_persons():
     assert answer.table["patient"].tolist() == list(range(1, ROWS // 2 + 1))
 
 
-def test_a_ledger_is_kept(tmp_path):
-    ledger = tmp_path / "ledger.json"
-    memberbound.ledger(ledger, limit_eta=0.2)
-    table = people().drop(columns="patient")
-    options = {"bounds": BOUNDS, "ledger": ledger}
-    synthesize(table, eta=0.15, **options)
-    state = memberbound.ledger(ledger)
-    assert [entry.command for entry in state.releases] == ["synthesize"]
-    with pytest.raises(InputError, match="ledger"):
-        synthesize(table, eta=0.19, **options)
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -164,8 +152,7 @@ def test_bad_input_writes_nothing(tmp_path, monkeypatch, options, problem):
     assert (tmp_path / "exists.csv").read_text() == "x\n"
 
 
-def test_marginals_are_shares_of_every_column_and_a_picture(tmp_path):
-    answer = synthesize(people(), target="ill", bounds=BOUNDS, insecure_seed=1)
+def test_marginals_are_shares_of_every_column_and_a_picture(answer, tmp_path):
     marginals = answer.fidelity.marginals
     assert set(marginals) == set(answer.table.columns) - set(answer.identifiers)
     for column in marginals.values():
