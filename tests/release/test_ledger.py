@@ -248,9 +248,6 @@ PEOPLE["old"] = PEOPLE["age"] > 40
 PUBLIC = {"age": [0, 80], "old": [False, True]}
 RELEASES = {
     "summarize": ({"statistic": "contingency", "bounds": PUBLIC}, "safetensors"),
-        {"statistic": "mean", "columns": "age", "bounds": {"age": [0, 80]}},
-        "safetensors",
-    ),
     "synthesize": ({"bounds": PUBLIC}, "csv"),
     "protect": ({"bounds": PUBLIC, "target": "old"}, "json"),
 }
