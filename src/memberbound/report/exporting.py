@@ -205,32 +205,26 @@ def export(
         memberbound export report.json --format pdf --out report.pdf
     """
     chosen = FORMATS[one_of("format", format, tuple(FORMATS))]
+    place = None if out is None else os.fspath(out)
     if not chosen.endings:
-        return _logged(format, report, release, about, out)
-    if out is None:
+        case = Case.of(report, release, about)
+        exported = case.exported(chosen.audience)
+        if isinstance(exported, Publication):
+            entry = published_entry(exported, case.stated(public=True))
+        else:
+            entry = owner_entry(exported, case.stated())
+        return Export(format, exported, **log_entry(entry, place))
+    if place is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
-    target = check_output(os.fspath(out), formats=chosen.endings, force=force)
+    target = check_output(place, formats=chosen.endings, force=force)
     browser = find_browser() if target.suffix.lower() == ".pdf" else None
     case = Case.of(report, release, about)
     exported = case.exported(chosen.audience)
     if browser is None:
-        maker = render_decision if chosen.text is None else chosen.text
+        maker = chosen.text or render_decision
         content, pages = maker(case).encode("utf-8"), None
     else:
-        if format == "decision":
-            for size in SIZES:
-                content = print_pdf(render_decision(case, size), browser=browser, least=2)
-                if page_count(content) == 2:
-                    break
-            else:
-                name, text = case.about.longest
-                raise InputError(
-                    f"about must be short enough for two pages, got {len(text)} characters in "
-                    f"{name!r}."
-                )
-        else:
-            page = render(case.studied, stated=case.stated())
-            content = print_pdf(page, browser=browser, least=2 if case.studied.complete else 1)
+        content = (_print_decision if format == "decision" else _print_report)(case, browser)
         pages = page_count(content)
     written_whole(target, lambda draft: draft.write_bytes(content), force)
     # A record about a given model says what was measured of it, not what a remedy would promise.
@@ -239,21 +233,21 @@ def export(
     return Export(format, exported, promise, str(out), pages=pages)
 
 
-def _logged(
-    format: str,
-    report: object,
-    release: object,
-    about: object,
-    out: str | os.PathLike[str] | None,
-) -> Export:
-    """Log to the run or the experiment that ``out`` names."""
-    case = Case.of(report, release, about)
-    exported = case.exported(FORMATS[format].audience)
-    if isinstance(exported, Publication):
-        entry = published_entry(exported, case.stated(public=True))
-    else:
-        entry = owner_entry(exported, case.stated())
-    return Export(format, exported, **log_entry(entry, None if out is None else os.fspath(out)))
+def _print_report(case: Case, browser: str) -> bytes:
+    least = 2 if case.studied.complete else 1
+    return print_pdf(render(case.studied, stated=case.stated()), browser=browser, least=least)
+
+
+def _print_decision(case: Case, browser: str) -> bytes:
+    """Return the decision on two sheets, in the largest type with which it fits."""
+    for size in SIZES:
+        content = print_pdf(render_decision(case, size), browser=browser, least=2)
+        if page_count(content) == 2:
+            return content
+    name, text = case.about.longest
+    raise InputError(
+        f"about must be short enough for two pages, got {len(text)} characters in {name!r}."
+    )
 
 
 # ── MLflow ────────────────────────────────────────────────────────────────────────────────────────
@@ -265,7 +259,7 @@ def _logged(
 _PLACE = "memberbound"
 _GROUPS = {"certified": "upper", "estimated": "estimate", "measured": "lower"}
 #: The smallest limits of the MLflow versions that the extra allows.
-_PARAMETER_LENGTH, _TAG_LENGTH = 500, 5000
+_NAME_LENGTH, _PARAMETER_LENGTH, _TAG_LENGTH = 250, 500, 5000
 #: The password in an address.
 _SECRET = re.compile(r"//[^/\s]+@")
 #: What MLflow's own address of a run begins with.
@@ -289,20 +283,23 @@ def published_entry(published: Publication, stated: Mapping[str, str] | None = N
     promise = published.promise
     record = promise.protects.replace(" ", "-")
     names = ("name", "rows", "columns", "target", "learner", "eta")
-    return _entry(
-        f"membership promise for {clean(published.name)}",
+    return Entry(
+        f"membership promise for {clean(published.name)}"[:_NAME_LENGTH],
         "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
-        metrics={f"certified/{promise.game}/{record}/accuracy_upper": promise.accuracy_upper},
-        parameters={name: getattr(published, name) for name in names} | dict(stated or {}),
-        tags={
-            "audience": "public",
-            "game": promise.game,
-            "protects": promise.protects,
-            "theorems": ", ".join(promise.theorems),
-            "assumptions": _sentences(published.assumptions),
-            "version": published.version,
-        },
-        files={"MODEL_CARD.md": lambda: model_card(published, stated)},
+        {f"{_PLACE}/certified/{promise.game}/{record}/accuracy_upper": promise.accuracy_upper},
+        _texts({name: getattr(published, name) for name in names} | dict(stated or {})),
+        _texts(
+            {
+                "audience": "public",
+                "game": promise.game,
+                "protects": promise.protects,
+                "theorems": ", ".join(promise.theorems),
+                "assumptions": _sentences(published.assumptions),
+                "version": published.version,
+            },
+            _TAG_LENGTH,
+        ),
+        {f"{_PLACE}/MODEL_CARD.md": lambda: model_card(published, stated)},
     )
 
 
@@ -323,49 +320,32 @@ def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> Entr
         metrics["measured/model/exposed_records_lower"] = audit["records"]["exposed_records"]
     settings = asdict(report.question) | {"columns": None, "data_columns": len(data.columns)}
     settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
-    return _entry(
-        f"membership study of {clean(data.name)}",
-        f"{OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}",
-        metrics=metrics,
-        parameters=settings | dict(stated or {}),
-        tags={
-            "audience": "owner only",
-            "level": verdict.level,
-            "schema": report.schema,
-            "status": report.status,
-            "verdict": verdict.sentence,
-            "advice": verdict.advice,
-            "game": report.game,
-            "protects": report.protects,
-            "theorems": ", ".join(report.theorems),
-            "assumptions": _sentences(report.assumptions),
-            "version": report.version,
-        },
-        files={"report.html": lambda: render(report), "report.json": report.to_json},
-    )
-
-
-def _entry(
-    run_name: str,
-    note: str,
-    *,
-    metrics: Mapping[str, float],
-    parameters: Mapping[str, object],
-    tags: Mapping[str, str],
-    files: Mapping[str, Callable[[], str]],
-) -> Entry:
-    """Return an entry with names and lengths that MLflow takes."""
+    note = f"{OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"
     return Entry(
-        run_name[:250],
+        f"membership study of {clean(data.name)}"[:_NAME_LENGTH],
         note[:_TAG_LENGTH],
         {f"{_PLACE}/{name}": float(value) for name, value in metrics.items()},
+        _texts(settings | dict(stated or {})),
+        _texts(
+            {
+                "audience": "owner only",
+                "level": verdict.level,
+                "schema": report.schema,
+                "status": report.status,
+                "verdict": verdict.sentence,
+                "advice": verdict.advice,
+                "game": report.game,
+                "protects": report.protects,
+                "theorems": ", ".join(report.theorems),
+                "assumptions": _sentences(report.assumptions),
+                "version": report.version,
+            },
+            _TAG_LENGTH,
+        ),
         {
-            f"{_PLACE}.{name}": _cut(value, _PARAMETER_LENGTH)
-            for name, value in parameters.items()
-            if value is not None
+            f"{_PLACE}/report.html": lambda: render(report),
+            f"{_PLACE}/report.json": report.to_json,
         },
-        {f"{_PLACE}.{name}": _cut(text, _TAG_LENGTH) for name, text in tags.items()},
-        {f"{_PLACE}/{name}": text for name, text in files.items()},
     )
 
 
@@ -373,9 +353,10 @@ def _sentences(texts: tuple[str, ...]) -> str:
     return " ".join(f"{text.removesuffix('.')}." for text in texts)
 
 
-def _cut(value: object, length: int) -> str:
-    text = clean(value)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+def _texts(values: Mapping[str, object], length: int = _PARAMETER_LENGTH) -> dict[str, str]:
+    """Return values as texts of at most this length, with the names that they have in a run."""
+    texts = {f"{_PLACE}.{name}": clean(v) for name, v in values.items() if v is not None}
+    return {n: t if len(t) <= length else f"{t[: length - 1]}…" for n, t in texts.items()}
 
 
 def log_entry(entry: Entry, place: str | None = None) -> dict[str, Any]:

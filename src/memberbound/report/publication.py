@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from memberbound.errors import InputError
 from memberbound.files import check_input, read_document
@@ -132,53 +132,37 @@ class Publication:
         )
 
     @classmethod
-    def of_release(cls, certificate: Mapping[str, object]) -> Publication:
+    def of_release(cls, certificate: Mapping[str, Any]) -> Publication:
         """Return what the certificate beside a released file says about attacks.
 
         Edge cases: what is no certificate of a release is refused.
         """
         try:
             bound, curve = certificate["certificate"], certificate.get("curve", {})
-            if not isinstance(bound, Mapping) or not isinstance(curve, Mapping):
-                raise TypeError("its certificate must be an object")
+            one_replaced = curve.get("replace_one", {})
             blind = 0.5
             if bound["game"] == "subset":
-                sizes = [certificate[name] for name in ("population", "size")]
-                blind = SubsetGame(*sizes).blind  # type: ignore[arg-type]  # checked there
-            promise = {
-                "game": bound["game"],
-                "protects": bound["protects"],
+                blind = SubsetGame(certificate["population"], certificate["size"]).blind
+            promise = _taken(bound, "game", "protects", "confidence", "theorems") | {
                 "blind": blind,
                 "accuracy_upper": min(1.0, sum_up(blind, float(bound["upper"]))),
-                "confidence": bound["confidence"],
-                "theorems": bound["theorems"],
-                "tpr_upper": curve.get("replace_one", {}).get("tpr_upper", {}),
+                "tpr_upper": one_replaced.get("tpr_upper", {}),
             }
-            file = {
+            numbers = (str, float, int)
+            noise = certificate["noise"].items()
+            file = _taken(certificate, "sha256", "kind", "method", "unit") | {
                 "name": certificate["file"],
-                "sha256": certificate["sha256"],
-                "kind": certificate["kind"],
-                "method": certificate["method"],
-                "noise": {
-                    name: value
-                    for name, value in certificate["noise"].items()  # type: ignore[attr-defined]
-                    if isinstance(value, (str, float, int))
-                },
-                "unit": certificate.get("unit"),
                 "secure": certificate["secure_source"],
-                "delta": curve.get("delta"),
-                "epsilon_upper": curve.get("replace_one", {}).get("epsilon_upper"),
-                "mu_upper": curve.get("mu_upper"),
-                "mu_regret_upper": curve.get("mu_regret_upper"),
+                "noise": {name: value for name, value in noise if isinstance(value, numbers)},
+                **_taken(curve, "delta", "mu_upper", "mu_regret_upper"),
+                **_taken(one_replaced, "epsilon_upper"),
             }
-            fields = {
+            fields = _taken(certificate, "version", "eta") | {
                 "name": certificate["file"],
-                "version": certificate["version"],
                 "rows": certificate.get("rows_trained", certificate.get("size")),
                 "columns": None,
                 "target": None,
                 "learner": certificate.get("learner", certificate.get("estimator")),
-                "eta": certificate["eta"],
                 "promise": promise,
                 "assumptions": bound["assumptions"],
                 "file": file,
@@ -188,6 +172,10 @@ class Publication:
                 f"certificate must be one that protect wrote, got another: {problem}."
             ) from None
         return typed_as(cls, fields, "certificate")
+
+
+def _taken(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: source.get(key) for key in keys}
 
 
 # ── What only people know ─────────────────────────────────────────────────────────────────────────
