@@ -49,7 +49,6 @@ from memberbound.report.drawing import (
 from memberbound.report.model import (
     RECORDS,
     Exposure,
-    Remedy,
     Report,
     Result,
     RocCurve,
@@ -72,6 +71,8 @@ if TYPE_CHECKING:
 
 #: How something looks, in matplotlib's words.
 Look = dict[str, Any]
+#: Hollow markers on a line.
+_HOLLOW: Look = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 #: Called with how much is done, of how much, and what is being done.
 Progress = Callable[[int, int | None, str], None]
 
@@ -119,10 +120,22 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
 # ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
 
 #: How the spans look: below a certificate, reached by an attack, and open.
-_SPANS: dict[str, Callable[[], Look]] = {
-    "band": lambda: {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
-    "reached": lambda: {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
-    "open": lambda: {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
+_SPANS: dict[str, Look] = {
+    "band": {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
+    "reached": {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
+    "open": {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
+}
+#: Kind of a number → how its marker looks.
+_MARKERS: dict[str, Look] = {
+    "ceiling": {"color": colour("certified"), "mec": colour("card"), "marker": "s", "ms": 11},
+    "floor": {"color": colour("measured"), "mec": colour("card"), "marker": ">", "ms": 11},
+    "estimate": {"mec": colour("estimated"), "mew": 2.4, "mfc": "none", "marker": "o", "ms": 9},
+}
+#: Kind of a number → the span that it ends, and its line of the legend.
+_KEYS = {
+    "ceiling": ("band", "≤ certified ceiling: proved, nobody is right more often"),
+    "floor": ("reached", "≥ measured floor: an attack is right at least this often"),
+    "estimate": (None, "≈ estimate: what the best attack tried reached; no bound"),
 }
 
 
@@ -177,38 +190,27 @@ def sandwich_of(
     )
 
 
-def _points_of(row: SandwichRow) -> list[tuple[str, float, str, Look]]:
-    """Return the kind, the place, the words and the look of every number that a row shows."""
-    card = {"mec": colour("card"), "ls": ""}
+def _points_of(row: SandwichRow) -> list[tuple[str, float, str]]:
+    """Return the kind, the place and the words of every number that a row shows."""
     points = []
     if row.accuracy_upper is not None and not vacuous(row.accuracy_upper):
-        shield = {"color": colour("certified"), "marker": "s", "ms": 11} | card
-        points.append(("ceiling", row.accuracy_upper, f"certified {row.most}", shield))
+        points.append(("ceiling", row.accuracy_upper, f"certified {row.most}"))
     if row.beaten is not None:
-        arrow = {"color": colour("measured"), "marker": ">", "ms": 11} | card
-        points.append(("floor", row.beaten, f"measured {row.least}", arrow))
+        points.append(("floor", row.beaten, f"measured {row.least}"))
     if row.observed is not None:
-        ring = {"marker": "o", "ms": 9, "mfc": "none", "mec": colour("estimated"), "mew": 2.4}
-        points.append(("estimate", row.observed, f"estimate {row.seen}", ring | {"ls": ""}))
+        points.append(("estimate", row.observed, f"estimate {row.seen}"))
     return points
 
 
 def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
-    looks = {kind: look for row in rows for kind, _, _, look in _points_of(row)}
-    texts = {
-        "ceiling": ("band", "≤ certified ceiling: proved, nobody is right more often"),
-        "floor": ("reached", "≥ measured floor: an attack is right at least this often"),
-    }
-    legend: list[tuple[Any, str]] = [
-        ((patch_key(**_SPANS[span]()), line_key(**looks[kind])), text)
-        for kind, (span, text) in texts.items()
-        if kind in looks
-    ]
-    if "estimate" in looks:
-        text = "≈ estimate: what the best attack tried reached; no bound"
-        legend.append((line_key(**looks["estimate"]), text))
+    shown = {kind for row in rows for kind, _, _ in _points_of(row)}
+    legend: list[tuple[Any, str]] = []
+    for kind, (span, text) in _KEYS.items():
+        if kind in shown:
+            marker = line_key(ls="", **_MARKERS[kind])
+            legend.append(((patch_key(**_SPANS[span]), marker) if span else marker, text))
     if any(vacuous(row.accuracy_upper) for row in rows):
-        legend.append((patch_key(**_SPANS["open"]()), "striped: no guarantee"))
+        legend.append((patch_key(**_SPANS["open"]), "striped: no guarantee"))
     return legend
 
 
@@ -222,10 +224,11 @@ def _draw_row(axes: Axes, row: SandwichRow, y: float) -> None:
     if start > row.blind:
         spans.append(("reached", row.blind, start))
     for kind, first, last in spans:
-        bars = axes.barh(y, max(last - first, 0), 0.23, left=first, **_SPANS[kind]())
+        bars = axes.barh(y, max(last - first, 0), 0.23, left=first, **_SPANS[kind])
         tag_mark(bars[0], kind)
-    for kind, x, words, look in _points_of(row):
-        tag_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
+    for kind, x, words in _points_of(row):
+        (marker,) = axes.plot([x], [y], ls="", clip_on=False, **_MARKERS[kind])
+        tag_mark(marker, kind, f"{row.label}: {words}")
 
 
 def _shown_numbers(row: SandwichRow) -> str:
@@ -237,7 +240,7 @@ def _shown_numbers(row: SandwichRow) -> str:
 
 
 def _sandwich_words(row: SandwichRow) -> str:
-    parts = [words for _, _, words, _ in reversed(_points_of(row))]
+    parts = [words for _, _, words in reversed(_points_of(row))]
     if row.least is not None and not row.beaten:
         parts.append(str(row.least))
     if row.most.kind != "certificate":
@@ -286,8 +289,9 @@ def remedies_chart(report: Report) -> Chart | None:
     left, right = low - 0.05 * span, high + 0.3 * span
 
     def draw(width: float, _view: View) -> Figure:
+        looks = {enough: bar_style("estimated", "" if enough else "//") for enough in (True, False)}
         legend: list[tuple[Any, str]] = [
-            (patch_key(**_remedy_look(enough)), text)
+            (patch_key(**looks[enough]), text)
             for enough, text in ((True, "enough for what was asked"), (False, "not enough"))
             if any(remedy.enough is enough for remedy in priced)
         ]
@@ -301,7 +305,7 @@ def remedies_chart(report: Report) -> Chart | None:
         draw_vertical(axes, 0.0, "ink", DASHED)
         label_axes(axes, cut_text(f"change of the model's {name}, estimate", width - 20, SMALL))
         for place, (remedy, change) in enumerate(zip(priced, changes, strict=True)):
-            (bar,) = axes.barh(-place - 0.18, change, 0.4, **_remedy_look(remedy.enough))
+            (bar,) = axes.barh(-place - 0.18, change, 0.4, **looks[remedy.enough])
             tag_mark(bar, "bar", f"{remedy.label}: {remedy.change}")
             star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
             label = cut_text(star + remedy.label, width - 110)
@@ -320,23 +324,19 @@ def remedies_chart(report: Report) -> Chart | None:
         f"Change of the model's {name} with each remedy; as it is {score_mark(before)}. "
         f"{'; '.join(parts)}.",
         ("Remedy", "Certified", f"{name} after", "Change", "Enough"),
-        [_remedy_cells(remedy) for remedy in report.remedies],
+        [
+            (
+                remedy.label,
+                marked(remedy.accuracy_upper, "certificate"),
+                None
+                if remedy.score_after_estimate is None
+                else score_mark(remedy.score_after_estimate),
+                remedy.change,
+                "yes" if remedy.enough else "no",
+            )
+            for remedy in report.remedies
+        ],
         draw,
-    )
-
-
-def _remedy_look(enough: bool) -> Look:
-    return bar_style("estimated", "" if enough else "//")
-
-
-def _remedy_cells(remedy: Remedy) -> tuple[str | Mark | None, ...]:
-    after = remedy.score_after_estimate
-    return (
-        remedy.label,
-        marked(remedy.accuracy_upper, "certificate"),
-        None if after is None else score_mark(after),
-        remedy.change,
-        "yes" if remedy.enough else "no",
     )
 
 
@@ -376,18 +376,12 @@ def draw_roc(
     marks: Sequence[tuple[float, float]] = (),
 ) -> Figure:
     """Draw curves on linear or logarithmic axes, or on both beside each other."""
-    diamond: Look = {
-        "color": colour("certified"),
-        "marker": "D",
-        "ms": 7,
-        "mec": colour("card"),
-        "ls": "",
-    }
+    diamond: Look = {"color": colour("certified"), "mec": colour("card"), "marker": "D", "ms": 7}
     guess: Look = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.5}
     legend = [(line_key(**look), curve.label) for curve, look in curves]
     legend.append((line_key(**guess), "blind guessing"))
     if marks:
-        legend.append((line_key(**diamond), "the rates asked about"))
+        legend.append((line_key(ls="", **diamond), "the rates asked about"))
     views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
     side = width / len(views) - 76
     figure, panels = make_axes(width, side, legend, columns=len(views))
@@ -404,7 +398,7 @@ def draw_roc(
             tag_mark(line, "line", curve.label)
         for x, y in marks:
             if x >= begin:
-                tag_mark(axes.plot([x], [y], clip_on=False, **diamond)[0], "point")
+                tag_mark(axes.plot([x], [y], ls="", clip_on=False, **diamond)[0], "point")
         if log:
             axes.set(xscale="log", yscale="log", xlim=(begin, 1.0), ylim=(begin, 1.06))
         else:
@@ -430,11 +424,7 @@ def _curve_look(curve: RocCurve) -> Look:
     color, marker, dash = _CURVES.get(curve.subject, _CURVES["model"])
     if curve.kind == "certificate":
         return {"color": colour(color), "lw": 2.5}
-    return {"color": colour(color), "lw": 1.6, "ls": dash, "marker": marker} | _hollow()
-
-
-def _hollow() -> Look:
-    return {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
+    return {"color": colour(color), "lw": 1.6, "ls": dash, "marker": marker} | _HOLLOW
 
 
 def _lowest(curves: Sequence[RocCurve]) -> float:
@@ -513,30 +503,28 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
 
 
 #: By the names in the answer of ``population``: who attacks, what they know, and the look.
-_SWEPT_ATTACKERS: dict[str, tuple[str, str, Callable[[], Look]]] = {
+_SWEPT_ATTACKERS: dict[str, tuple[str, str, Look]] = {
     "worst_case": (
         "worst case",
         "everybody drawn but one, any data set whatever",
-        lambda: {"color": colour("worst-case"), "marker": "s", "ls": DOTTED},
+        {"color": colour("worst-case"), "marker": "s", "ls": DOTTED},
     ),
     "population": (
         "in this population",
         "everybody drawn but one, all from this table",
-        lambda: {"color": colour("in-population"), "marker": "D", "ls": DASHED},
+        {"color": colour("in-population"), "marker": "D", "ls": DASHED},
     ),
     "coupled": (
         "by coupling",
         "this table, but not who was drawn (L24-P12)",
-        lambda: {"color": colour("stripe"), "marker": "v", "ls": DASH_DOT},
+        {"color": colour("stripe"), "marker": "v", "ls": DASH_DOT},
     ),
     "practical": (
         "practical",
         "this table, but not who was drawn",
-        lambda: {"color": colour("practical"), "marker": "o", "ls": "-"},
+        {"color": colour("practical"), "marker": "o", "ls": "-"},
     ),
 }
-
-
 #: A page waits for its chart this long.
 _SWEEP_SECONDS = 30.0
 _POINTS = 17
@@ -578,7 +566,7 @@ def success_chart(
 
     def draw(width: float, _view: View) -> Figure:
         legend = [
-            (line_key(**look(), lw=2.3), f"{who}: knows {knows}")
+            (line_key(**look, lw=2.3), f"{who}: knows {knows}")
             for name, (who, knows, look) in _SWEPT_ATTACKERS.items()
             if name in whole
         ]
@@ -595,7 +583,7 @@ def success_chart(
             axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
             who, _, look = _SWEPT_ATTACKERS[name]
-            tag_mark(axes.plot(epsilons, proved, ms=5, lw=2.3, **look())[0], "line", who)
+            tag_mark(axes.plot(epsilons, proved, ms=5, lw=2.3, **look)[0], "line", who)
         if first <= answer.epsilon <= last:
             draw_vertical(axes, answer.epsilon, "quiet", DOTTED)
             name_line(axes, answer.epsilon, asked, 0.97, left=answer.epsilon**2 > first * last)
@@ -791,9 +779,14 @@ def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
     return edges.tolist(), filled.tolist()
 
 
-def _estimated_line() -> Look:
-    """Return the look of a line of estimates: dashed, with open circles."""
-    return {"color": colour("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
+#: A line of estimates: dashed, with open circles.
+_ESTIMATED_LINE: Look = {
+    "color": colour("estimated"),
+    "ls": DASHED,
+    "lw": 1.8,
+    "marker": "o",
+    **_HOLLOW,
+}
 
 
 def frontier_chart(hardening: Hardening) -> Chart | None:
@@ -814,14 +807,14 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
         if vacuous(upper, "delta"):
             point, name = point | {"color": colour("quiet"), "marker": "X"}, NO_GUARANTEE
         legend: list[tuple[Any, str]] = [
-            (line_key(**_estimated_line()), "coarsenings ≈ (estimates)")
+            (line_key(**_ESTIMATED_LINE), "coarsenings ≈ (estimates)"),
+            (line_key(**point), f"released table ({name})"),
         ]
-        legend.append((line_key(**point), f"released table ({name})"))
         if asked is not None:
             line = line_key(color=colour("quiet"), ls=DASH_DOT, lw=1.5)
             legend.append((line, f"asked: MIS {significant(asked, 'given')}"))
         figure, (axes,) = make_axes(width, 260, legend)
-        tag_mark(axes.step(leaks, kept, where="post", **_estimated_line())[0], "line")
+        tag_mark(axes.step(leaks, kept, where="post", **_ESTIMATED_LINE)[0], "line")
         tag_mark(axes.plot([upper], [released], **point)[0], "point")
         if asked is not None:
             draw_vertical(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
@@ -860,42 +853,30 @@ def marginals_chart(answer: Synthesis) -> Chart:
 
     Estimates from the secret rows: for the owner of the rows only.
     """
-    marginals = answer.fidelity.marginals
-
-    shown = list(marginals)[:_MOST_COLUMNS]
+    shown = list(answer.fidelity.marginals.items())[:_MOST_COLUMNS]
+    looks = {"real": bar_style("estimated", "//"), "new": bar_style("quiet")}
 
     def draw(width: float, _view: View) -> Figure:
-        legend = [
-            (patch_key(**bar_style("estimated", "//")), "real rows (owner only)"),
-            (patch_key(**bar_style("quiet")), "new rows"),
-        ]
+        texts = ("real rows (owner only)", "new rows")
+        legend = [(patch_key(**look), t) for look, t in zip(looks.values(), texts, strict=True)]
         figure, panels = make_axes(width, 74, legend, rows=len(shown))
-        for axes, name in zip(panels, shown, strict=True):
-            column = marginals[name]
+        for axes, (name, column) in zip(panels, shown, strict=True):
             places = np.arange(len(column.blocks))
-            series = (
-                (column.real_estimate, -0.2, bar_style("estimated", "//"), "real"),
-                (column.synthetic_estimate, 0.2, bar_style("quiet"), "new"),
-            )
-            for shares, shift, look, kind in series:
+            both = (column.real_estimate, column.synthetic_estimate)
+            for (kind, look), shares, shift in zip(looks.items(), both, (-0.2, 0.2), strict=True):
                 bars = axes.bar(places + shift, shares, 0.38, **look)
                 for bar, block, share in zip(bars, column.blocks, shares, strict=True):
                     words = f"{name}, {block}: {kind} {percent(share, 'estimate')}"
                     tag_mark(bar, "bar", words)
-            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None))
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None), xticks=[], yticks=[])
             label_axes(axes, "", cut_text(name, width - 70, SMALL))
         return figure
 
     rows = [
         (name, block, percent(real, "estimate"), percent(new, "estimate"))
-        for name in shown
+        for name, column in shown
         for block, real, new in zip(
-            marginals[name].blocks,
-            marginals[name].real_estimate,
-            marginals[name].synthetic_estimate,
-            strict=True,
+            column.blocks, column.real_estimate, column.synthetic_estimate, strict=True
         )
     ]
     alt = (

@@ -263,6 +263,18 @@ class Remedy:
     recommended: bool = False
 
     @property
+    def before(self) -> Mark | None:
+        """The score of the model as it is, an estimate, if that is known."""
+        value = self.score_before_estimate
+        return None if value is None else score_mark(value)
+
+    @property
+    def after(self) -> Mark | None:
+        """The score with the remedy, an estimate, if that is known."""
+        value = self.score_after_estimate
+        return None if value is None else score_mark(value)
+
+    @property
     def change(self) -> Mark | None:
         """How the model's score changes, an estimate, if that is known."""
         before, after = self.score_before_estimate, self.score_after_estimate

@@ -152,10 +152,9 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         sure = sure or ", certain if the assumptions hold"
         words = f"for {prose.WHOM}: {best.label.lower()}{sure}"
         shown.append((name, marked(best.accuracy_upper, "certificate"), words))
-        before, after = best.score_before_estimate, best.score_after_estimate
-        if before is not None and after is not None and best.id != "nothing":
-            words = f"{best.score_name} {score_mark(after)}; {report.usual} {score_mark(before)}"
-            name = "What it gains" if after > before else "What it costs"
+        if best.change is not None and best.id != "nothing":
+            words = f"{best.score_name} {best.after}; {report.usual} {best.before}"
+            name = "What it gains" if (best.loss_estimate or 0) < 0 else "What it costs"
             shown.append((name, best.change, words))
     given = report.row_of("given", "average")
     rows = [given] if given else [report.row_of("model", r) for r in ("worst", "average")]

@@ -64,7 +64,6 @@ from memberbound.report.model import (
     StepId,
     StepRecord,
     Verdict,
-    score_mark,
     typed_as,
 )
 from memberbound.report.prose import OWNER_ONLY
@@ -176,10 +175,8 @@ class Study(Answer, Limited):
             most = str(marked(remedy.accuracy_upper, "certificate"))
             mark = "yes, recommended" if remedy.recommended else "yes" if remedy.enough else "no"
             lines.append(f"{remedy.label:<40}{most:>18}  {mark}")
-            before, after = remedy.score_before_estimate, remedy.score_after_estimate
-            if before is not None and after is not None and remedy.id != "nothing":
-                scores = f"{score_mark(before)} → {score_mark(after)}"
-                lines.append(f"  {remedy.score_name} {scores}")
+            if remedy.change is not None and remedy.id != "nothing":
+                lines.append(f"  {remedy.score_name} {remedy.before} → {remedy.after}")
         for step in self.report.steps_in("impossible", "failed", "stopped"):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
