@@ -118,15 +118,21 @@ def chromium_path() -> str | None:
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """A Chromium for the session; skipped with a reason where there is none."""
+def needed_chromium() -> str:
+    """Return the browser's executable; a test is skipped with a reason where there is none."""
     path = chromium_path()
     if path is None:
         reason = "no Chromium here; on Debian: apt-get install chromium chromium-driver"
         if os.environ.get("MEMBERBOUND_BROWSER") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A Chromium for the session."""
+    path = needed_chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from memberbound.report.model import Report
-
-__all__ = [
-    "EVIL",
-    "answer",
-    "extreme",
-    "given",
-    "hostile",
-    "partial",
-    "regression",
-    "sample",
-    "stopped",
-    "typed",
-]
+from memberbound.report.model import Report, checked
 
 #: Closes a script, opens a tag, leaves an attribute, ends a comment, names placeholders.
 EVIL = (
@@ -44,22 +29,8 @@ def sample() -> dict[str, Any]:
 
 
 def typed(report: dict[str, Any]) -> Report:
-    """Return a report as objects, with texts and numbers that no file may hold."""
-
-    def made(hint: Any, value: Any) -> Any:
-        if get_origin(hint) is Annotated:
-            return made(get_args(hint)[0], value)
-        if get_origin(hint) in (Union, UnionType):
-            return None if value is None else made(get_args(hint)[0], value)
-        if get_origin(hint) is tuple:
-            return tuple(made(get_args(hint)[0], item) for item in value)
-        if not is_dataclass(hint):
-            return value
-        hints = get_type_hints(hint, include_extras=True)
-        return hint(**{name: made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
-
-    found: Report = made(Report, report)
-    return found
+    """Return a report as objects."""
+    return checked(report)
 
 
 def answer(report: dict[str, Any], step: str) -> dict[str, Any]:
@@ -194,3 +165,6 @@ def extreme() -> dict[str, Any]:
     for remedy in report["remedies"]:
         remedy |= {"recommended": False, "enough": False, "accuracy_upper": 1.0}
     return report
+
+
+REPORTS = (sample, partial, stopped, regression, hostile, extreme)

@@ -3,8 +3,8 @@
 import json
 import re
 from importlib.resources import files
+from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -15,82 +15,15 @@ from memberbound.errors import InputError
 from memberbound.report.documents import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.exporting import export
 from memberbound.report.publication import About, Case
-from memberbound.verbs.protect import protect
-from memberbound.verbs.protect_half import protect_half
-from memberbound.verbs.synthesize import synthesize
 from report.sample import given, sample, typed
-
-
-@pytest.fixture(scope="module")
-def released(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("evidence")
-    draws = np.random.default_rng(1)
-    rows = pd.DataFrame({"age": draws.integers(18, 90, 400)})
-    rows["ill"] = np.where(rows["age"] > 50, "yes", "no")
-    bounds = {"age": [18, 90], "ill": ["no", "yes"]}
-    protect(rows, target="ill", bounds=bounds, out=folder / "model.json")
-    synthesize(rows, bounds=bounds, out=folder / "new.csv")
-    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
-    protect_half(rows, **options, out=folder / "half.safetensors")
-    return folder
 
 
 def case(folder, name):
     return Case.of(folder / f"{name}.certificate.json")
 
 
-# The registry's fields, and what may stand in them, as its schema had them in July 2026.
-TEXT, NUMBER = {"type": "string"}, {"type": "number"}
-NAMES = {"type": "array", "items": TEXT, "minItems": 1}
-
-
-def choice(*words):
-    return {"enum": list(words)}
-
-
-def group(required=(), **properties):
-    closed = {"type": "object", "additionalProperties": False, "properties": properties}
-    return closed | {"required": list(required)}
-
-
-REGISTRY = group(
-    ("url_slug", "status", "tier", "deployment"),
-    url_slug={"type": "string", "pattern": "^[a-z0-9-]+$"},
-    status=choice("Draft"),
-    tier=choice(1, 2, 3),
-    deployment=group(
-        ("basic",),
-        basic=group(
-            ("name", "data_curators", "description", "intended_use", "data_product_type",
-             "data_product_region", "publication_date"),
-            name=TEXT, data_curators=NAMES, intended_use=TEXT, description=TEXT,
-            data_product_type=choice("Summary statistics", "Machine learning model", "Dataset",
-                                     "Synthetic data", "Interactive API", "SQL queries"),
-            data_product_region=TEXT, publication_date=TEXT | {"format": "date"},
-            data_product_sector=TEXT,
-        ),
-        dp_variant=group(
-            variant_name=choice("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP"),
-            data_domain=TEXT, unprotected_quantities=TEXT,
-        ),
-        privacy_loss=group(
-            privacy_unit=TEXT, privacy_unit_details=TEXT, privacy_parameters_details=TEXT,
-            privacy_parameters=group(epsilon=NUMBER, delta=NUMBER, rho=NUMBER),
-        ),
-        deployment_model=group(
-            model_name=choice("Local", "Central", "Shuffle", "Federated"), actors=TEXT,
-            release_type=choice("One release", "Many releases"), release_type_details=TEXT,
-            data_source_type=choice("Static", "Dynamic"),
-            access_type=choice("Interactive", "Non-interactive"),
-        ),
-        accounting=group(post_processing=TEXT, composition=TEXT),
-        implementation=group(
-            preprocessing_and_hyperparameter_tuning=TEXT, mechanisms=TEXT, justification=TEXT
-        ),
-        administrative=group(("registry_authors",), sources=TEXT, notes=TEXT,
-                             registry_authors=NAMES),
-    ),
-)  # fmt: skip
+#: The registry's fields, and what may stand in them, as its schema had them in July 2026.
+REGISTRY = json.loads(Path(__file__).with_name("registry.schema.json").read_text("utf-8"))
 
 
 def problems(entry):
@@ -134,13 +67,9 @@ def schema_of_cyclonedx():
     whole = read("bom-1.6")
     place = whole["$id"].rpartition("/")[0]
     resources = [
-        (f"{place}/{name}.SNAPSHOT.schema.json", Resource.from_contents(read(name)))
+        (f"{place}/{name}{ending}", Resource.from_contents(read(name)))
         for name in ("spdx", "jsf-0.82")
-    ]
-    resources += [(f"{place}/{n.replace('.SNAPSHOT', '')}", r) for n, r in resources]
-    resources += [
-        (f"{place}/{name}.schema.json", Resource.from_contents(read(name)))
-        for name in ("spdx", "jsf-0.82")
+        for ending in (".SNAPSHOT.schema.json", ".schema.json")
     ]
     return Draft7Validator(whole, registry=Registry().with_resources(resources))
 

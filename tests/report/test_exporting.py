@@ -15,15 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from conftest import chromium_path
+from conftest import needed_chromium
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
 from memberbound.report import page
@@ -39,10 +37,7 @@ from memberbound.report.exporting import Export, export, owner_entry, published_
 from memberbound.report.model import Report
 from memberbound.report.page import render
 from memberbound.report.publication import About, Promise, Publication, ReleasedFile
-from memberbound.verbs.protect import protect
-from memberbound.verbs.protect_half import protect_half
-from report.sample import partial, sample, typed
-from report.spiteful import SPITEFUL, spiteful_report
+from report.sample import hostile, partial, sample, typed
 
 SIDES = {"certified": "upper", "estimated": "estimate", "measured": "lower"}
 #: As the Hub finds the metadata of a card.
@@ -178,36 +173,13 @@ def test_card_of_a_study_has_one_certified_metric():
     assert "≥" not in body
 
 
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory):
-    """Releases of neighbouring tables under the same noise, and one of a public population."""
-    draws = np.random.default_rng(0)
-    rows = pd.DataFrame({"age": draws.integers(18, 90, 800)})
-    rows["ill"] = np.where(rows["age"] + draws.normal(0, 20, 800) > 50, "yes", "no")
-    other = rows.copy()
-    other.loc[7] = [89, "no"]
-    folder = tmp_path_factory.mktemp("releases")
-    for name, people in (("one", rows), ("two", other)):
-        (folder / name).mkdir()
-        protect(
-            people,
-            target="ill",
-            bounds={"age": [18, 90], "ill": ["no", "yes"]},
-            insecure_seed=3,
-            out=folder / name / "model.json",
-        )
-    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
-    protect_half(rows, **options, out=folder / "mean.safetensors")
-    return folder
-
-
-def test_neighbouring_tables_under_the_same_noise_are_published_alike(releases, tmp_path):
+def test_neighbouring_tables_under_the_same_noise_are_published_alike(released, tmp_path):
     models, cards, certificates = [], [], []
     for name in ("one", "two"):
-        place = releases / name / "model.json.certificate.json"
+        place = released / name / "model.json.certificate.json"
         stated = json.loads(place.read_text())
         certificates.append(stated | {"sha256": None})
-        models.append(json.loads((releases / name / "model.json").read_text()))
+        models.append(json.loads((released / name / "model.json").read_text()))
         export(place, format="model-card", out=tmp_path / f"{name}.md")
         # The digest is that of the released file, which is noisy and public.
         card = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
@@ -228,8 +200,8 @@ def unnoised(value):
     return None if isinstance(value, float) else value
 
 
-def test_card_of_a_release_says_what_its_certificate_says(releases, tmp_path):
-    place = releases / "one" / "model.json.certificate.json"
+def test_card_of_a_release_says_what_its_certificate_says(released, tmp_path):
+    place = released / "one" / "model.json.certificate.json"
     said = json.loads(place.read_text())
     done = export(place, format="model-card", out=tmp_path / "card.md")
     assert done.to_dict()["audience"] == "public"
@@ -245,14 +217,14 @@ def test_card_of_a_release_says_what_its_certificate_says(releases, tmp_path):
         in body
     )
     assert "At 1 % false alarms an attack identifies ≤ 1.9 % of the members" in body
-    public = releases / "mean.safetensors.certificate.json"
+    public = released / "half.safetensors.certificate.json"
     export(public, format="model-card", out=tmp_path / "mean.md")
     ((_, metric),) = evaluations(parts((tmp_path / "mean.md").read_text("utf-8"))[0])
     assert (metric["args"]["game"], metric["args"]["blind_guess"]) == ("subset", 0.5)
 
 
-def test_a_certificate_that_is_not_the_files_is_refused(releases, tmp_path, monkeypatch):
-    place = releases / "one" / "model.json.certificate.json"
+def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monkeypatch):
+    place = released / "one" / "model.json.certificate.json"
     out = {"format": "model-card", "out": tmp_path / "x.md"}
     alone = tmp_path / "model.json.certificate.json"
     alone.write_text(place.read_text())
@@ -316,14 +288,25 @@ def shape(head):
     return type(head).__name__
 
 
+#: Names as spiteful tables have them: markup, tables, YAML, HTML, links, line ends, bidi, NUL.
+SPITEFUL = (
+    "a|b <script>alert(1)</script>",
+    "`tick` *bold* [link](http://example.org) ![image](x.png)",
+    "# head",
+    "12. item",
+    "---\nevil: true\n---",
+    "key: 'single \"double &amp; \\|",
+    "! !!python/object:os.system *anchor &alias",
+    "bidi \u202e turned \u2028 nul \x00 lone \ud800 surrogate",
+    "",
+)
 PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
 
 
 def spiteful(name, names=SPITEFUL):
-    """What is published of a spiteful report, with its names wherever it has words."""
-    report = spiteful_report(name, names)
-    report["run"]["chosen"] = ["learner"]
-    return replace(published(report), assumptions=names, columns=3)
+    """What is published where somebody else chose every name."""
+    words = {"name": name, "target": name, "learner": name, "assumptions": names}
+    return replace(published(sample()), **words)
 
 
 @cache
@@ -488,7 +471,7 @@ def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     assert json.loads(Path(copy).read_text(encoding="utf-8")) == report
 
 
-def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, releases):
+def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, released):
     report = sample()
     entry = published_entry(published(report))
     run_id = export(report, format="mlflow").to_dict()["run_id"]
@@ -500,7 +483,7 @@ def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, releases):
     assert artifacts(store, run_id) == {"memberbound/MODEL_CARD.md"}
     copy = client(store).download_artifacts(run_id, "memberbound/MODEL_CARD.md", str(tmp_path))
     assert Path(copy).read_text(encoding="utf-8") == model_card(published(report))
-    place = releases / "one" / "model.json.certificate.json"
+    place = released / "one" / "model.json.certificate.json"
     run_id = export(place, format="mlflow").to_dict()["run_id"]
     assert client(store).get_run(run_id).data.params["memberbound.rows"] == "800"
 
@@ -543,7 +526,7 @@ def test_an_unusable_server_is_refused_without_its_password(store):
 
 
 def test_entries_are_within_mlflows_limits():
-    report = spiteful_report("a|b: c")
+    report = hostile()
     report["sandwich"][0]["accuracy_lower"] = None
     report["question"]["learner"] = "x" * 9000
     report["assumptions"] = ["A sentence without an end"] * 900
@@ -563,14 +546,7 @@ def test_entries_are_within_mlflows_limits():
 
 @pytest.fixture
 def browser(monkeypatch):
-    path = chromium_path()
-    if path is None:
-        reason = "no Chromium here; on Debian: apt-get install chromium chromium-driver"
-        if os.environ.get("MEMBERBOUND_BROWSER") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    monkeypatch.setenv("CHROME_BIN", str(path))
-    return path
+    monkeypatch.setenv("CHROME_BIN", needed_chromium())
 
 
 def drawn(printed):

@@ -15,15 +15,6 @@ from memberbound.errors import InputError
 from memberbound.report import model
 from report import sample as reports
 
-REPORTS = (
-    reports.sample,
-    reports.partial,
-    reports.stopped,
-    reports.regression,
-    reports.hostile,
-    reports.extreme,
-)
-
 
 def test_the_schema_is_a_schema_of_its_draft() -> None:
     Draft202012Validator.check_schema(model.document())
@@ -167,7 +158,7 @@ def test_whole_numbers_may_be_written_without_a_point() -> None:
 def test_the_schema_accepts_and_refuses_what_the_reader_does() -> None:
     """Whoever checks with the published schema alone misses only rules about two places at once."""
     validator = Draft202012Validator(model.document())
-    for build in REPORTS:
+    for build in reports.REPORTS:
         model.checked(build())
         assert validator.is_valid(build())
     # What is about two places at once, about the verbs' own dictionaries, or no JSON.

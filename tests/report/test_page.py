@@ -25,14 +25,6 @@ from memberbound.report.page import render as render_typed
 from report import sample as reports
 from report.sample import typed
 
-REPORTS = (
-    reports.sample,
-    reports.partial,
-    reports.stopped,
-    reports.regression,
-    reports.hostile,
-    reports.extreme,
-)
 SECTIONS = ("verdict", "roc", "exposed", "remedies", "dp", "assumptions", "glossary", "appendix")
 FIGURES = ("sandwich-worst", "sandwich-average", "roc", "exposure", "remedies")
 OUR_TAGS = set(
@@ -96,7 +88,7 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-@pytest.fixture(scope="module", params=REPORTS, ids=lambda build: build.__name__)
+@pytest.fixture(scope="module", params=reports.REPORTS, ids=lambda build: build.__name__)
 def rendered(request: Any) -> tuple[dict[str, Any], str, Reader]:
     report = request.param()
     page = render_typed(typed(report))

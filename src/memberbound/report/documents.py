@@ -341,7 +341,7 @@ def warnings(case: Case) -> list[str]:
     return texts
 
 
-def _plain_words(case: Case) -> dict[str, object]:
+def _plain_words(case: Case) -> dict[str, Any]:
     """Return what is said about a case in plain words, by the names of the templates."""
     return {
         "case": case,

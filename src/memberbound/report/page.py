@@ -92,7 +92,7 @@ def render(
     )
 
 
-def filled_page(template: str, style: str, script: str = "", **content: object) -> str:
+def filled_page(template: str, style: str, script: str = "", **content: Any) -> str:
     """Return an HTML template with its content, and a policy that allows these two texts only."""
     policy = _policy(style, script)
     filled = environment().get_template(template)

@@ -114,11 +114,6 @@ class Context:
     fits: str | None = None
     model: StudyModel | None = None
 
-    @property
-    def target(self) -> str:
-        """The column that is predicted."""
-        return self.question.target
-
     def sampled(self, most: int) -> Examples:
         """Return the examples, of a quick study a uniform sample of so many at most."""
         examples, question = self.data.examples, self.question
@@ -238,7 +233,7 @@ def _private_training(context: Context, learner: str) -> Train:
 
     It is trained on all rows of persons, and asked about the first row of others.
     """
-    data, examples, target = context.data, context.data.examples, context.target
+    data, examples, target = context.data, context.data.examples, context.question.target
     names, forms = [*examples.columns, target], forms_of(data.bounds)
     asked = records = read_records(data.table, forms, columns=names)
     if data.persons is not None:
@@ -276,13 +271,17 @@ def _table_rows(
     subject: Literal["table", "coarser-table"], bounds: Result
 ) -> tuple[SandwichRow, ...]:
     """Return what is certified of a table: about the average record, and about the worst."""
-    worst = accuracy_from_leak(bounds["record_leak"]["max"], IidGame())
-    fields = {"confidence": bounds["confidence"]}
-    label = LABELS[subject]
-    return (
-        SandwichRow(subject, label, "average", "iid", 0.5, bounds["accuracy_upper"], **fields),
-        SandwichRow(subject, label, "worst", "iid", 0.5, min(1.0, worst), **fields),
+    worst = min(1.0, accuracy_from_leak(bounds["record_leak"]["max"], IidGame()))
+    average = SandwichRow(
+        subject,
+        LABELS[subject],
+        "average",
+        "iid",
+        0.5,
+        bounds["accuracy_upper"],
+        confidence=bounds["confidence"],
     )
+    return average, replace(average, record="worst", accuracy_upper=worst)
 
 
 def _release_remedy(
@@ -304,7 +303,7 @@ def _release_remedy(
 
 def _released_model(
     context: Context, subject: Literal["noise-every", "noise-other"], learner: str
-) -> tuple[Finding, Protection]:
+) -> Finding:
     """Make a release of all rows for trial, as ``protect`` makes it, and score others like it."""
     question, data = context.question, context.data
     answer = protect(
@@ -341,14 +340,18 @@ def _released_model(
         remedy.accuracy_upper,
         confidence=remedy.confidence,
     )
-    finding = Finding(
+    budget = getattr(answer.released, "budget", None)
+    roc = None
+    if subject == "noise-every" and budget is not None:  # a network has none
+        roc = certified_roc(subject, budget.curve())
+    return Finding(
         answer.to_dict(),
         answer.sentence,
         rows=(row, replace(row, record="worst")),
+        roc=roc,
         score=context.score(data.examples, _private_training(context, learner)),
         remedy=remedy,
     )
-    return finding, answer
 
 
 def table_promise(bounds: Result, eta: float) -> tuple[bool, float]:
@@ -554,12 +557,9 @@ def protect_every_record(context: Context, progress: Progress) -> Finding:
     """Protect the study's learner with noise on all rows; a refusal is the step's answer."""
     name = context.question.learner
     learner = name if private_form(name) else private_form(context.learner()) or checked_form(name)
-    finding, answer = _released_model(context, "noise-every", learner)
+    finding = _released_model(context, "noise-every", learner)
     progress(1, 1)
-    budget = getattr(answer.released, "budget", None)
-    if budget is None:  # a network
-        return finding
-    return replace(finding, roc=certified_roc("noise-every", budget.curve()))
+    return finding
 
 
 def protect_other_learner(context: Context, progress: Progress) -> Finding:
@@ -573,7 +573,7 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
     refusal = InputError("there must be another learner with a private form.")
     for place, name in enumerate(names):
         try:
-            findings.append(_released_model(context, "noise-other", name)[0])
+            findings.append(_released_model(context, "noise-other", name))
         except InputError as problem:
             refusal = problem
         progress(place + 1, len(names))
@@ -710,7 +710,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
 
 def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:
     """Return the learner's score on the coarser table; None where the target itself is coarser."""
-    target, examples, table = context.target, context.data.examples, answer.table
+    target, examples, table = context.question.target, context.data.examples, answer.table
     rule = dict(answer.rules.rules)[target]
     if not isinstance(rule, Keep):
         # Fewer classes are easier to tell apart: a score on them is not one on the target.
