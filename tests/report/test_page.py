@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 from html.parser import HTMLParser
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from faces.web.pages_checks import until
 from memberbound.quantities import Kind, marked
-from memberbound.report import charts, prose
+from memberbound.report import charts, prose, template_text
+from memberbound.report.drawing import palette
 from memberbound.report.page import _headline
 from memberbound.report.page import render as render_typed
 from report import sample as reports
@@ -88,15 +89,18 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+Rendered = tuple[dict[str, Any], str, Reader]
+
+
 @pytest.fixture(scope="module", params=reports.REPORTS, ids=lambda build: build.__name__)
-def rendered(request: Any) -> tuple[dict[str, Any], str, Reader]:
+def rendered(request: Any) -> Rendered:
     report = request.param()
     page = render_typed(typed(report))
     assert report == request.param(), "render changed the report"
     return report, page, Reader(page)
 
 
-def test_the_page_stands_alone(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+def test_the_page_stands_alone(rendered: Rendered) -> None:
     _, page, reader = rendered
     assert len(page.encode()) < 600_000
     assert [attributes.get("type") for attributes in reader.all("script")] == [None]
@@ -124,7 +128,7 @@ def test_the_page_stands_alone(rendered: tuple[dict[str, Any], str, Reader]) -> 
     assert "@import" not in style
 
 
-def test_the_page_is_well_formed(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+def test_the_page_is_well_formed(rendered: Rendered) -> None:
     _, page, reader = rendered
     assert reader.open == []
     assert ("html", {"lang": "en"}) in reader.tags
@@ -139,7 +143,7 @@ def test_the_page_is_well_formed(rendered: tuple[dict[str, Any], str, Reader]) -
         assert str(link["href"])[1:] in ids, link
 
 
-def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+def test_figures_have_words_and_numbers(rendered: Rendered) -> None:
     report, _, reader = rendered
     shown = [a for _, a in reader.tags if "data-figure" in a]
     expected = {
@@ -164,7 +168,7 @@ def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Rea
         assert len(texts[str(attributes["aria-describedby"])]) > 60
 
 
-def test_nothing_empty_is_shown_as_a_proof(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+def test_nothing_empty_is_shown_as_a_proof(rendered: Rendered) -> None:
     report, page, reader = rendered
     assert "≤ 100 %" not in reader.text
     assert not report["sandwich"] or "no guarantee" in reader.text
@@ -254,7 +258,7 @@ def test_kinds_never_look_alike() -> None:
     shown = [marked(0.55, kind) for kind in kinds]
     shown.append(marked(1.0, "certificate"))
     assert len({m.kind for m in shown}) == len({m.text for m in shown}) == len(shown)
-    style = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
+    style = template_text("report.css")
     rules = {m.kind: re.search(rf"\.mark\.{m.kind} {{(.*?)}}", style) for m in shown}
     assert all(rules.values())
     assert len({found.group(1) for found in rules.values() if found}) == len(shown)
@@ -377,11 +381,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def test_contrast_is_enough_in_both_schemes() -> None:
-    style = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
-    light, dark = (
-        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part))
-        for part in style.split("@media screen and (prefers-color-scheme: dark)")[:2]
-    )
+    light, dark = palette()
     assert set(light) == set(dark)
     text = ("ink", "quiet", "link", "certified", "estimated", "measured", "danger", "warn", "good")
     for scheme in (light, dark):
@@ -416,15 +416,6 @@ def place(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]], str
         return path.as_uri()
 
     return write
-
-
-def until(page: Any, expression: str) -> None:
-    """Wait until an expression holds; Playwright's own way needs eval, which the policy refuses."""
-    for _ in range(200):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(expression)
 
 
 def _drawn(page: Any) -> dict[str, int]:
