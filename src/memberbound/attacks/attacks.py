@@ -93,16 +93,11 @@ class Targets:
         membership: BoolArray | None = None,
     ) -> Targets:
         """Attack a given model, with reference models where there are any."""
+        target = cls(evidence.signals, evidence=evidence, known=known)
         if shadows is None:
-            return cls(evidence.signals, evidence=evidence, known=known)
-        return cls(
-            evidence.signals,
-            shadows.in_kind_of(evidence.signals),
-            membership,
-            pool=known & ~evidence.member,
-            evidence=evidence,
-            known=known,
-        )
+            return target
+        alike, pool = shadows.in_kind_of(evidence.signals), known & ~evidence.member
+        return replace(target, shadows=alike, membership=membership, pool=pool)
 
     @cached_property
     def practice(self) -> Targets:
@@ -141,21 +136,21 @@ class Targets:
         """
         shadows, _ = self.trained
         if shadows.regression:
-            values = [-np.log(s.loss + 1e-6 * self._scale) for s in (shadows, self.signals)]
-        else:
-            edge = largest_logit(shadows.kind, shadows.logit[:, self.pooled])
-            values = [np.clip(s.logit, -edge, edge) for s in (shadows, self.signals)]
-        return *self.moments(values[0]), values[1]
+            return self._compared(lambda s: -np.log(s.loss + 1e-6 * self._scale))
+        edge = largest_logit(shadows.kind, shadows.logit[:, self.pooled])
+        return self._compared(lambda s: np.clip(s.logit, -edge, edge))
 
     @cached_property
     def confidences(self) -> tuple[Moments, Moments, FloatArray]:
         """The same of the probability of the true class, or of exp(-error²/2·mean error²)."""
-        shadows, _ = self.trained
-        values = [
-            np.exp(-s.loss / (2 * self._scale)) if s.regression else special.expit(s.logit)
-            for s in (shadows, self.signals)
-        ]
-        return *self.moments(values[0]), values[1]
+        if self.signals.regression:
+            return self._compared(lambda s: np.exp(-s.loss / (2 * self._scale)))
+        return self._compared(lambda s: special.expit(s.logit))
+
+    def _compared(
+        self, statistic: Callable[[Signals], FloatArray]
+    ) -> tuple[Moments, Moments, FloatArray]:
+        return *self.moments(statistic(self.trained[0])), statistic(self.signals)
 
     def moments(self, statistic: FloatArray) -> tuple[Moments, Moments]:
         """Return what a statistic of the shadows, (S, N), is with the record in, and without it.
@@ -201,24 +196,17 @@ class Targets:
         return np.asarray(np.maximum(table @ weights, 0.0))
 
 
-#: Smallest distance of a probability from 0 and 1 that any learner is trusted with.
-_FINEST = 1e-6
-#: A learner that answers exactly 0 or 1 this often counts votes.
-_VOTES = 0.01
-
-
 def largest_logit(kind: str, logits: FloatArray) -> float:
     """Return the size at which logits of shadows are cut off.
 
-    A forest's exact 0 and 1 are counted votes, and their infinite logits would hide every other
-    difference.  If such answers occur, probabilities are kept away from 0 and 1 by half of the
+    A forest's exact 0 and 1 are counted votes: probabilities are kept away from them by half of the
     smallest step that the shadows show (its first percentile), as if half a vote were missing.
     """
     if kind != "probabilities":
         return np.inf
-    clip, edge = _FINEST, np.abs(logits)
+    clip, edge = 1e-6, np.abs(logits)
     exact = edge >= EXACT
-    if exact.mean() >= _VOTES and not exact.all():
+    if exact.mean() >= 0.01 and not exact.all():  # a learner that counts votes
         # p = 1/(1+e^edge) for the smaller of the two probabilities.
         clip = max(clip, float(special.expit(-np.quantile(edge[~exact], 0.99))) / 2)
     return float(np.log((1 - clip) / clip))
@@ -279,10 +267,7 @@ def combined(targets: Targets) -> FloatArray:
 
 
 def _attack_features(targets: Targets) -> FloatArray:
-    """Return (T, N, F) features: how the target differs from models without the record.
-
-    Of a learner's models also what other attacks say who know models with the record.
-    """
+    """Return (T, N, F) features: how the target differs from models that attacks know."""
     ins, outs, value = targets.statistics
     likely_in, likely_out, own = targets.confidences
     spread = np.sqrt(outs.variance(targets.pooled))

@@ -122,13 +122,7 @@ class LawTest:
 def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0) -> LawTest:
     """Test whether members and non-members look like draws from one law.
 
-    A classifier is trained on a random half and scores the other, and once more with the halves
-    exchanged.
-
-    Guarantee: if the records are exchangeable, P(p_value ≤ α) ≤ α.
-    Theorem: proofs/given-models.md claim 3: given one half the labels of the other are uniformly
-    shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
-    Edge cases: columns that cannot be told apart give 1.
+    Guarantee, Theorem: as :func:`law_test`.
     """
     return law_test(
         _numeric(evidence), evidence.member, blind_scores, confidence=confidence, seed=seed
@@ -146,8 +140,13 @@ def law_test(
 ) -> LawTest:
     """Test one law with any features (a row per record) and any classifier of them.
 
-    ``classify(rows, member, others, generator)`` returns scores of the others.  ``content`` seeds
-    the halves where the features are no array.  Guarantee: as :func:`one_law_test`.
+    ``classify(rows, member, others, generator)``, trained on a random half, returns scores of the
+    other, and once more with the halves exchanged.  ``content`` seeds the halves where the features
+    are no array.
+
+    Guarantee: if the records are exchangeable, P(p_value ≤ α) ≤ α.
+    Theorem: proofs/given-models.md claim 3: given one half the labels of the other are uniformly
+    shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
     """
     drawn_from = table if content is None else content
     rng = content_generator(seed, drawn_from, member, purpose="one law")

@@ -7,7 +7,7 @@ table of an attack's scores.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -96,16 +96,15 @@ class Evidence:
         Edge cases: NaN, the same answer to every record and a class that the model does not know
         are refused in a sentence.
         """
-        evidence = cls.from_answers(model.answers(rows), target, member, name=name)
+        answers = model.answers(rows)
+        evidence = cls.from_answers(answers, target, member, name=name)
         notes = (*model.notes, *evidence.notes)
         first = np.arange(len(member)) < 200
-        again, before = model.answers(rows[first]).table, evidence.answers[first].table
-        same = (
-            np.array_equal(again, before)
-            if before.dtype.kind not in "fc"
-            else np.allclose(np.asarray(again, dtype=np.float64), before, rtol=1e-6, atol=1e-9)
+        again, before = model.answers(rows[first]).table, answers[first].table
+        close = (
+            np.isclose(again, before, rtol=1e-6) if before.dtype.kind == "f" else again == before
         )
-        if not same:
+        if not np.all(close):
             notes += (
                 "The model is not deterministic: asked twice, it answered differently. The numbers "
                 "are about one answer per record; an attacker who asks often may reach more",
@@ -123,14 +122,14 @@ class Evidence:
     ) -> Evidence:
         """Check answers and find the true class of each row; see :meth:`of`."""
         table = answers.table
+        bad: Labels = np.zeros(0)
         if table.dtype.kind == "f":
-            finite = np.isfinite(np.asarray(table, dtype=np.float64).reshape(len(table), -1))
-            bad = np.flatnonzero(~finite.all(axis=1))
-            if bad.size:
-                raise InputError(
-                    "the model's answers must be finite numbers, got NaN or infinity for "
-                    f"{bad.size} of {len(table)} records (the first in row {int(bad[0]) + 1})."
-                )
+            bad = np.flatnonzero(~np.isfinite(table.reshape(len(table), -1)).all(axis=1))
+        if bad.size:
+            raise InputError(
+                "the model's answers must be finite numbers, got NaN or infinity for "
+                f"{bad.size} of {len(table)} records (the first in row {int(bad[0]) + 1})."
+            )
         if answers.access == "probabilities" and bool((table < 0).any()):  # type: ignore[operator]
             raise InputError("probabilities must be at least 0, got a negative one.")
         if len(table) and bool((table == table[:1]).all()):
@@ -138,23 +137,28 @@ class Evidence:
                 "the model must tell records apart, got the same answer to all "
                 f"{len(table)} records. Nothing about membership can be learnt from it."
             )
-        if answers.access == "values":
-            return cls(answers, _numbers(target, name), member)
-        return cls._of_classes(answers, np.asarray(target), member, name)
+        if answers.access != "values":
+            return cls._of_classes(answers, np.asarray(target), member, name)
+        try:
+            values = np.asarray(target, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.full(1, np.nan)
+        if not np.isfinite(values).all():
+            raise InputError(f"{name} must hold finite numbers, as the model predicts, got others.")
+        return cls(answers, values, member)
 
     @classmethod
     def _of_classes(
         cls, answers: Answers, target: Labels, member: BoolArray, name: str
     ) -> Evidence:
+        """Find the class of every row among the model's."""
         true = [_class_name(v) for v in target.tolist()]
         labels = answers.table.tolist() if answers.access == "labels" else []
         predicted = [_class_name(value) for value in labels]
-        if answers.classes is None:
-            classes = sorted({*true, *predicted})
-        else:
-            classes = [_class_name(v) for v in np.asarray(answers.classes).tolist()]
+        known = sorted({*true, *predicted}) if answers.classes is None else answers.classes
+        classes = [_class_name(value) for value in np.asarray(known).tolist()]
         code_of = {key: code for code, key in enumerate(classes)}
-        if answers.access == "labels":
+        if predicted:
             codes = np.array([code_of.get(v, -1) for v in predicted], dtype=np.int64)
             answers = Answers("labels", codes, np.arange(len(classes)))
         notes: tuple[str, ...] = ()
@@ -163,17 +167,16 @@ class Evidence:
         if numbered and len(names) == len(classes) and not set(names) & set(classes):
             # LightGBM, XGBoost and torch keep the numbers of classes, not their names.
             code_of, classes = {key: code for code, key in enumerate(names)}, names
-            shown = ", ".join(f"{code} = {key}" for code, key in enumerate(names[:5]))
+            shown = _shown((f"{code} = {key}" for code, key in enumerate(names)), 5)
             notes = (
                 f"The model numbers its classes; they were taken for {name} in alphabetical order "
-                f"({shown}{' …' if len(names) > 5 else ''})",
+                f"({shown})",
             )
         unknown = [v for v in true if v not in code_of]
         if unknown:
-            shown = ", ".join(classes[:5]) + (" …" if len(classes) > 5 else "")
             raise InputError(
-                f"{name} must hold classes that the model knows ({shown}), got {unknown[0]!r} in "
-                f"{unknown.count(unknown[0])} rows."
+                f"{name} must hold classes that the model knows ({_shown(classes, 5)}), got "
+                f"{unknown[0]!r} in {unknown.count(unknown[0])} rows."
             )
         truth = np.array([code_of[v] for v in true], dtype=np.int64)
         return cls(answers, truth, member, tuple(classes), notes=notes)
@@ -184,16 +187,6 @@ def _class_name(value: object) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value.item() if isinstance(value, np.generic) else value)
-
-
-def _numbers(target: Sequence[object] | Labels, name: str) -> FloatArray:
-    try:
-        values = np.asarray(target, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.full(1, np.nan)
-    if not np.isfinite(values).all():
-        raise InputError(f"{name} must hold finite numbers, as the model predicts, got others.")
-    return values
 
 
 def framed(rows: DataFrame | Labels | None) -> DataFrame:
@@ -216,21 +209,11 @@ def given_model(model: object, *, trust: bool = False, factory: object = None) -
         return TrainedModel.of(model)
     if not certificate_path(Path(model)).is_file():
         return load_model(model, trust=trust, factory=factory)  # type: ignore[arg-type]
-    released = answering(
-        load(Path(model), factory=None if factory is None else network_factory(factory))
-    )
+    made_by = None if factory is None else network_factory(factory)
+    released = answering(load(Path(model), factory=made_by))
     if released is None:
         raise InputError(f"model must be a model, got the statistic {str(model)!r}.")
-
-    def respond(rows: DataFrame | Labels) -> Answers:
-        encoded, _ = released.encoded(rows)
-        probabilities = released.probabilities(encoded)
-        if probabilities is not None:
-            return Answers("probabilities", probabilities, np.array(released.class_names))
-        predicted = released.answered(encoded)
-        return Answers("values" if predicted.dtype.kind == "f" else "labels", predicted)
-
-    return TrainedModel(respond, model=released, name="the released model")
+    return TrainedModel.of(released, name="the released model")
 
 
 def ask_model(
@@ -316,7 +299,9 @@ def _rows_and_target(
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
-            raise InputError(f"{called} must have the target {target!r}; it has {_shown(frame)}.")
+            raise InputError(
+                f"{called} must have the target {target!r}; it has {_shown(frame.columns)}."
+            )
         rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
     missing = np.flatnonzero(pd.isna(truth))
     if missing.size:
@@ -329,8 +314,9 @@ def _rows_and_target(
     return rows, truth
 
 
-def _shown(frame: DataFrame) -> str:
-    return ", ".join(map(str, frame.columns[:8])) + (" …" if len(frame.columns) > 8 else "")
+def _shown(names: Iterable[object], most: int = 8) -> str:
+    first = [str(name) for name in names]
+    return ", ".join(first[:most]) + (" …" if len(first) > most else "")
 
 
 def _joined(tables: Sequence[DataFrame], needed: Sequence[str] | None) -> DataFrame:
@@ -352,7 +338,9 @@ def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> 
     if by == target:
         return list(truth.tolist())
     if by not in frame.columns:
-        raise InputError(f"by must be a column of the records ({_shown(frame)}), got {by!r}.")
+        raise InputError(
+            f"by must be a column of the records ({_shown(frame.columns)}), got {by!r}."
+        )
     return list(frame[by].tolist())
 
 
@@ -439,7 +427,7 @@ def _answers_in(frame: DataFrame, name: str) -> Answers:
     if "prediction" not in frame.columns:
         raise InputError(
             f"{name} must have columns probability_<class>, logit_<class> or prediction, got "
-            f"{_shown(frame)}."
+            f"{_shown(frame.columns)}."
         )
     predicted = frame["prediction"]
     if pd.api.types.is_float_dtype(predicted):

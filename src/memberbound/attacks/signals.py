@@ -146,11 +146,10 @@ def _true_class(
         logit = np.log(np.clip(own, _SMALLEST, 1)) - np.log(np.clip(others.sum(1), _SMALLEST, 1))
         correct = seen & (own > others.max(axis=1))
     else:
-        top = others.max(axis=1)
-        rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
         floor = np.log(_SMALLEST)
-        logit = np.where(seen, np.clip(own - rest, floor, -floor), floor)
-        correct = seen & (own > top)
+        margin = own - special.logsumexp(others, axis=1)
+        logit = np.where(seen, np.clip(margin, floor, -floor), floor)
+        correct = seen & (own > others.max(axis=1))
     return np.asarray(logit), np.asarray(correct)
 
 
