@@ -338,12 +338,5 @@ def rows_as_trained(source: object) -> tuple[DataFrame, str]:
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]
                 raise InputError(f"{path} must be a readable table, got {first}.") from None
-        if path.suffix.lower() == ".npy":
-            values = np.load(path, allow_pickle=False) if path.is_file() else None
-            if values is None or values.ndim != 2:
-                raise InputError(f"{path} must be an array of rows that exists.")
-            return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])]), str(
-                path
-            )
     with opened_table(source) as table:
         return table.frame, table.name

@@ -287,14 +287,14 @@ def _described_statistic(release: Release, table: Population, statistic: Any) ->
 def _released_model(
     model: HalfPrivate, examples: Examples, target: str, progress: Progress
 ) -> HalfProtection:
-    model.fit(examples.features, examples.target, progress=progress)
+    values = examples.class_values
+    truth = examples.target if values is None else values[examples.target]
+    model.fit(examples.features, truth, progress=progress)
     notes = (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_))
     return HalfProtection(
         calibration=model.calibration_,
         # It takes rows as they are; all that this needs is public in the game.
-        released=TableModel(
-            model, examples.encoder, examples.columns, target, examples.class_values
-        ),
+        released=TableModel(model, examples.encoder, examples.columns, target),
         what=f"{type(model.estimator).__name__} ({model.release})",
         model_scores=model.scores_,
         warnings=notes,

@@ -308,7 +308,6 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         encoder: makes the features of raw rows.
         columns: names of the columns it takes, in any order.
         target: name of the column that it predicts.
-        class_values: the classes as that column has them.
 
     Attributes: ``classes_``, ``certificate_``, ``calibration_``.
     """
@@ -319,13 +318,11 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         encoder: Any,
         columns: tuple[str, ...],
         target: str,
-        class_values: Labels | None = None,
     ) -> None:
         self.model = model
         self.encoder = encoder
         self.columns = columns
         self.target = target
-        self.class_values = class_values
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self.model, "released_")
@@ -343,9 +340,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> Labels:
         """The classes as the target's column has them, in the order of the probabilities."""
-        if self.class_values is None:
-            raise AttributeError("a regression has no classes.")
-        return np.asarray(self.class_values)
+        return np.asarray(self.model.classes_)
 
     def encoded(
         self, table: object, database_table: str | None = None, *, strict: bool | None = None
@@ -374,17 +369,12 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     def answered(self, rows: FloatArray) -> Labels:
         """Return classes or numbers for encoded rows."""
-        answers = np.asarray(self.model.predict(rows))
-        if self.class_values is None:
-            return answers
-        # The inner model knows classes by their numbers.
-        return np.asarray(self.classes_[answers.astype(np.int64)])
+        return np.asarray(self.model.predict(rows))
 
     def probabilities(self, rows: FloatArray) -> FloatArray | None:
         """Return probabilities of encoded rows, or None where the model has none."""
-        if self.class_values is None or not hasattr(self.model, "predict_proba"):
-            return None
-        return np.asarray(self.model.predict_proba(rows))
+        can = hasattr(self.model, "predict_proba")
+        return np.asarray(self.model.predict_proba(rows)) if can else None
 
     @property
     def class_names(self) -> tuple[str, ...]:
