@@ -130,13 +130,84 @@ def test_binned_distances_are_tight(size):
             assert np.all(held.delta(epsilon, sigma) >= exact.delta(epsilon, sigma) * (1 - 1e-10))
 
 
+# ---- mean squares in place of pairs (claim 11) ---------------------------------------------------
+
+
+def functions(unit):
+    """Increasing, 0 at 0: convex, concave, steps, and both in turn."""
+    return lambda d: np.stack(
+        [
+            d / unit,
+            np.minimum(1.0, (d / unit) ** 6),
+            (d > 0.3 * unit) * 1.0,
+            -np.expm1(-((2 * d / unit) ** 2)),
+            np.minimum(1.0, np.maximum(0.0, 4 * d / unit - 1)),
+        ],
+        axis=-1,
+    )
+
+
+def low_averages(name):
+    """Which functions are averaged below the truth, and the averages."""
+    lengths = np.sqrt(np.array(exact_squares(name), dtype=np.longdouble))
+    every = functions(float(lengths.max()))
+    shown = MeanSquares.of(tables()[name]).averages(every)
+    return (shown < every(lengths).mean(axis=1)).any(axis=0), shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_averages_by_mean_squares_are_never_below_the_truth(name):
+    low, shown = low_averages(name)
+    assert not low.any()
+    held, lengths = MeanSquares.of(tables()[name]), np.sqrt(np.array(exact_squares(name), float))
+    some = np.array([3, 0, 7])
+    assert np.array_equal(held.averages(functions(float(lengths.max())), some), shown[some])
+    assert held.largest.max() <= lengths.max() * 2.01
+    assert all(F(d) ** 2 >= max(s) for d, s in zip(held.largest, exact_squares(name), strict=True))
+
+
+def test_the_mean_distance_alone_is_caught(monkeypatch):
+    """Without the concave function what grows like a hockey-stick falls below the truth."""
+    monkeypatch.setattr(distances, "_concave", lambda squares, values: values)
+    assert low_averages("clusters")[0][1]
+
+
+HEAPS = np.repeat([[0.0, 0], [9, 0], [0, 5]], 40, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("table", "loss"),
+    [
+        (np.random.default_rng(0).normal(size=(300, 4)), 1.05),
+        (HEAPS + 0.1 * np.random.default_rng(1).normal(size=(120, 2)), 1.35),
+        (np.random.default_rng(2).standard_cauchy(size=(150, 2)), 1.05),
+    ],
+)
+def test_the_worst_record_is_close_to_that_of_pairs(table, loss):
+    """Tight: within 5 % of its gain over a coin, where records are not in a few heaps."""
+    coarse, exact = NeighbourProfile(MeanSquares.of(table)), NeighbourProfile.from_vectors(table)
+    for share in (0.3, 3.0):
+        sigma = exact.diameter / share
+        gain, least = coarse.accuracy(0.5, sigma) - 0.5, exact.accuracy(0.5, sigma) - 0.5
+        assert (gain >= least * (1 - 1e-9)).all()
+        assert gain.max() <= loss * least.max()
+        assert (coarse.pmp_epsilon(1e-3, sigma) >= exact.pmp_epsilon(1e-3, sigma) * 0.999).all()
+
+
+def test_equal_records_and_large_populations(monkeypatch):
+    assert MeanSquares.of(np.ones((50, 2))).averages(lambda d: d[:, None]).max() == 0.0
+    monkeypatch.setattr(distances, "MOST_PAIRED_RECORDS", 260)
+    many = np.random.default_rng(5).normal(size=(261, 1))
+    assert isinstance(NeighbourProfile.from_vectors(many).distances, MeanSquares)
+
+
 # ---- hockey-sticks ------------------------------------------------------------------------------
 
 QUERIES = [(0.0, 1.0), (0.5, 0.2), (2.0, 1.0), (30.0, 0.3), (700.0, 0.05), (1e-6, 1e4)]
 
 
 @cache
-def naive(name, record, epsilon, sigma, others=None):
+def naive(name, record, epsilon, sigma):
     """The mean hockey-stick over the other records, from below, by a loop in 80 digits."""
     total = F(0)
     for square in exact_squares(name)[record]:
@@ -150,7 +221,7 @@ def naive(name, record, epsilon, sigma, others=None):
                     a, b = m / 2 - e / m, -m / 2 - e / m
                     tails = [mp.erfc(-t / mp.sqrt(2)) / 2 for t in (a, b)]
                     total += bracket(tails[0] - mp.exp(e) * tails[1])[0]
-    return total / (others or len(exact_squares(name)[record]))
+    return total / len(exact_squares(name)[record])
 
 
 def low_deltas(read, names=("plain", "outlier", "twins", "heavy tail")):

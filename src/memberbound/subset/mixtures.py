@@ -586,11 +586,18 @@ def _along_the_line(
     count = len(values)
     done = np.arange(count)
     if count > MOST_EXACT:
-        # The outermost leak most; between them evenly by value.
-        third = MOST_EXACT // 3
-        between = np.searchsorted(values, np.linspace(values[0], values[-1], third))
-        between = np.minimum(between, count - 1)
-        done = np.unique(np.concatenate([done[:third], between, done[-third:]]))
+        # The outermost leak most; between them the first of every cell that holds a value, with
+        # the narrowest cells that do.
+        outer, narrow, wide, chosen = MOST_EXACT // 6, 0.0, 1.0, done[:0]
+        for _ in range(40):
+            width = (narrow + wide) / 2
+            cells = np.floor((values - values[0]) / (width * (values[-1] - values[0])))
+            starts = np.flatnonzero(np.diff(cells, prepend=-1.0))
+            if len(starts) <= MOST_EXACT - 2 * outer:
+                wide, chosen = width, starts
+            else:
+                narrow = width
+        done = np.unique(np.concatenate([done[:outer], chosen, done[-outer:]]))
     epsilon, success = np.full(count, math.inf), np.ones(count)
     #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
     spare = np.full(count, math.inf)
