@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
+from tests.oracle.files import in_sqlite, stored
 from tests.oracle.replay import replayed, spent
 
 from memberbound import MembershipPrivate, open_table, protect, summarize
@@ -192,16 +193,9 @@ def as_csv(table, folder):
 
 
 def as_sqlite(table, folder):
-    path = folder / "t.sqlite"
-    path.unlink(missing_ok=True)
     kinds = ("INTEGER", "REAL", "TEXT", "DATE", "", "TEXT", "TEXT")
-    stored = [[str(v) if isinstance(v, int) and abs(v) >= 2**63 else v for v in r] for r in table]
-    with sqlite3.connect(path) as connection:
-        declared = ", ".join(f'"{n}" {k}' for n, k in zip(UNTYPED.names, kinds, strict=True))
-        connection.execute(f"CREATE TABLE t ({declared})")
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(kinds))})", stored)
-    connection.close()
-    return path
+    rows = [[str(v) if isinstance(v, int) and abs(v) >= 2**63 else v for v in r] for r in table]
+    return in_sqlite(rows, folder / "t.sqlite", dict(zip(UNTYPED.names, kinds, strict=True)))
 
 
 def as_objects(table, _):
@@ -243,17 +237,11 @@ def arrow_of(table, _=None):
 
 
 def as_arrow_stream(table, folder):
-    path = str(folder / "t.arrows")
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
-        out.write_table(table)
-    return folder / "t.arrows"
+    return stored(table, folder / "t.arrows")
 
 
 def as_arrow_file(table, folder):
-    path = str(folder / "t.arrow")
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as out:
-        out.write_table(table)
-    return folder / "t.arrow"
+    return stored(table, folder / "t.arrow")
 
 
 def as_parquet_file(table, folder, **how):
@@ -262,12 +250,7 @@ def as_parquet_file(table, folder, **how):
 
 
 def as_duckdb(table, folder):
-    path = folder / "t.duckdb"
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as connection:
-        connection.register("rows", arrow_of(table))
-        connection.execute("CREATE TABLE t AS SELECT * FROM rows")
-    return path
+    return stored(arrow_of(table), folder / "t.duckdb")
 
 
 def as_parts(table, folder):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, written_whole
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import identifier, literal, streamed, writing
+from memberbound.tables.engine import literal, streamed, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -167,12 +167,8 @@ def numbered(
     *,
     unit: str | None = None,
     types: dict[str, dt.DataType] | None = None,
-    values: bool = False,
 ) -> ir.Table:
-    """Return the exact keys of the columns as k0, k1, … so that no name of the user meets ours.
-
-    With ``values`` the columns themselves are there as well: v_k0, v_k1, ….
-    """
+    """Return the exact keys of the columns as k0, k1, … so that no name of the user meets ours."""
 
     def value(name: str) -> ir.Value:
         return table.expr[name].cast(types[name]) if types else table.expr[name]
@@ -180,7 +176,7 @@ def numbered(
     chosen = {f"k{index}": value(name) for index, name in enumerate(keys)}
     if unit is not None:
         chosen["unit"] = value(unit)
-    return exact_rows(table.expr.select(**chosen), table.name, values=values)
+    return exact_rows(table.expr.select(**chosen), table.name)
 
 
 def records_of(rows: ir.Table) -> ir.Table:
@@ -262,8 +258,8 @@ def _int64(rows: pa.Table, name: str) -> NDArray[np.int64]:
 # ── The table's rows, each with the leak of its count
 #
 # Record leakage depends on a row only through the count of its cell (X7), so row-level output is a
-# join of the table with its own cell counts and with a small list count → value, written by the
-# engine without passing through Python.
+# join of the counted rows with a small list count → value, written by the engine without passing
+# through Python.
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER",
@@ -321,38 +317,37 @@ def _write(
     *,
     force: bool,
 ) -> int:
-    rows = numbered(table, keys, unit=unit)
+    engine, key = table.engine, exact_keys(table.types(table.columns), table.name)
+    place, whose, number = (engine.fresh(stem) for stem in ("place", "unit", "count"))
+    rows = f"SELECT *, row_number() OVER () AS {place}"
     if unit is None:
-        counts = rows.group_by(rows.columns).agg(n=rows.count())
-        joined = {f"k{index}": name for index, name in enumerate(keys)}
+        cell = ", ".join(key[name] for name in keys)
+        counted = f"{rows}, 0 AS {whose}, count(*) OVER (PARTITION BY {cell}) AS {number}"
+        counted = f"{counted} FROM {table.view}"
     else:
-        bags = bags_of(rows)
-        counts = bags.select("unit", n=bags.count().over(group_by=bags.bag))
-        joined = {"unit": unit}
-    place = {name: index for index, name in enumerate(table.columns)}
-    shown = ", ".join(f"r.v_k{index} AS {identifier(name)}" for name, index in place.items())
-    # Null equals null here, as it does in a GROUP BY.
-    same = " AND ".join(f"r.k{place[c]} IS NOT DISTINCT FROM s.{key}" for key, c in joined.items())
-    values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
-    written = compiled_rows(numbered(table, table.columns, values=True))
-    with table.engine.stored(compiled_rows(counts)) as stored:
-        select = (
-            f"SELECT {shown}, w.leak AS {LEAK_COLUMN} "
-            f"FROM (SELECT *, row_number() OVER () AS place FROM ({written})) AS r "
-            f"JOIN {stored} AS s ON {same} "
-            f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.n ORDER BY r.place"
+        bags = bags_of(numbered(table, keys, unit=unit))
+        counts = compiled_rows(bags.select("unit", n=bags.count().over(group_by=bags.bag)))
+        counted = (
+            f"SELECT r.*, s.n AS {number} FROM ({rows}, {key[unit]} AS {whose} FROM {table.view}) "
+            f"AS r JOIN ({counts}) AS s ON r.{whose} = s.unit"
         )
-        form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
-        copied = 0
+    values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
+    select = (
+        f"SELECT t.* EXCLUDE ({place}, {whose}, {number}), w.leak AS {LEAK_COLUMN} "
+        f"FROM ({counted}) AS t JOIN (VALUES {values}) AS w(n, leak) ON w.n = t.{number} "
+        f"ORDER BY t.{place}"
+    )
+    form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
+    copied = 0
 
-        def write(draft: Path) -> None:
-            nonlocal copied
-            copy = f"COPY ({select}) TO {literal(draft)} ({form}, USE_TMP_FILE false)"
-            with writing(str(target)):
-                ((copied,),) = table.engine.sql(copy).fetchall()
-            # The joins lose or repeat no row; a file where they did must not appear.
-            if copied != table.count_rows():
-                raise MemberboundError(f"{target} would not hold every row once; not written.")
+    def write(draft: Path) -> None:
+        nonlocal copied
+        copy = f"COPY ({select}) TO {literal(draft)} ({form}, USE_TMP_FILE false)"
+        with writing(str(target)):
+            ((copied,),) = engine.sql(copy).fetchall()
+        # The joins lose or repeat no row; a file where they did must not appear.
+        if copied != table.count_rows():
+            raise MemberboundError(f"{target} would not hold every row once; not written.")
 
-        written_whole(target, write, force)
+    written_whole(target, write, force)
     return int(copied)

@@ -261,16 +261,6 @@ class Engine:
         options = f"hive_partitioning = {partitioned}, hive_types_autocast = false"
         return self.view(f"SELECT * FROM read_parquet([{listed}], {options})")
 
-    @contextmanager
-    def stored(self, select: str) -> Iterator[str]:
-        """Keep the rows of a SELECT while they are needed more than once."""
-        name = self.fresh("stored")
-        self.sql(f"CREATE TEMP TABLE {name} AS {select}")
-        try:
-            yield name
-        finally:
-            self.sql(f"DROP TABLE {name}")
-
 
 @contextmanager
 def writing(name: str = "a temporary copy of the table") -> Iterator[None]:

@@ -55,17 +55,11 @@ _BYTES = {"pyspark", "databricks"}
 _PARQUET_FIRST = "Save the table as Parquet and give the file."
 
 
-def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
-    """Return the rows with every column replaced by its key.
-
-    With ``values`` the column itself stays beside its key, as ``v_`` and its name: within a group
-    of equal keys it is the same in every row.
-    """
+def exact_rows(rows: ir.Table, name: str) -> ir.Table:
+    """Return the rows with every column replaced by its key."""
     backend = rows.get_backend()
     if backend.name != "duckdb":
-        keys = {column: _key_elsewhere(rows, column, name) for column in rows.columns}
-        kept = {f"v_{column}": rows[column] for column in rows.columns} if values else {}
-        return rows.select(**keys, **kept)
+        return rows.select(**{c: _key_elsewhere(rows, c, name) for c in rows.columns})
     import ibis
     import ibis.expr.datatypes as dt
 
@@ -75,9 +69,6 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
         place = _quoted(column)
         chosen.append(f"{key} AS {place}")
         schema[column] = rows[column].type() if key == place else dt.unknown
-        if values:
-            chosen.append(f"{place} AS {_quoted('v_' + column)}")
-            schema[f"v_{column}"] = rows[column].type()
     query = f"SELECT {', '.join(chosen)} FROM ({compiled}) AS stored_rows"
     return backend.sql(query, schema=ibis.schema(schema))
 
