@@ -71,17 +71,25 @@ def onnx_bytes(model: PrivateModel) -> bytes:
     Edge cases: a column of texts without bounds, of whose names only hashes are stored, is refused.
     """
     onnx = _package("onnx")
-    graph = _Graph(onnx.helper)
-    columns = _columns(model)
-    taken = {column.name for column in columns}
-    scores = graph.constant(_intercepts(model))
-    for column in columns:
-        scores = graph.node("Add", scores, column.add_to(graph))
-    outputs = _outputs(model, graph, scores, taken)
     helper = onnx.helper
+    graph = _Graph(helper)
+    columns = _columns(model)
+    start = getattr(model.model, "intercepts", np.zeros(model.loss.outputs))
+    scores = _Value(graph, graph.name_of(np.reshape(start, (1, -1))))
+    for column in columns:
+        scores = scores + column.added(graph)
+    outputs = _outputs(model, scores, {column.name for column in columns})
+
+    def declared(name: str, kind: np.dtype[Any], shape: list[int | None]) -> Any:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
+
     made = helper.make_model(
         helper.make_graph(
-            graph.nodes, "memberbound", [c.declared(onnx) for c in columns], outputs, graph.stored
+            graph.nodes,
+            "memberbound",
+            [declared(column.name, column.kind, [None, 1]) for column in columns],
+            [declared(name, *what) for name, what in outputs.items()],
+            graph.stored,
         ),
         producer_name="memberbound",
         ir_version=_IR,
@@ -115,34 +123,64 @@ class _Graph:
     nodes: list[Any] = field(default_factory=list)
     stored: list[Any] = field(default_factory=list)
 
-    def constant(self, values: Any) -> str:
-        """Return the name of a constant."""
+    def name_of(self, value: Any) -> str:
+        """Return the name of a value of the graph, or of a constant that becomes one."""
+        if isinstance(value, _Value):
+            return value.name
         from onnx import numpy_helper
 
         name = f"memberbound/constant{len(self.stored)}"
-        self.stored.append(numpy_helper.from_array(np.asarray(values), name))
+        self.stored.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def node(self, kind: str, *inputs: str, named: str | None = None, **attributes: Any) -> str:
-        """Return the name of what an operator gives."""
+    def node(self, kind: str, *inputs: Any, named: str = "", **attributes: Any) -> _Value:
+        """Return what an operator gives."""
         name = named or f"memberbound/{kind}{len(self.nodes)}"
-        self.nodes.append(self.helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
+        names = [self.name_of(value) for value in inputs]
+        self.nodes.append(self.helper.make_node(kind, names, [name], **attributes))
+        return _Value(self, name)
 
-    def clipped(self, value: str, low: float, high: float) -> str:
-        """Return a value between two ends."""
-        return self.node("Clip", value, self.constant(low), self.constant(high))
-
-    def row(self, table: FloatArray, place: str) -> str:
+    def row(self, table: FloatArray, place: _Value) -> _Value:
         """Return the row of a table at a place of shape (rows, 1)."""
-        flat = self.node("Reshape", place, self.constant([-1]))
-        return self.node("Gather", self.constant(table), flat, axis=0)
+        return self.node("Gather", table, self.node("Reshape", place, [-1]), axis=0)
 
-    def counted(self, value: str, ends: FloatArray) -> str:
+    def counted(self, value: _Value, ends: FloatArray) -> _Value:
         """Return how many of these ends are at most the value."""
-        reached = self.node("GreaterOrEqual", value, self.constant(ends[None, :]))
+        reached = self.node("GreaterOrEqual", value, ends[None, :])
         whole = self.node("Cast", reached, to=self.helper.np_dtype_to_tensor_dtype(np.dtype("i8")))
-        return self.node("ReduceSum", whole, self.constant([1]), keepdims=1)
+        return self.node("ReduceSum", whole, [1], keepdims=1)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """What a node of the graph gives, or an input: numbers to compute with."""
+
+    graph: _Graph
+    name: str
+
+    def __add__(self, other: Any) -> _Value:
+        return self.graph.node("Add", self, other)
+
+    def __sub__(self, other: Any) -> _Value:
+        return self.graph.node("Sub", self, other)
+
+    def __mul__(self, other: Any) -> _Value:
+        return self.graph.node("Mul", self, other)
+
+    def __truediv__(self, other: Any) -> _Value:
+        return self.graph.node("Div", self, other)
+
+    def of(self, kind: str) -> _Value:
+        """Return a function of the value alone."""
+        return self.graph.node(kind, self)
+
+    def clipped(self, low: float, high: float) -> _Value:
+        """Return the value between two ends."""
+        return self.graph.node("Clip", self, low, high)
+
+    def where(self, condition: _Value, other: Any) -> _Value:
+        """Return the value; the other one where a condition holds."""
+        return self.graph.node("Where", condition, other, self)
 
 
 @dataclass(frozen=True)
@@ -159,60 +197,41 @@ class _Numbers:
     #: Encoded rows are divided by it.
     length: float = 1.0
 
+    kind = np.dtype(np.float64)
+
     @property
     def name(self) -> str:
         return self.code.name
 
-    def declared(self, onnx: Any) -> Any:
-        return onnx.helper.make_tensor_value_info(self.name, onnx.TensorProto.DOUBLE, [None, 1])
-
-    def add_to(self, graph: _Graph) -> str:
-        gap = graph.node("IsNaN", self.name)
-        number = graph.node("Where", gap, graph.constant(0.0), self.name)
-        moved = self._moved(graph, number)
-        if self.edges is None:
-            place = self._octave(graph, number)
-        else:
-            place = graph.counted(moved, self.edges)
-        last = graph.constant(np.array(len(self.table) - 1))
-        added = graph.row(self.table, graph.node("Where", gap, last, place))
+    def added(self, graph: _Graph) -> _Value:
+        """Return what the column adds to the scores."""
+        written = _Value(graph, self.name)
+        gap = written.of("IsNaN")
+        number = written.where(gap, 0.0)
+        moved = self._moved(number)
+        place = _octave(number) if self.edges is None else graph.counted(moved, self.edges)
+        added = graph.row(self.table, place.where(gap, np.array(len(self.table) - 1)))
         if self.coefficients is None:
             return added
         scaling = self.code.scaling
         assert scaling is not None
-        shifted = graph.node("Sub", moved, graph.constant(scaling.centre))
-        scaled = graph.node("Div", shifted, graph.constant(2 * scaling.spread))
-        cut = graph.clipped(scaled, -scaling.limit, scaling.limit)
-        encoded = graph.node("Where", gap, graph.constant(0.0), cut)
+        scaled = (moved - scaling.centre) / (2 * scaling.spread)
+        encoded = scaled.clipped(-scaling.limit, scaling.limit).where(gap, 0.0)
         # As on_grid: the same operations in the same order, since it rounds.
-        divided = graph.node("Div", encoded, graph.constant(self.length))
-        bounded = graph.clipped(divided, -LARGEST_FEATURE, LARGEST_FEATURE)
-        whole = graph.node("Round", graph.node("Mul", bounded, graph.constant(GRID)))
-        encoded = graph.node("Div", whole, graph.constant(GRID))
-        product = graph.node("MatMul", encoded, graph.constant(self.coefficients[None, :]))
-        return graph.node("Add", added, product)
+        bounded = (encoded / self.length).clipped(-LARGEST_FEATURE, LARGEST_FEATURE)
+        encoded = (bounded * GRID).of("Round") / GRID
+        return added + graph.node("MatMul", encoded, self.coefficients[None, :])
 
-    def _moved(self, graph: _Graph, number: str) -> str:
+    def _moved(self, number: _Value) -> _Value:
         scaling = self.code.scaling
         if scaling is None:
             return number
         if scaling.unit > 0:
             # arsinh, of which onnxruntime has none for doubles.
-            size = graph.node("Div", graph.node("Abs", number), graph.constant(scaling.unit))
-            square = graph.node("Mul", size, size)
-            root = graph.node("Sqrt", graph.node("Add", square, graph.constant(1.0)))
-            grown = graph.node("Log", graph.node("Add", size, root))
-            number = graph.node("Mul", graph.node("Sign", number), grown)
-        return graph.clipped(number, scaling.low, scaling.high)
-
-    @staticmethod
-    def _octave(graph: _Graph, number: str) -> str:
-        positive = range(NUMBER_CELLS // 2 + 1, NUMBER_CELLS)
-        ends = np.array([octave_ends(cell)[0] for cell in positive])
-        count = graph.counted(graph.node("Abs", number), ends)
-        below = graph.node("Less", number, graph.constant(0.0))
-        signed = graph.node("Where", below, graph.node("Neg", count), count)
-        return graph.node("Add", signed, graph.constant(np.array(NUMBER_CELLS // 2)))
+            size = number.of("Abs") / scaling.unit
+            grown = (size + (size * size + 1.0).of("Sqrt")).of("Log")
+            number = number.of("Sign") * grown
+        return number.clipped(scaling.low, scaling.high)
 
     def examples(self, draws: np.random.Generator) -> Sequence[object]:
         """Return values inside and outside the range, of every size, and missing ones."""
@@ -227,6 +246,14 @@ class _Numbers:
         return [*inside.tolist(), *sizes.tolist(), *odd]
 
 
+def _octave(number: _Value) -> _Value:
+    """Return the cell of a number: its sign and octave."""
+    graph, middle = number.graph, NUMBER_CELLS // 2
+    ends = np.array([octave_ends(cell)[0] for cell in range(middle + 1, NUMBER_CELLS)])
+    count = graph.counted(number.of("Abs"), ends)
+    return count.where(graph.node("Less", number, 0.0), count.of("Neg")) + np.array(middle)
+
+
 @dataclass(frozen=True)
 class _Texts:
     """A column of categories: a row of a table for each, the last one for all others."""
@@ -235,13 +262,13 @@ class _Texts:
     labels: tuple[str, ...]
     table: FloatArray
 
-    def declared(self, onnx: Any) -> Any:
-        return onnx.helper.make_tensor_value_info(self.name, onnx.TensorProto.STRING, [None, 1])
+    kind = np.dtype(object)
 
-    def add_to(self, graph: _Graph) -> str:
+    def added(self, graph: _Graph) -> _Value:
+        """Return what the column adds to the scores."""
         place = graph.node(
             "LabelEncoder",
-            self.name,
+            _Value(graph, self.name),
             domain="ai.onnx.ml",
             keys_strings=list(self.labels),
             values_int64s=list(range(len(self.labels))),
@@ -263,19 +290,13 @@ def _columns(model: PrivateModel) -> list[_Column]:
     if isinstance(model.model, BoostedModel):
         parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
         return [_boosted(bins, table) for bins, table in parts]
-    weights, length = model.model.coefficients, model.encoder.length
-    columns, start = [], 0
-    for code in model.encoder.used:
-        columns.append(_linear(code, weights[start : start + code.width], length))
-        start += code.width
-    return columns
+    ends = np.cumsum([code.width for code in model.encoder.used])[:-1]
+    weights = np.split(model.model.coefficients, ends)
+    used = zip(model.encoder.used, weights, strict=True)
+    return [_linear(code, own, model.encoder.length) for code, own in used]
 
 
-def _linear(
-    code: ColumnCode,
-    weights: FloatArray,
-    length: float,
-) -> _Column:
+def _linear(code: ColumnCode, weights: FloatArray, length: float) -> _Column:
     scaled = code.scaling is not None
     # Below the rows of the indicators, one for values that switch on none.
     indicator = float(on_grid(np.array(1 / length)))
@@ -320,10 +341,7 @@ def _takes_numbers(code: ColumnCode) -> bool:
     return code.scaling is not None or (not code.labels and max(code.cells, default=0) <= MISSING)
 
 
-def _texts(
-    code: ColumnCode,
-    added: Callable[[Values], FloatArray],
-) -> _Texts:
+def _texts(code: ColumnCode, added: Callable[[Values], FloatArray]) -> _Texts:
     if not code.labels:
         raise _unlisted(code.name)
     labels = tuple(dict.fromkeys((*code.labels, "")))
@@ -331,52 +349,41 @@ def _texts(
     return _Texts(code.name, labels, added(Values.of([*labels, unknown], code.form)))
 
 
-def _intercepts(model: PrivateModel) -> FloatArray:
-    inner = model.model
-    if isinstance(inner, BoostedModel):
-        return np.zeros((1, inner.tables[0].shape[1]))
-    return np.asarray(inner.intercepts, dtype=np.float64).reshape(1, -1)
+def _outputs(model: PrivateModel, scores: _Value, taken: set[str]) -> dict[str, Any]:
+    """Add what is answered: ``prediction`` and, for classes, ``probabilities`` or ``scores``.
 
-
-def _outputs(model: PrivateModel, graph: _Graph, scores: str, taken: set[str]) -> list[Any]:
-    """Add what is answered: ``prediction`` and, for classes, ``probabilities`` or ``scores``."""
-    from onnx import TensorProto
+    Return the type and the shape of each.
+    """
+    graph, single = scores.graph, model.loss.outputs == 1
+    texts, doubles = np.dtype(object), np.dtype(np.float64)
 
     def named(name: str) -> str:
         while name in taken:
             name += "_"
         return name
 
-    tensor = graph.helper.make_tensor_value_info
     answer = named("prediction")
     if not model.class_names:
         half = (model.target.high - model.target.low) / 2
-        cut = graph.clipped(scores, -1.0, 1.0)
-        scaled = graph.node("Mul", cut, graph.constant(half))
-        graph.node("Add", scaled, graph.constant(model.target.low + half), named=answer)
-        return [tensor(answer, TensorProto.DOUBLE, [None, 1])]
-    single = model.loss.outputs == 1
+        scaled = scores.clipped(-1.0, 1.0) * half
+        graph.node("Add", scaled, model.target.low + half, named=answer)
+        return {answer: (doubles, [None, 1])}
     if single:
-        above = graph.node("Greater", scores, graph.constant(0.0))
-        place = graph.node("Cast", graph.node("Reshape", above, graph.constant([-1])), to=7)
+        above = graph.node("Greater", scores, 0.0)
+        place = graph.node("Cast", graph.node("Reshape", above, [-1]), to=7)
     else:
         place = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    names = graph.constant(np.array(model.class_names, dtype=object))
-    graph.node("Gather", names, place, named=answer)
-    beside, columns = named("scores"), model.loss.outputs
-    if model.model.loss in ("logistic", "softmax"):
-        beside, columns = named("probabilities"), len(model.class_names)
-    if model.model.loss == "softmax":
-        graph.node("Softmax", scores, axis=1, named=beside)
-    elif model.model.loss == "logistic":
-        both = [graph.node("Sigmoid", graph.node("Neg", scores)), graph.node("Sigmoid", scores)]
+    graph.node("Gather", np.array(model.class_names, dtype=object), place, named=answer)
+    beside = named("probabilities" if model.loss.probable else "scores")
+    if not model.loss.probable:
+        graph.node("Identity", scores, named=beside)
+    elif single:
+        both = scores.of("Neg").of("Sigmoid"), scores.of("Sigmoid")
         graph.node("Concat", *both, axis=1, named=beside)
     else:
-        graph.node("Identity", scores, named=beside)
-    return [
-        tensor(answer, TensorProto.STRING, [None]),
-        tensor(beside, TensorProto.DOUBLE, [None, columns]),
-    ]
+        graph.node("Softmax", scores, axis=1, named=beside)
+    columns = len(model.class_names) if model.loss.probable else model.loss.outputs
+    return {answer: (texts, [None]), beside: (doubles, [None, columns])}
 
 
 def _compare(model: PrivateModel, packed: bytes, columns: Sequence[_Column]) -> None:
@@ -388,12 +395,7 @@ def _compare(model: PrivateModel, packed: bytes, columns: Sequence[_Column]) -> 
         picked = [*range(len(values)), *draws.integers(0, len(values), _COMPARED).tolist()]
         rows[column.name] = [values[place] for place in draws.permutation(picked)[:_COMPARED]]
     session = _package("onnxruntime").InferenceSession(packed, providers=["CPUExecutionProvider"])
-    feeds = {
-        column.name: np.array(
-            rows[column.name], dtype=object if isinstance(column, _Texts) else np.float64
-        ).reshape(-1, 1)
-        for column in columns
-    }
+    feeds = {c.name: np.array(rows[c.name], dtype=c.kind).reshape(-1, 1) for c in columns}
     answers = session.run(None, feeds)
     encoded, _ = model.encoded(rows)
     scores = model.model.scores(encoded)
