@@ -1,14 +1,34 @@
-"""Rows to train on, as plain arrays: a naive second form of encoded ones."""
+"""Rows to train on: people, and plain arrays as a naive second form of encoded rows."""
 
 import mmap
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from memberbound.release.all_rows.boosting import boost
 from memberbound.release.all_rows.gradient import Loss, TrainingRows, descend, row_lengths
-from memberbound.release.all_rows.models import probability_line
+from memberbound.release.all_rows.models import fit_private, probability_line
+from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import PartsHere
+
+#: What is public about :func:`people`.
+PUBLIC = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
+
+
+def people(rows=1500, seed=0):
+    """Old people, and those of Oslo, are ill more often."""
+    draws = np.random.default_rng(seed)
+    age = draws.integers(18, 90, rows)
+    city = draws.choice(["Rome", "Oslo", "Bern"], rows)
+    score = (age - 50) / 12 + 1.5 * (city == "Oslo")
+    ill = np.where(score + draws.logistic(size=rows) > 0.5, "yes", "no")
+    return pd.DataFrame({"age": age, "city": city, "ill": ill})
+
+
+def fitted(table, target="ill", *, seed=1, eta=0.05, **asked):
+    """A private model with noise from a seed."""
+    return fit_private(table, target, eta=eta, source=InsecureSource(seed), **asked)
 
 
 @dataclass

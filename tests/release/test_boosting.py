@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.oracle.replay import replayed, spent
 from tests.oracle.training import boosted as boosted_rows
-from tests.oracle.training import loss_and_target
+from tests.oracle.training import fitted, loss_and_target
 
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
@@ -19,7 +19,7 @@ from memberbound.release.all_rows import boosting, encoding
 from memberbound.release.all_rows.boosting import BoostedModel, Boosting, leaf_sums
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.learner_forms import Settings
-from memberbound.release.all_rows.models import PrivateModel, fit_private
+from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.public_bounds import MISSING, cells_of, read_bounds
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
@@ -99,7 +99,7 @@ def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, publ
     asked = {"learner": learner, "bounds": {name: HILLS[name] for name in public}, "tune": tune}
 
     def fit(frame):
-        return fit_private(frame, "ill", eta=0.3, source=InsecureSource(3), **asked)
+        return fitted(frame, seed=3, eta=0.3, **asked)
 
     square, model = distance(monkeypatch, table, fit)
     assert 0 < square <= model.budget.mu**2
@@ -115,9 +115,7 @@ def test_a_clip_that_is_forgotten_is_caught(monkeypatch):
     monkeypatch.setattr(boosting, "leaf_sums", unclipped)
 
     def fit(frame):
-        return fit_private(
-            frame, "ill", eta=0.3, learner="boosting", bounds=HILLS, source=InsecureSource(3)
-        )
+        return fitted(frame, seed=3, eta=0.3, learner="boosting", bounds=HILLS)
 
     square, model = distance(monkeypatch, table, fit)
     assert square > model.budget.mu**2
@@ -178,9 +176,7 @@ def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
 
 
 def test_parts_add_up_and_noise_is_that_of_the_rounds():
-    model = fit_private(
-        hills(2000), "ill", eta=0.2, learner="boosting", bounds=HILLS, source=InsecureSource(1)
-    )
+    model = fitted(hills(2000), eta=0.2, learner="boosting", bounds=HILLS)
     shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.parts}
     assert set(shares) == {
         "histograms of values",
@@ -195,13 +191,6 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
     assert model.calibration_.noise_scale == pytest.approx(
         model.model.scale * math.sqrt(how.leaves + 1 + 3)
     )
-
-
-@given(st.integers(1, 3000), st.integers(1, 200), st.integers(1, 32), st.data())
-def test_no_default_draws_more_than_was_allowed_for_before(width, columns, outputs, data):
-    draws = outputs * data.draw(st.integers(1, width + 5 * columns))
-    how = Boosting.default(rows=1000, columns=columns, draws=draws, mu=0.25)
-    assert how.rounds * draws <= boosting.most_boosting_draws(width, columns, outputs, Settings())
 
 
 @pytest.mark.parametrize(
@@ -261,14 +250,12 @@ def test_every_value_has_a_bin_of_its_own_making():
 
 @pytest.fixture(scope="module")
 def boosted():
-    return fit_private(
-        hills(), "ill", eta=0.05, learner="boosting", bounds=HILLS, source=InsecureSource(1)
-    )
+    return fitted(hills(), learner="boosting", bounds=HILLS)
 
 
 def test_what_no_line_can_tell_is_learnt(boosted):
     fresh = hills(seed=1)
-    line = fit_private(hills(), "ill", eta=0.05, bounds=HILLS, source=InsecureSource(1))
+    line = fitted(hills(), bounds=HILLS)
     assert accuracy(boosted, fresh) > 0.85
     assert accuracy(line, fresh) < 0.65
     chances = boosted.predict_proba(fresh)
@@ -294,24 +281,11 @@ def test_three_classes_and_numbers():
     table = hills(4000)
     table["kind"] = np.select([table["place"] < -1, table["place"] < 1], ["a", "b"], "c")
     bounds = {"place": [-3, 3], "kind": ["a", "b", "c"]}
-    model = fit_private(
-        table[["place", "kind"]],
-        "kind",
-        eta=0.1,
-        learner="boosting",
-        bounds=bounds,
-        source=InsecureSource(1),
-    )
+    asked = {"eta": 0.1, "learner": "boosting"}
+    model = fitted(table[["place", "kind"]], "kind", bounds=bounds, **asked)
     assert accuracy(model, table, "kind") > 0.85
     numbers = table[["place"]].assign(height=table["place"] ** 2)
-    model = fit_private(
-        numbers,
-        "height",
-        eta=0.1,
-        learner="boosting",
-        bounds={"place": [-3, 3], "height": [0, 9]},
-        source=InsecureSource(1),
-    )
+    model = fitted(numbers, "height", bounds={"place": [-3, 3], "height": [0, 9]}, **asked)
     missed = np.mean((model.predict(numbers) - numbers["height"]) ** 2)
     assert missed < 0.3 * numbers["height"].var()
     assert not model.class_names

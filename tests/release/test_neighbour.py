@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
-from tests.oracle.training import NumberRows, loss_and_target
+from tests.oracle.training import PUBLIC, NumberRows, fitted, loss_and_target, people
 
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
 from memberbound.release.all_rows.learner_forms import LEARNERS
-from memberbound.release.all_rows.models import _mark, fit_private
+from memberbound.release.all_rows.models import _mark
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import PartsHere
@@ -35,7 +35,7 @@ def test_digits_of_half_the_table():
     found = []
     for seed in range(3):
         train, test = split(images, digits, 0.5, seed)
-        model = fit_private(train, "y", eta=0.05, bounds=bounds, source=InsecureSource(seed))
+        model = fitted(train, "y", seed=seed, bounds=bounds)
         found.append(accuracy(model, test))
         assert model.budget.certificate().value <= 0.05
     assert np.mean(found) > 0.78  # the constant classifier has 0.1
@@ -54,9 +54,8 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
     bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
-    options = {"eta": 0.05, "bounds": bounds, "learner": learner}
-    plain = fit_private(table, "y", source=InsecureSource(1), **options)
-    found = fit_private(table, "y", tune=True, source=InsecureSource(1), **options)
+    plain = fitted(table, "y", bounds=bounds, learner=learner)
+    found = fitted(table, "y", bounds=bounds, learner=learner, tune=True)
     names = [part.name for part in found.budget.parts]
     assert names.count("a trial") == 3
     assert moved["the trials' scores"] >= math.sqrt(3)
@@ -90,18 +89,9 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     assert max(mark(base) - mark(rows) for rows in gone) > 0.7
 
 
-def people(rows=8000, seed=0):
-    draws = np.random.default_rng(seed)
-    age = draws.integers(18, 90, rows)
-    city = draws.choice(["Rome", "Oslo", "Bern"], rows)
-    score = (age - 50) / 12 + 1.5 * (city == "Oslo")
-    ill = np.where(score + draws.logistic(size=rows) > 0.5, "yes", "no")
-    return pd.DataFrame({"age": age, "city": city, "ill": ill})
-
-
 def test_a_raw_table_needs_no_bounds():
-    table, fresh = people(), people(seed=1)
-    model = fit_private(table, "ill", eta=0.05, source=InsecureSource(2))
+    fresh = people(8000, seed=1)
+    model = fitted(people(8000), seed=2)
     reached = float(np.mean(model.predict(fresh) == fresh["ill"]))
     constant = float(fresh["ill"].value_counts(normalize=True).max())
     assert reached > constant + 0.15
@@ -118,7 +108,6 @@ def test_every_learner_takes_public_bounds_alone(learner):
     table = people(400)
     table["ill"] = np.arange(400) % 2
     target = [0, 1] if learner in ("ridge", "huber") else {"categories": [0, 1]}
-    bounds = {"age": [18, 90], "city": ["Rome", "Oslo"], "ill": target}
-    model = fit_private(table, "ill", eta=0.05, bounds=bounds, learner=learner)
+    model = fitted(table, bounds=PUBLIC | {"ill": target}, learner=learner)
     assert len(model.predict(table)) == 400
     assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))

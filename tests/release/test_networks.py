@@ -215,11 +215,15 @@ def people(rows=900):
 BOUNDS = {"age": [0, 100], "sex": ["F", "M"], "ill": ["no", "yes"]}
 
 
+def network(table, factory, *, eta=0.1, bounds=BOUNDS, training=QUICK):
+    source = InsecureSource(1)
+    options = {"eta": eta, "bounds": bounds, "training": training, "source": source}
+    return fit_network(table, "ill", factory, **options)
+
+
 def test_a_network_of_a_raw_table_and_its_file(tmp_path):
     how = Training(60, 0.5, 1.0)
-    made = fit_network(
-        people(), "ill", two_layers, eta=0.2, bounds=BOUNDS, training=how, source=InsecureSource(1)
-    )
+    made = network(people(), two_layers, eta=0.2, training=how)
     assert made.columns == ("age", "sex")
     assert made.certificate_.value <= 0.2
     assert set(made.certificate_.theorems) == {"X12", "X22"}
@@ -241,12 +245,7 @@ def test_a_network_of_a_raw_table_and_its_file(tmp_path):
 def test_nothing_but_noisy_numbers_differs_between_neighbours():
     first, second = people(), people()
     second.loc[7] = [99, "F", "no"]
-    made = [
-        fit_network(
-            t, "ill", two_layers, eta=0.1, bounds=BOUNDS, training=QUICK, source=InsecureSource(5)
-        )
-        for t in (first, second)
-    ]
+    made = [network(rows, two_layers) for rows in (first, second)]
     said = [m.to_dict() for m in made]
     # Noisy: centre, spread and cells above the noise of a column with a public range, and the line.
     for each in said:
@@ -262,15 +261,8 @@ def test_nothing_but_noisy_numbers_differs_between_neighbours():
 
 def test_a_target_of_numbers():
     numbers = people().assign(ill=lambda t: t["age"] * 2.0)
-    made = fit_network(
-        numbers,
-        "ill",
-        two_layers,
-        eta=0.2,
-        bounds=BOUNDS | {"ill": [0, 200]},
-        training=Training(60, 0.5, 0.3),
-        source=InsecureSource(1),
-    )
+    asked = {"eta": 0.2, "bounds": BOUNDS | {"ill": [0, 200]}}
+    made = network(numbers, two_layers, training=Training(60, 0.5, 0.3), **asked)
     low, high = made.predict(pd.DataFrame({"age": [25, 75], "sex": ["F", "F"]}))
     assert low < high
     assert not hasattr(made, "predict_proba")
@@ -299,7 +291,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
         (lambda _a, _b: torch.nn.ReLU(), "parameters"),
     ):
         with pytest.raises(InputError, match=said):
-            fit_network(people(), "ill", factory, eta=0.1, bounds=BOUNDS, training=QUICK)
+            network(people(), factory)
 
 
 # ── Rows that influence each other while the network trains ───────────────────────────────────────
@@ -362,7 +354,7 @@ def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
     """Each passes the checks in eval mode (the negative control) and fails the probe."""
     module._check_answers(module._module(MIXING[name], 3, 2), 3, 2)
     with pytest.raises(InputError, match="learner"):
-        fit_network(people(), "ill", MIXING[name], eta=0.1, bounds=BOUNDS, training=QUICK)
+        network(people(), MIXING[name])
 
 
 def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
@@ -416,15 +408,8 @@ def test_protect_and_predict_by_the_name_of_a_factory(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(Training, "default", classmethod(lambda cls, rows: QUICK))
     file = tmp_path / "net.safetensors"
-    found = protect(
-        people(),
-        target="ill",
-        learner="nets_of_a_test:make",
-        bounds=BOUNDS,
-        eta=0.2,
-        out=file,
-        insecure_seed=1,
-    )
+    asked = {"target": "ill", "learner": "nets_of_a_test:make", "eta": 0.2, "insecure_seed": 1}
+    found = protect(people(), bounds=BOUNDS, out=file, **asked)
     said = found.to_dict()
     assert said["game"] == "neighbour"
     assert said["rows_trained"] == 900

@@ -5,19 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from tests.oracle.training import fitted
 
 from commands import answered
-from memberbound import (
-    InputError,
-    MemberboundError,
-    load,
-    predict,
-    protect,
-    save,
-)
+from memberbound import InputError, MemberboundError, load, predict, protect, save
 from memberbound.release import onnx_file
-from memberbound.release.all_rows.models import fit_private
-from memberbound.release.randomness import InsecureSource
 
 ROWS = 1200
 TOWNS = ["Paris", "Rome", "Köln"]
@@ -32,15 +24,9 @@ def people(rows=ROWS, seed=0):
     return pd.DataFrame({"age": age, "town": town, "paid": paid, "ill": ill})
 
 
-def trained(learner="logistic", bounds=PUBLIC, target="ill", table=None):
-    table = people() if table is None else table
-    source = InsecureSource(1)
-    return fit_private(table, target, eta=0.3, learner=learner, bounds=bounds, source=source)
-
-
 @pytest.fixture(scope="module")
 def model():
-    return trained()
+    return fitted(people(), eta=0.3, bounds=PUBLIC)
 
 
 # ── Rows of every shape ───────────────────────────────────────────────────────────────────────────
@@ -149,7 +135,7 @@ def test_onnxruntime_answers_as_the_model(learner, bounds, tmp_path):
     if bounds is OPEN:
         table["paid"] = np.where(draws.random(6000) < 0.4, 0, draws.lognormal(3, 4, 6000)).round(6)
     target = "paid" if learner == "ridge" else "ill"
-    model = trained(learner, bounds, target, table)
+    model = fitted(table, target, eta=0.3, learner=learner, bounds=bounds)
     save(model, tmp_path / "model.onnx")
     asked = odd_people()
     answers = in_onnxruntime(tmp_path / "model.onnx", asked)
@@ -178,7 +164,7 @@ def test_texts_without_bounds_are_refused(tmp_path):
     bounds = {name: bound for name, bound in PUBLIC.items() if name != "town"}
     with pytest.raises(InputError, match="got none for 'town'"):
         protect(people(), target="ill", bounds=bounds, eta=0.3, out=tmp_path / "model.onnx")
-    model = trained(bounds=bounds, table=people(6000))
+    model = fitted(people(6000), eta=0.3, bounds=bounds)
     with pytest.raises(InputError, match="got none for 'town'"):
         save(model, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
