@@ -32,7 +32,7 @@ from memberbound import MembershipPrivate, open_table, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import public_bounds, synthetic
-from memberbound.release.all_rows.learner_forms import LEARNERS
+from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
@@ -303,13 +303,13 @@ def names_in(world, table):
     return {name: f"x{k}" if listed else name for k, name in enumerate(world.names)}
 
 
-def model_of(learner, world, table, source):
+def model_of(learner, world, table, source, weight=None, **more):
     names = names_in(world, table)
     public = {names[n]: bound for n, bound in world.bounds.items()}
     if learner in ("ridge", "huber"):
         public |= {names["ill"]: {"range": [0, 1]}}
-    asked = {"eta": ETA, "learner": learner, "bounds": public, "source": source}
-    return fit_private(table, names["ill"], **asked).to_dict()
+    asked = {"eta": ETA, "learner": learner, "bounds": public, "source": source, **more}
+    return fit_private(table, names["ill"], weight=names.get(weight), **asked).to_dict()
 
 
 def statistic_of(statistic, chosen, world, table, source):
@@ -342,6 +342,9 @@ assert set(STATISTICS) == set(TABLE_STATISTICS)
 RELEASES = {
     **{learner: partial(model_of, learner) for learner in LEARNERS},
     **{name: partial(statistic_of, name, chosen) for name, chosen in STATISTICS.items()},
+    "weighted": partial(
+        model_of, "logistic", weight="amount", settings=Settings(class_weight="balanced")
+    ),
     "synthetic table": synthetic_table,
 }
 
@@ -394,6 +397,7 @@ SOME = {
     },
     **{(release, "pandas objects"): 1 for release in ("mean", "contingency")},
     **{(release, "pandas objects"): 4 for release in ("boosting", "synthetic table")},
+    ("weighted", "pandas objects"): 5,
     **{
         (release, "pandas objects"): 9
         for release in ("ridge", "svm", "huber", "covariance", "quantiles", "sum", "histogram")
