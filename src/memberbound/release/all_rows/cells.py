@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ from memberbound.tables.in_memory import Records
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 IntArray = NDArray[np.int64]
 #: How numbers are written: with so many decimals, with more, as a day, as a time.
@@ -216,28 +218,30 @@ def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | No
     ``kind`` is a type of Arrow or pandas, None where there is none.  The categories of a pandas
     categorical are not used: usually they were inferred from the rows.
     """
-    import pandas as pd
+    from pyarrow import types
 
     if "%" in form:
         return "time" if any(mark in form for mark in ("%H", "%I", "%T", "%X", "%c")) else "day"
-    if isinstance(kind, pd.ArrowDtype):
-        kind = kind.pyarrow_dtype
-    if isinstance(kind, pd.api.extensions.ExtensionDtype):
-        kind = getattr(kind, "numpy_dtype", kind)
-    if isinstance(kind, np.dtype):
-        by_kind: dict[str, Writing] = {"i": "0", "u": "0", "M": "time"}
-        return ("False", "True") if kind.kind == "b" else by_kind.get(kind.kind)
-    if type(kind).__module__.startswith("pyarrow"):
-        from pyarrow import types
+    declared = _arrow_type(kind)
+    if declared is None:
+        return None
+    if types.is_boolean(declared):
+        return ("False", "True")
+    if types.is_integer(declared):
+        return "0"
+    if types.is_date(declared):
+        return "day"
+    return "time" if types.is_timestamp(declared) else None
 
-        if types.is_boolean(kind):
-            return ("False", "True")
-        if types.is_integer(kind):
-            return "0"
-        if types.is_date(kind):
-            return "day"
-        return "time" if types.is_timestamp(kind) else None
-    return None
+
+def _arrow_type(kind: object) -> pa.DataType | None:
+    """Return a type of Arrow, numpy or pandas as one of Arrow's, None where there is none."""
+    import pyarrow as pa
+
+    kind = getattr(kind, "pyarrow_dtype", getattr(kind, "numpy_dtype", kind))
+    if isinstance(kind, np.dtype):
+        return None if kind.kind in "OVc" else pa.from_numpy_dtype(kind)
+    return kind if isinstance(kind, pa.DataType) else None
 
 
 # ── How numbers are written, where no type says it: one more histogram ────────────────────────────
@@ -409,27 +413,31 @@ def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
 class ReleasedColumn:
     """A column's noisy counts with the target's groups: fine bins, and blocks of them.
 
-    ``bins`` and ``blocks`` map cells; ``fine`` counts (bin, group), ``coarse`` (block, group).
+    A bin holds the cells from ``first`` to ``last``; ``fine`` counts (bin, group).
     """
 
     cells: Cells
     first: IntArray
     last: IntArray
     block_of_bin: IntArray
-    block_of_cell: IntArray
     fine: FloatArray
-    coarse: FloatArray
+
+    @cached_property
+    def coarse(self) -> FloatArray:
+        """The counts of (block, group)."""
+        coarse = np.zeros((int(self.block_of_bin.max()) + 1, self.fine.shape[1]))
+        np.add.at(coarse, self.block_of_bin, self.fine)
+        return coarse
+
+    @cached_property
+    def block_of_cell(self) -> IntArray:
+        """The block of every cell."""
+        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
+        return np.asarray(self.block_of_bin[bin_of_cell])
 
     def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
         """Return the block of every value of the column."""
         return self.block_of_cell[self.cells.of(read[self.cells.name])]
-
-    def with_blocks(self, blocks: IntArray) -> ReleasedColumn:
-        """Return the column with other blocks of its bins."""
-        coarse = np.zeros((int(blocks.max()) + 1, self.fine.shape[1]))
-        np.add.at(coarse, blocks, self.fine)
-        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
-        return replace(self, block_of_bin=blocks, block_of_cell=blocks[bin_of_cell], coarse=coarse)
 
     def drawn(self, blocks: IntArray, draws: np.random.Generator) -> pd.Series[object]:
         """Return values inside blocks, by the counts that bins have in all groups together.
@@ -474,7 +482,7 @@ def released_column(
     )
     ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
     blocks = merged_runs(fine.sum(axis=1), ordered, BLOCK_SCALES * block_scale, MOST_BLOCKS)
-    return ReleasedColumn(cells, first, last, blocks, blocks[bins], fine, fine).with_blocks(blocks)
+    return ReleasedColumn(cells, first, last, blocks, fine)
 
 
 # ── Back to the types that the table had ──────────────────────────────────────────────────────────
@@ -486,17 +494,17 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
     Numbers of a column whose decimal mark is declared to be the comma are written with it.
     """
     import pandas as pd
+    import pyarrow as pa
 
-    if form == "comma" and (kind is None or kind == np.dtype(object) or _is_text(kind)):
+    text = kind is None or isinstance(kind, pd.StringDtype) or kind == np.dtype(object)
+    if text or _arrow_type(kind) in (pa.string(), pa.large_string()):
+        if form != "comma":
+            return column
         return column.map(lambda x: str(x).replace(".", ","), na_action="ignore").astype(object)
-    if kind is None or kind == np.dtype(object) or _is_text(kind):
-        return column
     if isinstance(kind, pd.CategoricalDtype):
         # Not with the categories of the table's own: one person may be the only one in one.
         return column.astype("category")
-    wanted: Any = kind
-    if type(kind).__module__.startswith("pyarrow"):
-        wanted = pd.ArrowDtype(kind)
+    wanted: Any = pd.ArrowDtype(kind) if isinstance(kind, pa.DataType) else kind
     numpy_kind = getattr(wanted, "kind", "")
     try:
         if column.dtype == object and numpy_kind in "iuf":
@@ -508,16 +516,3 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
         return column.astype(wanted)
     except Exception:  # a type that a library cannot make of these values stops no release
         return column
-
-
-def _is_text(kind: object) -> bool:
-    """Tell whether a declared type says no more than that values are texts."""
-    import pandas as pd
-
-    if isinstance(kind, pd.StringDtype):
-        return True
-    if type(kind).__module__.startswith("pyarrow"):
-        from pyarrow import types
-
-        return any(test(kind) for test in (types.is_string, types.is_large_string))
-    return False

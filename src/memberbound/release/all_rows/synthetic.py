@@ -481,8 +481,8 @@ class _Counting:
         target = released_column(cells, noisy, self.groups, sums.scale, least / BLOCK_SCALES)
         if len(target.coarse) > _MOST_GROUPS:
             ordered = int((target.last < cells.ordered).sum())
-            counts = target.fine.sum(axis=1)
-            target = target.with_blocks(merged_runs(counts, ordered, least, _MOST_GROUPS))
+            blocks = merged_runs(target.fine.sum(axis=1), ordered, least, _MOST_GROUPS)
+            target = replace(target, block_of_bin=blocks)
         self.target = target
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
