@@ -9,10 +9,8 @@ from fractions import Fraction
 
 import mpmath as mp
 
-from memberbound.curve import PolygonCurve
 from oracle import finite, iid, mechanisms
 from oracle.claims import assert_bound
-from oracle.readoffs import price
 from oracle.real import digits
 
 F = Fraction
@@ -47,13 +45,6 @@ def test_equality_at_one_and_on_certain_outcomes():
     assert iid.leakage(exposed, F(1, 9)) == finite.total_variation(*exposed)
 
 
-def test_the_leak_falls_on_both_sides_of_one():
-    for pair in games():
-        leaks = [iid.leakage(pair, gamma) for gamma in GAMMAS]
-        assert leaks[:4] == sorted(leaks[:4])
-        assert leaks[3:] == sorted(leaks[3:], reverse=True)
-
-
 def information(pair):
     """I(release; record) in nats: the divergence of the joint law from the product, the out-law."""
     with digits():
@@ -81,11 +72,3 @@ def test_information_bound_holds_at_every_price():
         ),
         broken={"a third": lambda nats: from_information(nats) / 3},
     )
-
-
-def test_leak_of_the_curve_is_at_most_its_advantage():
-    for pair in games():
-        curve = PolygonCurve.from_masses(*finite.masses(*pair))
-        for nu in (0.1, 0.5, 0.7):
-            assert iid.leakage(pair, price(nu, 1.0)) <= F(curve.leak(nu))
-            assert curve.leak(nu) <= curve.advantage * (1 + 1e-14)

@@ -19,7 +19,7 @@ from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.schemas import web_parameters
 from memberbound.quantities import marked
 from report.sample import sample
-from web.pages_checks import cli, downloaded, shortcomings, until, violations
+from web.pages_checks import cli, downloaded, shortcomings, violations
 
 pytestmark = pytest.mark.browser
 
@@ -372,27 +372,6 @@ def test_a_page_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, tabl
     run.click()
     page.locator(".job [role=alert]", has_text="security must be").wait_for()
     refused_only(page, "422")
-
-
-def test_the_columns_that_are_ticked_are_the_ones_used(visit: Open, tmp_path: Path) -> None:
-    """An identifier is offered unticked; verbs differ in what they would take by themselves."""
-    people = tmp_path / "people.csv"
-    lines = [f"p{i:04},{'fm'[i % 2]},{i % 7}" for i in range(300)]
-    people.write_text("id,sex,age\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    page = visit("/certify")
-    sent = held_jobs(page)
-    page.set_input_files("input[type=file] >> nth=0", people)
-    page.get_by_text("300 rows, 3 columns").wait_for()
-    columns = page.locator("fieldset.columns")
-    assert not columns.get_by_role("checkbox", name="id").is_checked()
-    for press in (None, "All"):
-        if press:
-            columns.get_by_role("button", name=press).click()
-        page.get_by_role("button", name="Certify", exact=True).click()
-        page.locator(".job [role=alert]", has_text="kept.").wait_for()
-        until(page, "document.querySelector('.job').dataset.state === 'failed'")
-    assert [body["options"]["columns"] for body in sent] == [["sex", "age"], ["id", "sex", "age"]]
-    refused_only(page, "429")
 
 
 def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -> None:
