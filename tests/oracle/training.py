@@ -72,10 +72,10 @@ def descended(features, target, loss, how, part, *, weights=None, persons=None):
     return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
 
 
-def boosted(encoder, bins, target, loss, part, **how):
+def boosted(encoder, bins, target, loss, part, *, how):
     """Boost on one part."""
-    rows = TrainingRows(bins, target[:, 0], target)
-    return boost(encoder, PartsHere([rows]), loss, part, records=len(bins), **how)
+    rows = PartsHere([TrainingRows(bins, target[:, 0], target)])
+    return boost(rows, loss, how, part, records=len(bins), encoder=encoder)
 
 
 def line_of(scores, codes, weights, part, **how):

@@ -146,7 +146,7 @@ def canary_advantage(monkeypatch, runs, mu):
         scores = []
         for _ in range(runs):
             seen.clear()
-            boosted_rows(ONE, bins, target, loss, Part("boosting", mu, source), boosting=CLEAR)
+            boosted_rows(ONE, bins, target, loss, Part("boosting", mu, source), how=CLEAR)
             scores.append(sum(float(noisy[0, 0]) for noisy in seen))
         found.append(np.array(scores))
     middle = (found[0].mean() + found[1].mean()) / 2
@@ -209,7 +209,8 @@ def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings
     codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(9))
     loss, wanted = loss_and_target("logistic", np.arange(20) % 2)
     bins, part = np.zeros((20, 9), dtype=np.uint8), Part("boosting", 1.0)
-    boosted_rows(Encoder(codes), bins, wanted, loss, part, settings=settings)
+    how = Boosting.default(Encoder(codes), loss, settings, records=20, mu=1.0)
+    boosted_rows(Encoder(codes), bins, wanted, loss, part, how=how)
     assert sum(drawn) <= boosting.most_boosting_draws(9, 9, 1, settings)
 
 

@@ -254,7 +254,7 @@ def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
         rows = kind([TrainingRows(bins, target[:, 0], target)])
         part = Part("boosting", 0.5, InsecureSource(1))
         how = Boosting(rounds=20, rate=0.3)
-        boosting.boost(Encoder(codes), rows, loss, part, records=300, boosting=how)
+        boosting.boost(rows, loss, how, part, records=300, encoder=Encoder(codes))
         return list(seen)
 
     assert scores(Forgetful) == scores(PartsHere)

@@ -53,7 +53,6 @@ _UNITS = 30
 _GRID = 2.0**32
 #: Means nearer to an end of their range than this bend the bins no further.
 _OUTERMOST = 0.02
-_USUAL = Settings()
 
 
 @dataclass(frozen=True)
@@ -72,25 +71,19 @@ class Boosting:
 
     @classmethod
     def default(
-        cls,
-        *,
-        rows: int,
-        columns: int,
-        draws: int,
-        mu: float,
-        regression: bool = False,
-        settings: Settings = _USUAL,
+        cls, encoder: Encoder, loss: Loss, settings: Settings, *, records: int, mu: float
     ) -> Boosting:
-        """Return the rule of docs/gradient.md: a function of public numbers only.
+        """Return the rule of docs/gradient.md: a function of public and released numbers only.
 
-        ``settings`` may fix rounds and leaves, and multiply the rate.  ``draws`` is how many
-        numbers a round with the most leaves releases.  Noise in a column's table is about
-        2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so that is fixed,
-        and the rate is chosen such that this noise is at most of order one.
+        ``settings`` may fix rounds and leaves, and multiply the rate.  Noise in a column's table is
+        about 2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so that is
+        fixed, and the rate is chosen such that this noise is at most of order one.
         """
-        signal = mu * rows / math.sqrt(columns)
+        binned, most = binned_columns(encoder), settings.leaves or _MORE_LEAVES
+        draws = loss.outputs * sum(column.leaf_count(most) for column in binned)
+        signal = mu * records / math.sqrt(len(binned))
         rounds = settings.rounds or max(1, min(_ROUNDS, MOST_DRAWS // draws))
-        reach = _REACH["numbers" if regression else "classes"]
+        reach = _REACH["numbers" if loss.name == "ridge" else "classes"]
         leaves = settings.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
         # Where the noise does not limit the rate, residuals are clipped less.
@@ -325,20 +318,12 @@ def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
 
 
 def boost(
-    encoder: Encoder,
-    rows: Parts,
-    loss: Loss,
-    part: Part,
-    *,
-    records: int,
-    boosting: Boosting | None = None,
-    settings: Settings = _USUAL,
-    pace: float = 1.0,
+    rows: Parts, loss: Loss, how: Boosting, part: Part, *, records: int, encoder: Encoder
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
 
     ``rows`` are parts, each of them ``TrainingRows`` of bins; ``records`` is the number of all
-    rows, or of persons with all their rows.  ``pace`` multiplies the rate.
+    rows, or of persons with all their rows.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
     slack of their draws of a ``part.mu``-GDP pair under replace-one: for every record of any table.
@@ -350,16 +335,6 @@ def boost(
     """
     binned = binned_columns(encoder)
     columns = len(binned)
-    most_leaves = settings.leaves or _MORE_LEAVES
-    how = boosting or Boosting.default(
-        rows=records,
-        columns=columns,
-        draws=loss.outputs * sum(column.leaf_count(most_leaves) for column in binned),
-        settings=settings,
-        mu=part.mu,
-        regression=loss.name == "ridge",
-    )
-    how = replace(how, rate=how.rate * pace)
     units = min(_UNITS, 52 - records.bit_length())
     sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
     step = how.rate * how.clip / math.ldexp(1.0, units) / records

@@ -24,7 +24,13 @@ from memberbound.learners.examples import raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.boosting import BoostedModel, bins_of, boost, most_boosting_draws
+from memberbound.release.all_rows.boosting import (
+    BoostedModel,
+    Boosting,
+    bins_of,
+    boost,
+    most_boosting_draws,
+)
 from memberbound.release.all_rows.encoding import (
     FIRST_SHARE,
     Encoder,
@@ -485,9 +491,9 @@ class _Training:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
         encoder, loss, records = self.encoder, self.loss, self.records
         if self.boosted:
-            return boost(
-                encoder, rows, loss, part, records=records, settings=self.settings, pace=pace
-            )
+            rounds = Boosting.default(encoder, loss, self.settings, records=records, mu=part.mu)
+            rounds = replace(rounds, rate=rounds.rate * pace)
+            return boost(rows, loss, rounds, part, records=records, encoder=encoder)
         how = Descent.default(
             rows=records,
             width=encoder.width,
