@@ -1,7 +1,5 @@
-"""The best attacker against a noisy release: who was in, given everything but the secret.
+"""The best attacker against a noisy release: Bayes' rule on the outputs of all subsets.
 
-Exact when the outputs of *all* subsets are listed (Bayes' rule); with outputs of some subsets only
-("shadows") it is the likelihood-ratio attack, whose success on fresh subsets is a lower bound.
 Densities are written out here and do not use the laws' own distances.
 """
 
@@ -12,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource
 
@@ -92,64 +89,3 @@ def exact_attack(
     seen = outputs[secret] + law.draw(InsecureSource(seed), draws)
     inside = beliefs(law, seen, outputs, members.astype(float))
     return _attacked(np.maximum(inside, 1 - inside), 0.5, error)
-
-
-def shadow_attack(
-    law,
-    shadows: tuple[np.ndarray, np.ndarray],
-    targets: tuple[np.ndarray, np.ndarray],
-    *,
-    releases: int,
-    seed: int,
-    error: float = 1e-6,
-) -> Attacked:
-    """Accuracy of the likelihood-ratio attack with shadow models, on other subsets' releases.
-
-    In and out are compared by the mean density over shadows with and without the record.  The most
-    exposed record is picked on one half of the targets and measured on the other.
-    """
-    rng = np.random.default_rng(seed)
-    outputs, members = targets
-    values = np.zeros(members.shape)
-    share = shadows[1].mean(axis=0)
-    for turn in range(releases):
-        seen = outputs + law.draw(InsecureSource(int(rng.integers(2**31)) + turn), len(outputs))
-        inside = beliefs(law, seen, shadows[0], shadows[1].astype(float))
-        guess = inside / share > (1 - inside) / (1 - share)
-        values += (guess == members) / releases
-    return _picked(values, error)
-
-
-def linear_attack(
-    law, shadows: tuple[np.ndarray, np.ndarray], targets: tuple[np.ndarray, np.ndarray],
-    *, error: float = 1e-6,
-) -> Attacked:  # fmt: skip
-    """Accuracy of the linear likelihood-ratio attack on Gaussian noise, averaged over the noise."""
-    outputs, members = shadows[0], shadows[1].astype(float)
-    count_in = members.sum(axis=0)[:, None]
-    mean_in = members.T @ outputs / count_in
-    mean_out = (1 - members).T @ outputs / (len(outputs) - count_in)
-    spread = np.cov(outputs.T).reshape(outputs.shape[1], -1)
-    noise = law.scale**2 * np.eye(outputs.shape[1])
-    direction = np.linalg.solve(spread + noise, (mean_in - mean_out).T).T
-    middle = ((mean_in + mean_out) / 2 * direction).sum(axis=1)
-    width = np.sqrt(np.einsum("ri,ij,rj->r", direction, noise, direction))
-    score = (targets[0] @ direction.T - middle) / width
-    says_in = np.vectorize(math.erfc)(-score / math.sqrt(2)) / 2
-    return _picked(np.where(targets[1], says_in, 1 - says_in), error)
-
-
-def _picked(values: np.ndarray, error: float) -> Attacked:
-    half = len(values) // 2
-    place = int(values[:half].mean(axis=0).argmax())
-    average = _bets(values.mean(axis=1), error / 2)
-    worst = _bets(values[half:, place], error / 2)
-    return Attacked(average, worst, values.mean(axis=0))
-
-
-def _bets(values: np.ndarray, error: float) -> Interval:
-    """Betting interval: much narrower than Bernstein's for hundreds of targets."""
-    level = math.log(2 / error)
-    column = np.clip(values, 0.0, 1.0)[:, None]
-    lower, upper = betting_lower(column, level)[0], betting_upper(column, level)[0]
-    return Interval(float(values.mean()), float(lower), float(upper))

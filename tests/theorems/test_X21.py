@@ -212,13 +212,17 @@ def test_sound_and_tight_against_exact_mixtures(count, sigma, law):
     }[law]
     game = half_game(count)
     crowd = Crowd.of(values[:, None], game, sigma)
-    exact = mixture_bounds(values, game, sigma=sigma, delta=1e-2)
+    for delta in (1e-2, 1e-3, 1e-4) if law == "normal" else (1e-2,):
+        exact = mixture_bounds(values, game, sigma=sigma, delta=delta)
+        epsilon = crowd.pmp_epsilon(delta)
+        assert (epsilon >= exact.pmp_epsilon * (1 - 1e-5) - 1e-6).all()
+        if delta < 1e-2:
+            assert epsilon.max() < 1.5 * exact.pmp_epsilon.max()
+            # Broken twin: the normal law without its error.
+            alone = crowd_module._epsilon_of_events(float(crowd.distance.max()), 0.0, delta)
+            assert alone < epsilon.max()
     assert (crowd.success >= exact.success - 1e-7).all()
     assert (crowd.success - exact.success).max() < 0.02
-    stick = crowd.delta(0.1)
-    assert (stick >= 0).all()
-    epsilon = crowd.pmp_epsilon(1e-2)
-    assert (epsilon >= exact.pmp_epsilon * (1 - 1e-5) - 1e-6).all()
     # Broken twin: whitened with twice the covariance, the normal law alone.
     assert (special.ndtr(crowd.distance / math.sqrt(2)) < exact.success - 1e-4).any()
 
@@ -331,16 +335,3 @@ def test_shells_by_simulation():
             assert lower <= math.exp(min(bound, 700.0))
         seen += int(math.isfinite(near)) + int(math.isfinite(far))
     assert seen >= 3
-
-
-@pytest.mark.parametrize("delta", [1e-3, 1e-4])
-def test_small_delta_against_exact_mixtures(delta):
-    values = np.random.default_rng(8).normal(size=500)
-    game = half_game(500)
-    crowd = Crowd.of(values[:, None], game, 4.0)
-    exact = mixture_bounds(values, game, sigma=4.0, delta=delta).pmp_epsilon
-    result = crowd.pmp_epsilon(delta)
-    assert (result >= exact * (1 - 1e-5) - 1e-6).all()
-    assert result.max() < 1.5 * exact.max()
-    # Broken twin: the normal law alone is below the truth for some record, or the error is nil.
-    assert crowd_module._epsilon_of_events(float(crowd.distance.max()), 0.0, delta) < result.max()

@@ -5,11 +5,9 @@ record x does not know which of the others are in D, and their sum is nearly nor
 of the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V),
 δ = (v_x - c)/2, up to an error that is computed here.  So x hides behind V, not behind τ²I alone.
 
-* :class:`CrowdTable` holds what does not depend on the noise;
-* :class:`Crowd` adds the noise: one distance r per record and one :class:`NormalError` per group of
-  records; everything else (success, ε̃) is read from these.
-
-Nothing is sampled, so nothing holds with a confidence below one.
+:class:`CrowdTable` holds what does not depend on the noise.  :class:`Crowd` adds the noise: one
+distance r per record and one :class:`NormalError` per group of records; everything else is read
+from these.  Nothing is sampled, so nothing holds with a confidence below one.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,40 +41,12 @@ ASSUMPTIONS = (
 
 #: Every computed sum of non-negative terms is raised by this share: far above what rounding loses.
 _SLACK = 1e-9
-#: Leverages: records are grouped by the first of these at or above theirs.
-_LEVELS = (0.01, 0.04, 0.12, 0.3, 0.6)
 #: Degrees of the expansion that are bounded one by one.
 _DEGREES = 56
-#: Parts of the records, by their distance from the centre, that far frequencies are left to.
-_PARTS = (
-    1.0, 0.999, 0.998, 0.996, 0.993, 0.99, 0.985, 0.98, 0.975, 0.97, 0.965, 0.96, 0.95, 0.94, 0.92,
-    0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1,
-)  # fmt: skip
-#: cos x ≤ 1 - αx² + (α/β)x⁴ for all x (proofs/crowd.md, step 7).
-_COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
-#: Share of the cosines' decay that is used; the rest keeps the tilt integrable.
-_SHARES = (0.3, 0.6, 0.85, 0.95)
-#: Shares of the steepest possible tilt towards a shell that are tried.
-_TILTS = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])[:, None]
-#: Angles that part the main arc from the outer one, weights of the quartic, and shares of the
-#: steepest possible tilt towards a shell (step 6).
-_ARCS = (0.35, 0.5, 0.78)
-_WEIGHTS = (0.1, 0.25, 0.5, 1.0)
-_CHERNOFF = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
-#: Beyond so many columns fewer parts and multiples are tried: eigenvalues cost more, and each
-#: choice gives a bound.
+#: Beyond so many columns fewer choices are tried: eigenvalues cost more, and each gives a bound.
 _MANY_COLUMNS = 64
-#: Beyond so many products of two columns fourth moments are bounded through second ones.
-_MOST_PRODUCTS = 700
-_BLOCK = 1 << 21
-#: Beyond, e^ε times any error is above 1.
-_MOST_EPSILON = 500.0
 #: The least noise, in units of the largest entry, that is looked at.
 _LEAST = 1e-60
-#: Fewer records than this times (columns + 10) hide nobody, whatever the noise: not looked at.
-_FEWEST = 3
-#: Log of what a shell may hold without being looked at again.
-_NEGLIGIBLE = -50.0
 
 
 # ── What does not depend on the noise ─────────────────────────────────────────────────────────────
@@ -330,24 +301,22 @@ class Crowd:
         groups: list[tuple[NDArray[np.intp], NormalError]] = []
         if not self._is_applicable:
             return groups
-        low = -1.0
-        for level in _LEVELS:
+        for low, level in pairwise((-1.0, 0.01, 0.04, 0.12, 0.3, 0.6)):
             mine = np.flatnonzero((self.leverage > low) & (self.leverage <= level))
-            low = level
             if mine.size == 0:
                 continue
             top = float(self.leverage[mine].max())
             taken = float(self.lost_share(np.array([top]))[0])
-            if taken < 1:
-                error = self._error(top, taken)
-                if error is not None:
-                    groups.append((mine, error))
+            error = self._error(top, taken) if taken < 1 else None
+            if error is not None:
+                groups.append((mine, error))
         return groups
 
     @property
     def _is_applicable(self) -> bool:
         """Whether a half of enough records is drawn, with enough noise for floating point."""
-        many = 2 * self.table.half >= _FEWEST * (len(self._covariance) + 10)
+        # Fewer hide nobody, whatever the noise.
+        many = 2 * self.table.half >= 3 * (len(self._covariance) + 10)
         return self.table.is_half and many and math.isfinite(self._relative_error)
 
     @cached_property
@@ -374,12 +343,10 @@ class Crowd:
         error = NormalError(norms[:degree], float(rests[degree]) * (1 + _SLACK))
         return error if error.norm < 1.0 else None
 
-    # ---- what is read off -----------------------------------------------------------------------
-
     def delta(self, epsilon: float) -> FloatArray:
         """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above."""
         result = np.ones(self.table.game.population)
-        if not 0 <= nonnegative("epsilon", epsilon) <= _MOST_EPSILON:
+        if nonnegative("epsilon", epsilon) > 500.0:  # e^ε times any error is above 1
             return result
         for mine, error in self.errors:
             result[mine] = error.sticks(self.distance[mine], np.array([epsilon]))[:, 0]
@@ -440,6 +407,14 @@ def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
 
 
 # ── The parts of high degree: frequencies near, far, and beyond (steps 6 to 8) ────────────────────
+
+#: Parts of the records, by their distance from the centre, that far frequencies are left to.
+_PARTS = (
+    1.0, 0.999, 0.998, 0.996, 0.993, 0.99, 0.985, 0.98, 0.975, 0.97, 0.965, 0.96, 0.95, 0.94, 0.92,
+    0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1,
+)  # fmt: skip
+#: cos x ≤ 1 - αx² + (α/β)x⁴ for all x (step 7).
+_COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -514,7 +489,7 @@ class _Frequencies:
         shells = np.minimum(
             self._near(np.array([1.0]), high, low, widened)[0], self._noise_alone(low, widened)
         )
-        open_ = shells > _NEGLIGIBLE
+        open_ = shells > -50.0  # the others hold next to nothing
         shells[open_] = np.minimum(shells[open_], self._far(low[open_], high[open_], widened))
         shells = np.append(shells, self._noise_alone(radii[-1:], widened))
         outside = np.logaddexp.accumulate(shells[::-1])[::-1]
@@ -548,10 +523,10 @@ class _Frequencies:
         bound = np.full((squared.size, high.size), math.inf)
         tails = np.stack([self._outer(float(r), high, widened) for r in squared])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            for arc in _ARCS:
+            for arc in (0.35, 0.5, 0.78):  # the angle that parts the main arc from the outer one
                 best = np.full(bound.shape, math.inf)
                 curvature = (arc / math.cos(arc) ** 2 - math.tan(arc)) / (4 * arc**3)
-                for weight in _WEIGHTS:
+                for weight in (0.1, 0.25, 0.5, 1.0):  # of the quartic
                     first = (math.tan(arc) / arc - 1) / arc**2 + 4 * (1 + 1 / weight) * curvature
                     second = (1 + weight) * curvature
                     spare = half - 1 - first * spread
@@ -565,8 +540,8 @@ class _Frequencies:
                     else:
                         value = np.full(len(left), math.inf)
                         inner = np.broadcast_to(low, usable.shape)[usable]
-                        for part in _CHERNOFF:
-                            tilt = part * left.min(axis=1)
+                        for share in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
+                            tilt = share * left.min(axis=1)
                             log = np.log(left - tilt[:, None]).sum(axis=1)
                             value = np.fmin(value, -tilt / widened * inner - log)
                     value += 0.5 * np.log((half + 0.5) / spare[usable])
@@ -607,11 +582,10 @@ class _Frequencies:
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|² ≤ high] from the decay of part of the cosines (step 7)."""
         scales = self._scales
-        # Every cosine with every share of its decay (rows), in every shell (columns).
-        alpha, beta, share = (
-            np.array(column)[:, None]
-            for column in zip(*((*cosine, s) for cosine in _COSINES for s in _SHARES), strict=True)
-        )
+        # Every cosine with every share of its decay (rows), in every shell (columns); the rest of
+        # the decay keeps the tilt integrable.
+        choices = [(*cosine, share) for cosine in _COSINES for share in (0.3, 0.6, 0.85, 0.95)]
+        alpha, beta, share = np.array(choices).T[:, :, None]
 
         def tilted(
             tilt: FloatArray, form: FloatArray, row: NDArray[np.intp], shell: NDArray[np.intp]
@@ -645,7 +619,8 @@ class _Frequencies:
             forms[shell[order]] = values[order]
         every = np.flatnonzero(np.isfinite(best))
         row, forms, usual = chosen[every], forms[every], np.array(0.7)
-        gain = tilted(_TILTS, forms, row, every).min(axis=0) - tilted(usual, forms, row, every)
+        tilts = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])[:, None]
+        gain = tilted(tilts, forms, row, every).min(axis=0) - tilted(usual, forms, row, every)
         best[every] += np.minimum(gain, 0.0)
         return best + self._volume + _SLACK
 
@@ -672,8 +647,9 @@ def _cumulated(
     products = len(weight)
     scatter, total = np.zeros((columns, columns)), np.zeros(columns)
     weighted = np.zeros((columns, columns))
-    moment = np.zeros((products, products)) if products <= _MOST_PRODUCTS else None
-    step = max(1, _BLOCK // products)
+    # Of more products fourth moments are bounded through second ones.
+    moment = np.zeros((products, products)) if products <= 700 else None
+    step = max(1, (1 << 21) // products)
     done = 0
     for end in ends:
         for first in range(done, end, step):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -43,8 +43,8 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     """Scale every row whose ℓ₂-norm exceeds the radius C onto the ball of that radius.
 
     Guarantee: the exact norm of every returned row is at most C.  Rows inside are not touched.
-    Numerics: float64; what is scaled is rounded towards the origin, by some 2(d + 20) units in the
-    last place.  Rows within rounding of the surface are compared in integers.
+    Numerics: what is scaled is rounded towards the origin, by some 2(d + 20) units in the last
+    place.  Rows within rounding of the surface are compared in integers.
     Edge cases: one-dimensional input is one number per record, and comes back like that.
 
     Examples:
@@ -83,12 +83,7 @@ def _in_ball(row: FloatArray, radius: float) -> bool:
 
 # ── Distances from every record to every other one, from above: all of them, or as histograms ─────
 #
-# Up to a few hundred records the distances themselves are kept.  Beyond, one blocked pass of matrix
-# products counts, for every record, how many others lie below each of a few thousand edges that all
-# records share; a distance counts as the upper edge of its bin.  Beyond some ten thousand records
-# all pairs take too long: the mean square of a record's distances stands in for them.
-# Each way every average of an increasing function over the other records comes out at or above the
-# truth.
+# Each way every average of an increasing function over the other records is at or above the truth.
 
 Progress = Callable[[int, int], None]
 #: Indices of records.
@@ -96,31 +91,16 @@ Rows = NDArray[np.intp]
 #: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.
 Functions = Callable[[FloatArray], FloatArray]
 
-#: Up to this many records all distances are kept.
-EXACT_RECORDS = 256
-#: Beyond this many records, mean squared distances are measured instead of pairs.
-MOST_PAIRED_RECORDS = 20_000
+#: Up to the first number of records all distances are kept, up to the second histograms of them,
+#: and beyond the mean square of every record's distances.
+EXACT_RECORDS, MOST_PAIRED_RECORDS = 256, 20_000
 #: Squared distances this many doublings below the largest are raised to one lowest edge.
 _OCTAVES = 96
-_MOST_BINS = 4096
-#: The histograms of a large population get fewer bins, to stay within this many bytes.
-_MEMORY = 1 << 28
 #: Numbers in one block of squared distances.
 _BLOCK = 1 << 19
-#: Numbers to which functions are applied at once.
-_SMALL_BLOCK = 1 << 14
-#: Rows sampled before the bins are shared out.
-_SAMPLED_ROWS = 32
-#: An octave that holds this share of a sampled row gets fine bins.
-_POPULATED = 0.005
-#: Records far from the centre whose distances to all others are measured.
-_OUTER = 128
-#: Edges of mean squared distances: 0, and octaves in so many parts each.
-_EDGES, _PARTS = 4096, 100
 _LARGEST = 1e300
 #: Absolute slack on squared distances of numbers of at most one: products may underflow.
 _UNDERFLOW = 1e-290
-_MANTISSA = 52
 
 
 def checked_table(name: str, values: ArrayLike) -> FloatArray:
@@ -213,7 +193,7 @@ class ExactDistances(Distances):
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
         chosen = np.arange(self.records) if rows is None else rows
-        step = max(1, _SMALL_BLOCK // self.records)
+        step = max(1, (1 << 14) // self.records)
         sums = []
         for first in range(0, chosen.size, step):
             block = self.matrix[chosen[first : first + step]]
@@ -241,7 +221,8 @@ class BinnedDistances(Distances):
         """
         records, dimension = vectors.shape
         kind = np.uint16 if records <= 1 << 16 else np.uint32
-        bins = max(min(_MOST_BINS, _MEMORY // (records * kind().itemsize)), 256)
+        # A large population gets fewer bins, to stay within a quarter of a gigabyte.
+        bins = max(min(4096, (1 << 28) // (records * kind().itemsize)), 256)
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
             return cls(np.zeros(records), 1, np.zeros(1), others)
@@ -252,8 +233,8 @@ class BinnedDistances(Distances):
         left = np.hstack([-2.0 * centred, raised[:, None], ones])
         right = np.ascontiguousarray(np.hstack([centred, ones, raised[:, None]]).T)
 
-        outer = np.argpartition(-norms, min(_SAMPLED_ROWS, records) - 1)[:_SAMPLED_ROWS]
-        sampled = np.unique(np.append(outer, np.linspace(0, records - 1, _SAMPLED_ROWS, dtype=int)))
+        outer = np.argpartition(-norms, min(32, records) - 1)[:32]
+        sampled = np.unique(np.append(outer, np.linspace(0, records - 1, 32, dtype=int)))
         grid = _Grid.shared_out(left[sampled] @ right, 4.01 * raised.max(), bins)
 
         counts = np.empty((records, grid.edges.size), dtype=kind)
@@ -325,8 +306,8 @@ class MeanSquares(Distances):
         spread = float(np.square(gaps + slip).mean()) * (1 + 2 * sum_slack(records))
         away = np.square(gaps + slip) + spread + _UNDERFLOW
         root = up_array(np.sqrt(away * records / (records - 1)), 8)
-        shares = np.exp2(-np.arange(_EDGES - 1)[::-1] / (2 * _PARTS))
-        edges = np.append(0.0, reach.max() * shares)
+        # Octaves of the squared distance in a hundred parts each.
+        edges = np.append(0.0, reach.max() * np.exp2(-np.arange(4095)[::-1] / 200))
         # No mean is beyond the largest distance.
         root = np.minimum(up_array(np.ldexp(root, exponent), 1), edges[-1])
         _report(progress, records, records)
@@ -340,16 +321,14 @@ class MeanSquares(Distances):
 
 
 def _reach(centred: FloatArray) -> FloatArray:
-    """At least the distance to the farthest other record: of outliers measured, else by a centre.
-
-    Whoever is not among the farthest from the centre is no farther from it than the next one.
-    """
+    """At least the distance to the farthest other record: to 128 outliers, or past the centre."""
     records, dimension = centred.shape
     squares = np.einsum("ij,ij->i", centred, centred)
     slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`
     norms = up_array(np.sqrt(squares * (1 + slack) + _UNDERFLOW), 2)
-    order = np.argsort(-norms)[: _OUTER + 1]
-    outer = order[:-1] if records > _OUTER + 1 else order
+    order = np.argsort(-norms)[:129]
+    outer = order[:-1] if records > 129 else order
+    # Whoever is not among these is no farther from the centre than the next one.
     reach = up_array(norms + norms[order[-1]])
     far = np.zeros(outer.size)
     step = max(1, _BLOCK // outer.size)
@@ -415,7 +394,7 @@ class _Grid:
         top = math.frexp(largest)[1]  # all squared distances are below 2^top
         octave = np.clip(top - np.frexp(sample)[1], 0, _OCTAVES - 1)
         share = np.stack([np.bincount(row, minlength=_OCTAVES) for row in octave]).max(axis=0)
-        populated = share > _POPULATED * sample.shape[1]
+        populated = share > 0.005 * sample.shape[1]
         coarse = _power_of_two(bins / (4 * _OCTAVES))
         rest = bins - _OCTAVES * coarse
         fine = max(coarse, _power_of_two(rest / max(1, int(populated.sum()))))
@@ -428,8 +407,9 @@ class _Grid:
         part = np.arange(_OCTAVES * fine)
         upper = np.ldexp(1.0 + (part % fine + 1) / fine, top - _OCTAVES + part // fine)
         last = np.append(np.flatnonzero(starts)[1:] - 1, part[-1])
-        lowest = int(np.ldexp(1.0, top - _OCTAVES).view(np.int64)) >> (_MANTISSA - bits)
-        return cls(upper[last], table.astype(np.intp), lowest, _MANTISSA - bits)
+        shift = 52 - bits  # of the mantissa's 52 bits
+        lowest = int(np.ldexp(1.0, top - _OCTAVES).view(np.int64)) >> shift
+        return cls(upper[last], table.astype(np.intp), lowest, shift)
 
     def count(self, squared: FloatArray, bin_of: NDArray[np.intp]) -> NDArray[np.intp]:
         """Histogram of every row; overwrites both arrays."""
@@ -479,13 +459,9 @@ def _report(progress: Progress | None, done: int, total: int) -> None:
 
 # ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
 
-#: Beyond this μ the two releases never overlap, whatever ε a double can hold.
-_APART = 1e200
 #: Brackets of ε are narrowed to the first ratio before the chord is taken, and where e^ε still
 #: varies by more than a tenth, so that the chord says little, to the second.
 _NARROW, _NARROWER = 1.003, 1.0002
-#: An ε this small says "indistinguishable"; the search stops there.
-_NO_EPSILON = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,18 +493,12 @@ class NeighbourProfile:
     def from_vectors(
         cls, vectors: ArrayLike, *, progress: Progress | None = None
     ) -> NeighbourProfile:
-        """Measure the distances between all rows of an (N, d) table.
-
-        Args:
-            vectors: one row per record, N ≥ 2 and d ≥ 1: f(x) for a sum query, f(x)/k for a mean.
-            progress: called with (records done, records).
-        """
+        """Measure the distances between all rows of an (N, d) table, N ≥ 2 and d ≥ 1."""
         table = checked_vectors(vectors)
-        if len(table) <= EXACT_RECORDS:
-            return cls(ExactDistances.of(table, progress))
+        kind: type[ExactDistances | BinnedDistances | MeanSquares] = MeanSquares
         if len(table) <= MOST_PAIRED_RECORDS:
-            return cls(BinnedDistances.of(table, progress))
-        return cls(MeanSquares.of(table, progress))
+            kind = ExactDistances if len(table) <= EXACT_RECORDS else BinnedDistances
+        return cls(kind.of(table, progress))
 
     @property
     def records(self) -> int:
@@ -552,8 +522,6 @@ class NeighbourProfile:
     def diameter(self) -> float:
         """The largest distance between two records, from above: the sensitivity inside X."""
         return float(self.distances.largest.max())
-
-    # ---- hockey-sticks --------------------------------------------------------------------
 
     def delta(self, epsilon: float, sigma: float) -> FloatArray:
         """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above.
@@ -580,10 +548,17 @@ class NeighbourProfile:
         top = GaussianCurve(mu).epsilon(goal)
         result = np.where(here <= target, 0.0, top)
         rows = np.flatnonzero(here > target)
+        brackets = []
         if rows.size and math.isfinite(top):
             end = self._deltas(np.array([top]), noise, rows)[:, 0]
-            around = _Bracket(0.0, top, here[rows], end)
-            self._narrow(result, rows, around, goal=goal, sigma=noise)
+            brackets.append(_Bracket(rows, 0.0, top, here[rows], end))
+        while brackets:
+            around = brackets.pop()
+            inner = around.inner(self.distances.at_once)
+            if inner.size:
+                brackets += around.parts(inner, self._deltas(inner, noise, around.rows), goal)
+            else:
+                result[around.rows] = around.crossing(goal)
         return result
 
     def advantage(self, sigma: float) -> FloatArray:
@@ -603,8 +578,6 @@ class NeighbourProfile:
             value = np.where(stick == 0.0, 0.5, value)
         return np.minimum(value, 1.0)
 
-    # ---- machinery ------------------------------------------------------------------------
-
     def _deltas(self, epsilons: FloatArray, sigma: float, rows: Rows | None = None) -> FloatArray:
         """δ_x(ε) for chosen records (rows) and several ε (columns), from above."""
 
@@ -615,49 +588,41 @@ class NeighbourProfile:
 
         return np.minimum(self.distances.averages(sticks, rows), 1.0)
 
-    def _narrow(
-        self, result: FloatArray, rows: Rows, around: _Bracket, *, goal: float, sigma: float
-    ) -> None:
-        """Write the ε of ``rows`` into ``result``: δ_x ≤ goal at the high end of the bracket."""
-        low, high = around.low, around.high
-        points = self.distances.at_once
+
+@dataclass(frozen=True, eq=False)
+class _Bracket:
+    """Two ε, and δ_x at each of them for several records; at most the goal at the second."""
+
+    rows: Rows
+    low: float
+    high: float
+    at_low: FloatArray
+    at_high: FloatArray
+
+    def inner(self, points: int) -> FloatArray:
+        """Return the ε at which the bracket is cut, none where it is narrow enough."""
+        low, high = self.low, self.high
+        if high <= low * (_NARROW if high - low <= 0.1 else _NARROWER) or high <= 1e-12:
+            return np.empty(0)
         if low == 0.0:
             inner = np.geomspace(1e-4 * high, high, points + 1)[:-1]
         else:
             ratio = _NARROW if high > low * _NARROW else _NARROWER
             need = math.ceil(math.log(high / low) / math.log(ratio))
             inner = np.geomspace(low, high, min(need, points) + 2)[1:-1]
-        inner = inner[(inner > low) & (inner < high)]
-        narrow = high <= low * (_NARROW if high - low <= 0.1 else _NARROWER)
-        if narrow or high <= _NO_EPSILON or inner.size == 0:
-            result[rows] = around.crossing(goal)
-            return
-        deltas = self._deltas(inner, sigma, rows)
-        grid = np.concatenate([[low], inner, [high]])
-        sticks = np.column_stack([around.at_low, deltas, around.at_high])
+        return np.asarray(inner[(inner > low) & (inner < high)])
+
+    def parts(self, inner: FloatArray, deltas: FloatArray, goal: float) -> Iterator[_Bracket]:
+        """Yield the brackets between two neighbouring ε, each with the records that cross there."""
+        grid = np.concatenate([[self.low], inner, [self.high]])
+        sticks = np.column_stack([self.at_low, deltas, self.at_high])
         # The first point that satisfies the goal, per record; the last one always does.
         safe = sticks <= goal
         safe[:, 0], safe[:, -1] = False, True
         place = safe.argmax(axis=1)
-        parts = []
         for cell in np.unique(place):
-            mine = place == cell
-            ends = sticks[mine, cell - 1], sticks[mine, cell]
-            parts.append((rows[mine], _Bracket(float(grid[cell - 1]), float(grid[cell]), *ends)))
-        # Of many records these are the largest arrays: not one of each for every level below.
-        del deltas, sticks, safe, place
-        for chosen, part in parts:
-            self._narrow(result, chosen, part, goal=goal, sigma=sigma)
-
-
-@dataclass(frozen=True, eq=False)
-class _Bracket:
-    """Two ε, and δ_x at each of them for several records."""
-
-    low: float
-    high: float
-    at_low: FloatArray
-    at_high: FloatArray
+            mine, ends = place == cell, grid[cell - 1 : cell + 1].tolist()
+            yield _Bracket(self.rows[mine], *ends, sticks[mine, cell - 1], sticks[mine, cell])
 
     def crossing(self, goal: float) -> FloatArray:
         """Where the chord meets the goal: δ_x is convex in e^ε, so the chord lies above it."""
@@ -679,4 +644,5 @@ def _shifts(distance: FloatArray, sigma: float) -> FloatArray:
     """μ = distance/σ from above; a positive distance stays positive."""
     with np.errstate(over="ignore", under="ignore"):
         mu = up_array(distance / sigma, 1)
-    return np.where(distance > 0, np.clip(mu, SMALLEST, _APART), 0.0)
+    # Beyond 1e200 two releases never overlap, whatever ε a double can hold.
+    return np.where(distance > 0, np.clip(mu, SMALLEST, 1e200), 0.0)
