@@ -34,6 +34,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
 from functools import cache, cached_property
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
@@ -171,7 +172,7 @@ def plain(value: Any) -> Any:
     >>> plain({"a": (1, float("inf")), 0.5: None})
     {'a': [1, None], '0.5': None}
     """
-    if isinstance(value, float):
+    if isinstance(value, (float, Fraction)):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, (str, int)):
         return value

@@ -153,7 +153,7 @@ _NAMES = {
     "Computation": "confidence insecure_seed learners memory pairs scheduler seed shadows subsets "
     "tune width workers",
     "Limit": "fail_above fail_on junit",
-    "Output": "browser force open_browser resume",
+    "Output": "browser force json_ no_cache open_browser plot resume",
 }
 _GROUP_OF_NAME = {name: group for group, names in _NAMES.items() for name in names.split()}
 #: Choices that are longer are listed by the help text alone, which needs the room.

@@ -6,7 +6,7 @@ import pytest
 
 from commands import answered
 from memberbound.faces import command_line
-from memberbound.faces.preview import preview_lines
+from memberbound.faces.terminal import preview_lines
 
 
 @pytest.fixture

@@ -1,26 +1,10 @@
-"""The command line, run in the process of the tests; figures that are files but not drawn."""
+"""Figures that are files but not drawn, and some of the figures alone."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from memberbound.faces.command_line import main
 from memberbound.papers.reproduction import experiments
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["memberbound", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

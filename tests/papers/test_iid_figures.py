@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from commands import answered
 from memberbound import certify, reproduce
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import leak_of_law
@@ -139,15 +140,6 @@ def folder(tmp_path):
 @pytest.fixture
 def digits(folder):
     return Digits.read(folder)
-
-
-def test_settings_are_those_of_the_paper():
-    full = Setting()
-    assert (full.set_aside, full.width, full.rate, full.iterations) == (1000, 256, 0.01, 500)
-    assert set(ACCURACY) == set(itertools.product(full.sizes, full.columns))
-    assert set(LEAK) == set(itertools.product(full.sizes, full.clusters))
-    assert tuple(DIVERSITY) == full.clusters
-    assert (Training().records, Training().width, Training().rate) == (1000, 4096, 0.1)
 
 
 def test_packed_file(digits):
@@ -350,10 +342,10 @@ def two(monkeypatch, only, undrawn):
     monkeypatch.delenv("MEMBERBOUND_DATA", raising=False)
 
 
-def test_command_with_the_data(two, command, folder, tmp_path, monkeypatch):
+def test_command_with_the_data(two, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMBERBOUND_DATA", str(folder))
     out = tmp_path / "out"
-    code, printed, errors = command("reproduce", "a25-tab1", "--out", out, "--trials", 1, "--json")
+    code, printed, errors = answered("reproduce", "a25-tab1", "--out", out, "--trials", 1, "--json")
     assert code == 0, errors
     answer = json.loads(printed)
     assert (answer["id"], answer["game"], answer["trials"]) == ("A25-Tab1", "iid", 1)
@@ -368,9 +360,9 @@ def test_command_with_the_data(two, command, folder, tmp_path, monkeypatch):
     assert both.files[-1] == str(out / "summary.md")
 
 
-def test_alone_without_the_data_is_refused(two, command, tmp_path, monkeypatch):
+def test_alone_without_the_data_is_refused(two, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed, errors = command("reproduce", "A25-Tab1")
+    code, printed, errors = answered("reproduce", "A25-Tab1")
     assert (code, printed) == (2, "")
     assert len(errors.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
@@ -379,9 +371,9 @@ def test_alone_without_the_data_is_refused(two, command, tmp_path, monkeypatch):
             reproduce(**arguments)
 
 
-def test_all_without_the_data_leaves_it_out(two, command, tmp_path):
+def test_all_without_the_data_leaves_it_out(two, tmp_path):
     out = tmp_path / "out"
-    code, printed, errors = command("reproduce", "all", "--out", out, "--trials", 1, "--json")
+    code, printed, errors = answered("reproduce", "all", "--out", out, "--trials", 1, "--json")
     assert code == 0, errors
     answer = json.loads(printed)
     (left,) = answer["left_out"]

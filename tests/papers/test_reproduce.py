@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from commands import answered
 from memberbound import reproduce
 from memberbound.papers import subset_figures
 from memberbound.papers.reproduction import (
@@ -39,11 +40,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduction-summary.md"
 @pytest.mark.parametrize(
     "id", [pytest.param(id, marks=[pytest.mark.long] * (id in SLOW)) for id in SELF_CONTAINED]
 )
-def test_figure_end_to_end(id, command, tmp_path, monkeypatch):
+def test_figure_end_to_end(id, tmp_path, monkeypatch):
     # What is measured is for other tests.
     monkeypatch.setattr(subset_figures, "_DIMENSIONS", (1, 5, 20))
     out = tmp_path / "new" / "folder"
-    code, printed, errors = command("reproduce", id, "--out", out, "--trials", 2, "--json")
+    code, printed, errors = answered("reproduce", id, "--out", out, "--trials", 2, "--json")
     assert code == 0, errors
     result = json.loads(printed)
     assert set(result) >= COMMON | {"id", "figures", "table", "checks", "notes"}
@@ -128,15 +129,15 @@ def test_checks_hold_and_fail_as_they_say():
 # ---- listing, several, bad input ---------------------------------------------------------------
 
 
-def test_list_names_every_id_and_writes_nothing(command, tmp_path, monkeypatch):
+def test_list_names_every_id_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed, _ = command("reproduce", "--list", "--json")
+    code, printed, _ = answered("reproduce", "--list", "--json")
     listed = json.loads(printed)
     assert code == 0
     assert [row["id"] for row in listed["table"]] == list(experiments())
     assert (listed["id"], listed["figures"], listed["checks"]) == (None, [], [])
-    assert json.loads(command("reproduce", "--json")[1]) == listed
-    assert "L24-F3" in command("reproduce")[1]
+    assert json.loads(answered("reproduce", "--json")[1]) == listed
+    assert "L24-F3" in answered("reproduce")[1]
     assert not list(tmp_path.iterdir())
 
 
@@ -174,10 +175,10 @@ def test_interrupted_run_leaves_finished_figures_whole(only, monkeypatch, tmp_pa
         (["L24-F1", "--out", "file/below"], "out must be a folder"),
     ],
 )
-def test_bad_input_exits_2_and_writes_nothing(arguments, word, command, tmp_path, monkeypatch):
+def test_bad_input_exits_2_and_writes_nothing(arguments, word, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
-    code, printed, errors = command("reproduce", *arguments)
+    code, printed, errors = answered("reproduce", *arguments)
     assert (code, printed) == (2, "")
     assert word in errors
     assert len(errors.strip().splitlines()) == 1

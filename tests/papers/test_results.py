@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from commands import command
+from memberbound.answers import plain
 from memberbound.errors import InputError
 from memberbound.papers.reproduction import experiments
 from memberbound.papers.results import PAPERS, Entry, Erratum, entries, errata, theorems
@@ -240,7 +241,7 @@ def test_command_computes_the_counterexample_of_one_erratum():
     assert shown.setting in done.stdout
     assert f"true_value: {float(shown.true_value)}" in done.stdout
     answer = json.loads(run("A24-eq15", "--json").stdout)["results"]
-    assert answer[0]["erratum"]["counterexample"] == shown.to_dict()
+    assert answer[0]["erratum"]["counterexample"] == plain(shown)
 
 
 def test_an_unknown_id_is_bad_input():

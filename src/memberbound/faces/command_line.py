@@ -22,11 +22,18 @@ from rich.markup import escape
 
 from memberbound import PUBLIC
 from memberbound._version import __version__
-from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
+from memberbound.declarations import (
+    Answer,
+    Keywords,
+    Option,
+    Parameter,
+    Verb,
+    declared,
+    function_name,
+)
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
-from memberbound.faces.preview import preview_lines
-from memberbound.faces.terminal import print_text
+from memberbound.faces.terminal import preview_lines, print_text
 from memberbound.files import check_output, csv_encoding, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
@@ -195,9 +202,13 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     else:
         note = typer.Option(_flags(parameter), rich_help_panel=parameter.group, **settings)
     if parameter.required:
-        return _keyword(parameter.name, Annotated[hint, note], inspect.Parameter.empty)
-    hint = hint if default is not None else hint | None
-    return _keyword(parameter.name, Annotated[hint, note], default)
+        default = inspect.Parameter.empty
+    elif default is None:
+        hint = hint | None
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(
+        parameter.name, kind, default=default, annotation=Annotated[hint, note]
+    )
 
 
 def _flags(parameter: Parameter) -> str:
@@ -207,18 +218,17 @@ def _flags(parameter: Parameter) -> str:
     return f"{parameter.flag}/--no-{parameter.flag.removeprefix('--')}"
 
 
-def _keyword(name: str, hint: object, default: object) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=hint)
-
-
-def _own_option(name: str, flag: str, hint: Any, text: str) -> inspect.Parameter:
-    """Return an option of the command line that the verb does not know."""
-    metavar = "" if hint is bool else "FILE"
-    note = typer.Option(flag, help=text, metavar=metavar, rich_help_panel="Output")
-    return _keyword(name, Annotated[hint, note], False if hint is bool else None)
-
-
+#: Options of the command line that no verb knows.
+_NO_CACHE = Parameter("no_cache", Option("switch"), False, "Keep no fits.")
+_PLOT = Parameter(
+    "plot",
+    Option("out", metavar="FILE"),
+    None,
+    "Draw the answer into this file (.png .svg .pdf).",
+)
+_JSON = Parameter(
+    "json_", Option("switch", flag="--json"), False, "Print one JSON object and nothing else."
+)
 #: Draws an answer of one verb into a file.
 Drawing = Callable[[Any, Path], Path]
 
@@ -237,20 +247,16 @@ class _Command:
 
     def signature(self) -> inspect.Signature:
         """Return what Typer reads: the verb's parameters and the face's own, by their headings."""
+        own = {
+            _NO_CACHE: any(p.option.typed_default for p in self.verb.of_kind("cache")),
+            _PLOT: self.drawing is not None,
+            _JSON: self.verb.answers,
+        }
         groups = sorted(
-            (*self.parameters, *self.verb.limit_parameters),
+            (*self.parameters, *self.verb.limit_parameters, *(p for p, has in own.items() if has)),
             key=lambda p: -1 if p.positional else _GROUPS.index(p.group),
         )
-        shown = [_typer_parameter(parameter) for parameter in groups]
-        if any(p.option.typed_default for p in self.verb.of_kind("cache")):
-            shown.append(_own_option("no_cache", "--no-cache", bool, "Keep no fits."))
-        if self.drawing is not None:
-            text = "Draw the answer into this file (.png .svg .pdf)."
-            shown.append(_own_option("plot", "--plot", Path | None, text))
-        if self.verb.answers:
-            text = "Print one JSON object and nothing else."
-            shown.append(_own_option("json_", "--json", bool, text))
-        return inspect.Signature(shown)
+        return inspect.Signature([_typer_parameter(parameter) for parameter in groups])
 
     def __call__(
         self,

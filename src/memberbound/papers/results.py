@@ -24,7 +24,7 @@ from memberbound.answers import plain
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.quantities import common_fields, json_number
+from memberbound.quantities import common_fields
 
 Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
@@ -63,20 +63,6 @@ class Counterexample:
     true_value: Number
     violated: bool
     numbers: Mapping[str, Number] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; a number that is not finite is ``None``."""
-        return {
-            "setting": self.setting,
-            "printed_value": _json(self.printed_value),
-            "true_value": _json(self.true_value),
-            "violated": self.violated,
-            "numbers": {name: _json(value) for name, value in self.numbers.items()},
-        }
-
-
-def _json(value: Number) -> float | int | None:
-    return value if isinstance(value, int) else json_number(float(value))
 
 
 @dataclass(frozen=True)
@@ -133,7 +119,7 @@ class Entry:
         if self.erratum is not None:
             erratum = {"printed": self.erratum.printed, "holds": self.erratum.holds}
             if demonstrate:
-                erratum["counterexample"] = self.erratum.demonstrate().to_dict()
+                erratum["counterexample"] = plain(self.erratum.demonstrate())
         fields: dict[str, object] = plain(vars(self) | {"erratum": erratum})
         return fields
 
@@ -151,9 +137,9 @@ class Entry:
             if demonstrate:
                 example = self.erratum.demonstrate()
                 lines.append(f"Counterexample, computed now: {example.setting}")
-                fields = example.to_dict()
+                shown = plain(example)
                 names = ("printed_value", "true_value", "violated")
-                lines += [f"  {name}: {fields[name]}" for name in names]
+                lines += [f"  {name}: {shown[name]}" for name in names]
                 lines += [f"  {name}: {float(v)}" for name, v in example.numbers.items()]
         return "\n".join(lines)
 
