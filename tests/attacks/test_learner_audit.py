@@ -7,11 +7,13 @@ one for all of them.  What holds for each on its own stands beside as the broken
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
@@ -26,11 +28,12 @@ from memberbound.attacks.learner_audit import (
     release_statistics,
 )
 from memberbound.attacks.shadows import FailedFit, attacked_records, draw_half, train_shadows
+from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.studies import steps
-from memberbound.verbs.audit_learner import audit_run
+from memberbound.verbs.audit_learner import audit_learner, audit_run
 from oracle.shadow_runs import halves, run_of, shifted_run
 
 LEAKY = 5
@@ -343,3 +346,53 @@ def test_a_sample_of_the_records_says_what_the_whole_says_about_them(tmp_path):
     listed = [item.record for item in audit.records.most_exposed]
     assert set(listed) <= set(part.sample.tolist())
     assert max(listed) >= 60, "places in the sample would all be below this"
+
+
+# ── The verb ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def table():
+    draws = np.random.default_rng(1)
+    x = draws.normal(size=(80, 4))
+    return pd.DataFrame(x, columns=list("abcd")).assign(y=draws.integers(0, 2, 80))
+
+
+def learner_audited(table, **options):
+    return audit_learner(table, **{"shadows": 24, "workers": 1, "target": "y"} | options)
+
+
+def test_a_learner_that_memorises_and_its_records(table, tmp_path):
+    answer = learner_audited(
+        table, learner="tree", records=tmp_path / "r.csv", cache=tmp_path / "c"
+    )
+    # Labels are coin flips, so a full tree is right on members and half right on others.
+    best = answer.attacks[answer.best]["advantage"]
+    assert best["estimate"] > 0.3
+    assert best["lower"] > 0.1
+    written = pd.read_csv(tmp_path / "r.csv")
+    assert len(written) == 80
+    assert written.exposed.sum() == answer.records.exposed_records
+    # The sentence pays for choosing the best attack.
+    assert f"{answer.floor:.3f}" != f"{best['lower']:.3f}"
+    stated = float(re.search(r"at least (\S+) % with", answer.sentence)[1])
+    assert 50 * (1 + answer.floor) - 0.01 < stated <= 50 * (1 + answer.floor), "rounded down"
+    again = learner_audited(table, learner="tree", cache=tmp_path / "c")
+    assert again.detail.run.reused == 24
+    assert again.attacks == answer.attacks
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "words"),
+    [
+        (80, {"target": "none"}, "no column"),
+        (80, {"learner": "magic"}, "learner must be"),
+        (80, {"attacks": ["magic"]}, "attacks must be among"),
+        (80, {"shadows": 4}, "at least 8"),
+        (80, {"confidence": 1.0}, "confidence"),
+        (12, {}, "at least 20"),
+    ],
+)
+def test_bad_questions(table, rows, options, words):
+    with pytest.raises(InputError, match=words):
+        learner_audited(table[:rows], **options)
