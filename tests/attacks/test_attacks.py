@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier
 
-import memberbound
-from commands import answered
+from attacks.conftest import rows
 from memberbound.attacks.attacks import (
     ATTACKS,
     DEFAULT_ATTACKS,
-    Attack,
     Targets,
     lira,
     rmia,
-    runnable,
 )
 from memberbound.attacks.learner_audit import audit_shadows
 from memberbound.attacks.shadows import train_shadows
@@ -27,13 +24,6 @@ from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples
 from oracle.shadow_runs import shifted_run
-
-
-def population(rows=120, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows, 4))
-    y = (x[:, 0] + rng.normal(size=rows) > 0).astype(np.int64)
-    return Examples(x, y, "classification", ("a", "b", "c", "d"), ("0", "1"))
 
 
 def _naive(run, target, shadows):
@@ -87,9 +77,15 @@ def test_no_attack_looks_at_the_targets_half():
 
 
 @pytest.fixture(scope="module")
-def overfit():
+def population():
+    x, y = rows(120)
+    return Examples(x, y, "classification", tuple("abcde"), ("0", "1"))
+
+
+@pytest.fixture(scope="module")
+def overfit(population):
     tree = DecisionTreeClassifier(max_features=2)
-    return train_shadows(population(), tree, models=16, n_jobs=1)
+    return train_shadows(population, tree, models=16, n_jobs=1)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -127,33 +123,6 @@ def test_what_is_missing_is_said_and_unknown_attacks_are_refused(overfit):
         audit_shadows(few)
 
 
-def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monkeypatch):
-    coin = Attack("coin", lambda targets: np.zeros_like(targets.signals.loss), ("classes",))
-    monkeypatch.setitem(ATTACKS, "coin", coin)
-    assert audit_shadows(overfit, attacks=["coin"]).attacks["coin"].auc.estimate == 0.5
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
-    sides = {"members": (x[:30], y[:30]), "nonmembers": (x[30:], y[30:])}
-    model = DecisionTreeClassifier(random_state=0).fit(x[:30], y[:30])
-    answer = memberbound.audit(model=model, **sides, quick=True)
-    assert answer.attacks["coin"]["auc"]["estimate"] == 0.5
-    assert answer.attacks["coin"]["access"] == "probabilities"
-    for verb in ("audit", "audit-learner"):
-        assert "coin" in answered(verb, "--help")[1]
-    # What it needs is looked at on both sides.
-    numbers = Signals(overfit.signals.logit, overfit.signals.correct, "residuals")
-    with pytest.raises(InputError, match="a regression has no labels"):
-        runnable(Targets(numbers), ["coin"])
-    values = DecisionTreeRegressor(random_state=0).fit(x[:30], x[:30, 0])
-    with pytest.raises(InputError, match="a regression has no labels"):
-        memberbound.audit(
-            model=values,
-            members=(x[:30], x[:30, 0]),
-            nonmembers=(x[30:], x[30:, 0]),
-            attacks=["coin"],
-        )
-
-
 def test_combined_sees_what_a_threshold_on_the_loss_cannot():
     """Members have losses near ln 2, others far from it on both sides; noise shows nothing."""
     rng = np.random.default_rng(4)
@@ -177,8 +146,8 @@ def test_labels_alone_are_enough():
         assert audit.attacks[name].auc.estimate > 0.65
 
 
-def test_a_learner_that_says_the_same_about_all_leaks_nothing():
-    run = train_shadows(population(60), DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
+def test_a_learner_that_says_the_same_about_all_leaks_nothing(population):
+    run = train_shadows(population, DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
     audit = audit_shadows(run, attacks=ATTACKS)
     for result in audit.attacks.values():
         assert 0.4 < result.auc.estimate < 0.6

@@ -5,29 +5,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 
 import memberbound
+from attacks.conftest import rows
 from memberbound.attacks.evidence import Evidence, ask_model, given_model
 from memberbound.errors import InputError
-
-
-def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Small pictures of threes and eights, half of them with a label of chance."""
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    kept = np.isin(y, (3, 8))
-    x, y = x[kept] / 16, (y[kept] == 8).astype(int)
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(len(y)) < 0.3, 1 - y, y)
-    return (x[:180], y[:180]), (x[180:], y[180:])
-
-
-def overfitted(rows: np.ndarray, codes: np.ndarray) -> object:
-    """A classifier that remembers its rows and their close copies."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier(3, weights="distance").fit(rows, codes)
 
 
 def test_a_model_that_numbers_its_classes(tree) -> None:
@@ -77,8 +60,8 @@ def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path:
     )
     frame["y"] = np.where((frame["country"] == "NA") ^ (frame["code"] == "01"), "01", "no")
     sides = [tmp_path / "members.csv", tmp_path / "others.csv"]
-    for side, rows in zip(sides, (frame[:200], frame[200:]), strict=True):
-        rows.to_csv(side, index=False, sep=";")
+    for side, half in zip(sides, (frame[:200], frame[200:]), strict=True):
+        half.to_csv(side, index=False, sep=";")
     bounds = {
         "country": ["NA", "DE", "FR"],
         "code": {"categories": ["01", "1", "10"]},
@@ -100,11 +83,11 @@ def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path:
 
 def test_logits_of_a_network_are_held_against_probabilities_of_references(monkeypatch) -> None:
     """A file of a network hands out logits, a learner probabilities: the same numbers."""
-    members, others = digits()
+    members, others = rows(180, 1), rows(180, 2)
     # Coins come from the answers too; here both audits have the same.
     coins = lambda _, seed, purpose: np.random.default_rng([seed, *purpose.encode()])  # noqa: E731
     monkeypatch.setattr(Evidence, "generator", coins)
-    model = overfitted(*members)
+    model = KNeighborsClassifier(3, weights="distance").fit(*members)
 
     def logits(rows: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(model.predict_proba(rows), 1e-9))

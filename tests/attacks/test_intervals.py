@@ -113,14 +113,15 @@ def test_the_members_band_covers_without_replacement(n, population):
         assert tail > 0.5 or share <= 2 * tail
 
 
+#: Laws of members and of others on three values, in sixtieths.
 LAWS = [
-    ((Fraction(1, 2), Fraction(1, 2), Fraction(0)), (Fraction(1, 2), Fraction(1, 2), Fraction(0))),
-    ((Fraction(1, 3),) * 3, (Fraction(1, 3),) * 3),
-    (
-        (Fraction(1, 10), Fraction(2, 10), Fraction(7, 10)),
-        (Fraction(6, 10), Fraction(3, 10), Fraction(1, 10)),
-    ),
-    ((Fraction(0), Fraction(1, 20), Fraction(19, 20)), (Fraction(1), Fraction(0), Fraction(0))),
+    tuple(tuple(Fraction(share, 60) for share in law) for law in pair)
+    for pair in (
+        ((30, 30, 0), (30, 30, 0)),
+        ((20, 20, 20), (20, 20, 20)),
+        ((6, 12, 42), (36, 18, 6)),
+        ((0, 3, 57), (60, 0, 0)),
+    )
 ]
 
 

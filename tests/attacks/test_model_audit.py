@@ -1,5 +1,6 @@
 """Audit of a model that exists: what attacks reach, what is refused, and whether intervals hold."""
 
+import itertools
 import json
 import time
 from dataclasses import replace
@@ -256,6 +257,8 @@ def test_bad_input(tree) -> None:
     refused("nonmembers must be given", model, (x, y), None)
     refused("as many targets", model, (x, y[:5]), (x0, y0))
     refused("must be among", *tree, attacks=["magic"])
+    numbers = KNeighborsRegressor(1).fit(x, x[:, 0]), (x, x[:, 0]), (x0, x0[:, 0])
+    refused("a regression has no labels", *numbers, attacks=["label-only"])
     refused("no reference models", *tree, attacks=["rmia"], quick=True)
     refused("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
     refused("seconds must be", *tree, seconds=0)
@@ -386,19 +389,20 @@ def uncovered(leak: float, sizes: tuple[int, int], runs: int, *, ties: bool = Fa
     return missed
 
 
-@pytest.mark.parametrize("leak", [0.0, 3.0])
-def test_rules_that_learn_are_covered(leak: float) -> None:
-    """Each side may miss in 2.5 % of 12 runs: more than 3 have probability 1e-4."""
-    assert uncovered(leak, (200, 120), 12).max() <= 3
+SIZES = [(60, 60), (600, 100), (100, 600), (800, 800)]
+LONG = [
+    pytest.param(*case, 200, 15, marks=pytest.mark.long)
+    for case in itertools.product([0.0, 0.5, 3.0], SIZES, [False, True])
+]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("leak", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("sizes", [(60, 60), (600, 100), (100, 600), (800, 800)])
-@pytest.mark.parametrize("ties", [False, True])
-def test_rules_that_learn_are_covered_long(leak: float, sizes: tuple[int, int], ties: bool) -> None:
-    """2.5 % of 200 runs: more than 15 have probability 4e-5 per side."""
-    assert uncovered(leak, sizes, 200, ties=ties).max() <= 15
+@pytest.mark.parametrize(
+    ("leak", "sizes", "ties", "runs", "most"),
+    [(0.0, (200, 120), False, 12, 3), (3.0, (200, 120), False, 12, 3), *LONG],
+)
+def test_rules_that_learn_are_covered(leak, sizes, ties, runs, most) -> None:
+    """Each side may miss in 2.5 % of the runs: more than ``most`` have probability 1e-4."""
+    assert uncovered(leak, sizes, runs, ties=ties).max() <= most
 
 
 def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.ndarray:
@@ -438,19 +442,19 @@ def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.
     return missed
 
 
-@pytest.mark.parametrize("leak", [0.0, 1.0])
-def test_attacks_with_references_are_covered(leak: float) -> None:
-    """Each side may miss in 2.5 % of 5 runs: more than 2 have probability 1.5e-4."""
-    assert missed_by_references(leak, 5).max() <= 2
+@pytest.mark.parametrize(
+    ("leak", "runs", "most"),
+    [
+        (0.0, 5, 2),
+        (1.0, 5, 2),
+        *(pytest.param(leak, 200, 15, marks=pytest.mark.long) for leak in (0.0, 0.3, 1.0)),
+    ],
+)
+def test_attacks_with_references_are_covered(leak: float, runs: int, most: int) -> None:
+    """Each side may miss in 2.5 % of the runs: more than ``most`` have probability 1.5e-4."""
+    assert missed_by_references(leak, runs).max() <= most
 
 
 def test_references_of_measured_members_are_caught() -> None:
     missed = missed_by_references(0.0, 5, broken=True)[:, 1]
     assert missed[[0, 1, 3]].min() >= 3  # rmia saturates: models are sure of all of them
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("leak", [0.0, 0.3, 1.0])
-def test_attacks_with_references_are_covered_long(leak: float) -> None:
-    """2.5 % of 200 runs: more than 15 have probability 4e-5 per side."""
-    assert missed_by_references(leak, 200).max() <= 15

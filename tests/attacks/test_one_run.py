@@ -4,6 +4,7 @@ Simulation: 300 runs at confidence 0.95.  If a bound failed with exactly 5 %, mo
 would happen with probability below 1e-6 (binomial), the false-alarm rate per setting.
 """
 
+import itertools
 import math
 from itertools import product
 
@@ -35,22 +36,29 @@ def outcomes(m, r):
     return [t for t in product((-1, 0, 1), repeat=m) if sum(map(abs, t)) == r]
 
 
+def neighbours(coins):
+    """Places of the coins that differ in one."""
+    return [
+        (a, b)
+        for (a, s), (b, u) in itertools.permutations(enumerate(coins), 2)
+        if sum(x != y for x, y in zip(s, u, strict=True)) == 1
+    ]
+
+
 def delta_of(channel, coins, epsilon):
     """The largest hockey-stick between rows that differ in one coin."""
-    worst = 0.0
-    for a, s in enumerate(coins):
-        for b, u in enumerate(coins):
-            if sum(x != y for x, y in zip(s, u, strict=True)) == 1:
-                excess = channel[a] - math.exp(epsilon) * channel[b]
-                worst = max(worst, float(np.maximum(excess, 0).sum()))
-    return worst
+    excess = [channel[a] - math.exp(epsilon) * channel[b] for a, b in neighbours(coins)]
+    return max(float(np.maximum(row, 0).sum()) for row in excess)
+
+
+def right_guesses(coins, guesses):
+    """How many of the guesses (columns) are right about the coins (rows)."""
+    return np.array([[sum(map(int.__eq__, s, t)) for t in guesses] for s in coins])
 
 
 def tails(channel, coins, guesses, r):
     """P(at least v right) for v = 0…r."""
-    right = np.array(
-        [[sum(a == b for a, b in zip(s, t, strict=True)) for t in guesses] for s in coins]
-    )
+    right = right_guesses(coins, guesses)
     return [float(channel[right >= v].sum()) / len(coins) for v in range(r + 1)]
 
 
@@ -58,9 +66,7 @@ def random_channels(m, r, count, seed):
     """Channels that favour right guesses, from nearly silent to nearly revealing."""
     rng = np.random.default_rng(seed)
     coins, guesses = list(product((-1, 1), repeat=m)), outcomes(m, r)
-    right = np.array(
-        [[sum(a == b for a, b in zip(s, t, strict=True)) for t in guesses] for s in coins]
-    )
+    right = right_guesses(coins, guesses)
     for _ in range(count):
         weight = np.exp(rng.uniform(0, 3) * right) * rng.gamma(rng.uniform(0.3, 5), 1, right.shape)
         if rng.random() < 0.5:  # a mechanism that helps only at one count: it exploits claim 6
@@ -115,13 +121,7 @@ def test_a_bound_without_exceptions_would_be_caught():
 def worst_mechanism(m, v, epsilon, delta):
     """The largest P(at least v of m right) of all (ε, δ)-DP mechanisms, by linear programming."""
     coins = list(product((-1, 1), repeat=m))
-    size = len(coins)
-    pairs = [
-        (a, b)
-        for a, s in enumerate(coins)
-        for b, u in enumerate(coins)
-        if sum(x != y for x, y in zip(s, u, strict=True)) == 1
-    ]
+    size, pairs = len(coins), neighbours(coins)
     # P(guess | coins) for all coins and guesses, then the excess of every pair and guess.
     eye = np.eye(size)
     excess, budget = [], []
@@ -133,7 +133,7 @@ def worst_mechanism(m, v, epsilon, delta):
     limits = np.vstack([*excess, *budget])
     most = np.concatenate([np.zeros(len(pairs) * size), np.full(len(pairs), delta)])
     laws = np.hstack([np.kron(eye, np.ones(size)), np.zeros((size, len(pairs) * size))])
-    right = [[sum(map(int.__eq__, s, t)) >= v for t in coins] for s in coins]
+    right = right_guesses(coins, coins) >= v
     aim = np.concatenate([np.ravel(right) / -size, np.zeros(len(pairs) * size)])
     return -optimize.linprog(aim, limits, most, laws, np.ones(size)).fun
 
@@ -201,24 +201,6 @@ def test_coverage_for_gaussian_noise(mu):
         assert np.median(seen[:, 0]) > 0.5  # and it says something
 
 
-@pytest.mark.parametrize(("mu", "floor"), [(0.0, 0.0), (4.0, 1.5)])
-def test_the_audit_of_one_run_covers_and_finds_a_strong_leak(mu, floor):
-    """20 runs of 200 canaries at 0.95: more than 6 misses have probability 4e-5."""
-    rng = np.random.default_rng(43)
-    delta = 1e-3
-    epsilon = 0.0 if mu == 0 else memberbound.explain(gdp=mu, delta=delta).epsilon
-    wrong_epsilon = wrong_mu = 0
-    found = []
-    for _ in range(20):
-        member = rng.random(200) < 0.5
-        run = audit_one_run(Scores.of(rng.normal(size=200) + mu * member, member), delta=delta)
-        wrong_epsilon += run.epsilon_lower > epsilon
-        wrong_mu += run.mu_lower > mu
-        found.append(run.epsilon_lower)
-    assert max(wrong_epsilon, wrong_mu) <= 6
-    assert np.median(found) >= floor
-
-
 def test_taking_the_best_number_of_guesses_without_paying_is_caught():
     """Null scores at confidence 0.5: of 200 runs more than 128 have probability below 1e-4."""
     rng = np.random.default_rng(44)
@@ -237,8 +219,12 @@ def test_taking_the_best_number_of_guesses_without_paying_is_caught():
         alone += min(p_values) <= 0.5
         shared += min(p_values) <= 0.5 / len(counts)
     assert shared <= 128 < alone
-    run = audit_one_run(Scores.of(scores, member), delta=0.0, confidence=0.5)
-    assert (run.epsilon_lower > 0) == (min(p_values) <= 0.5 / len(counts))
+    pair = Scores.of(scores + 2 * member, member)
+    guesses = [guesses_from_scores(pair, (r + 1) // 2, r // 2) for r in counts]
+    run = audit_one_run(pair, delta=1e-3, confidence=0.5)
+    each = {"confidence": 1 - 0.5 / len(counts)}
+    assert run.epsilon_lower == max(one_run_epsilon(g, delta=1e-3, **each) for g in guesses) > 0
+    assert run.mu_lower == max(one_run_mu(g, **each) for g in guesses) > 0
 
 
 def canaries(mu, rows=300):
@@ -278,30 +264,12 @@ def test_unusable_runs_are_refused(change, options, words):
         memberbound.audit(one_run=change(canaries(1.0)), **options)
 
 
-def test_against_the_published_theorem():
-    """Same example as the paper's appendix (0.673); ours is proved here and close on others."""
-
-    def published(m, r, v, epsilon, delta):
-        q = special.expit(epsilon)
-        k = np.arange(1, v + 1)
-        share = np.cumsum(stats.binom.pmf(v - k, r, q)) / k
-        return stats.binom.sf(v - 1, r, q) + 2 * m * delta * share.max()
-
-    ours = one_run_epsilon(Guesses(1000, 100, 75), delta=1e-4)
-    assert published(1000, 100, 75, 0.673, 1e-4) == pytest.approx(0.05, abs=1e-3)
-    assert 0.673 <= ours < 0.69
-    ours = one_run_epsilon(Guesses(1000, 100, 99), delta=1e-5)
-    assert published(1000, 100, 99, ours, 1e-5) >= 0.05
-
-
 @pytest.mark.parametrize(
     ("m", "r", "v", "delta"),
     [
         (100, 100, 70, 0.0),
         (80, 20, 20, 1e-4),
         (60, 60, 60, 1e-5),
-        pytest.param(500, 50, 50, 1e-4, marks=pytest.mark.long),
-        pytest.param(200, 200, 200, 1e-5, marks=pytest.mark.long),
     ],
 )
 def test_returned_hypotheses_are_rejected_when_asked_again(m, r, v, delta):
