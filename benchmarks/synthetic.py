@@ -234,9 +234,9 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
     released, shrunk = synthetic.released_column, synthetic._shrunk
 
     def keep_single(
-        cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
+        cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, **size: Any
     ) -> ReleasedColumn:
-        column = released(cells, noisy, groups, scale, block_scale)
+        column = released(cells, noisy, groups, scale, **size)
         singles.append((column, noisy, scale))
         return column
 
@@ -278,7 +278,7 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
         clique = (name,) if name == target else (name, *given)
         query = mbi.WeightedQuery(weights.ravel())
         found.append(mbi.LinearMeasurement((sums * weights).ravel(), clique, scale, query))
-    edges = [(names[parent], names[child]) for child, parent in model.order if parent is not None]
+    edges = [(names[parent], names[child]) for child, parent, _ in model.tree if parent is not None]
     for edge, (noisy, scale) in zip(edges, pairs, strict=True):
         found.append(mbi.LinearMeasurement(noisy.ravel(), (*edge, *given), scale))
     descent = mbi.estimation.MirrorDescent()

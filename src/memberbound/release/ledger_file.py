@@ -189,8 +189,6 @@ class Reservation:
         """Write the budget into the file, or refuse the release that would exceed the limit."""
         if self.path is None:
             return
-        if self.id is not None:
-            raise MemberboundError("a release is entered into its ledger once.")
         if not budget.source.secure:
             raise InputError("ledger takes releases with secret noise, not with an insecure seed.")
         if budget.normal_mu is None:

@@ -357,12 +357,8 @@ def private_column(
 
 # ── What is known of a column once its cells were counted with noise ──────────────────────────────
 
-#: Blocks of a column.
-MOST_BLOCKS = 32
-#: A cell stands alone, and is believed, from so many noise scales on; a block, a run of cells.
-CELL_SCALES = 3.0
-BLOCK_SCALES = 5.0
-_RUN_SCALES = 1.0
+#: A cell stands alone, and is believed, from so many noise scales on, and a run of cells.
+CELL_SCALES, _RUN_SCALES = 3.0, 1.0
 
 
 def projected(noisy: FloatArray, total: float) -> FloatArray:
@@ -377,7 +373,7 @@ def projected(noisy: FloatArray, total: float) -> FloatArray:
     return np.asarray(np.maximum(noisy - cut, 0.0))
 
 
-def merged_runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
+def _merged_runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
     """Return the block of every cell, from noisy counts.
 
     A cell with enough stands alone; neighbours with less are taken together until they have
@@ -455,9 +451,12 @@ class ReleasedColumn:
 
 
 def released_column(
-    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, block_scale: float
+    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, *, least: float, most: int
 ) -> ReleasedColumn:
-    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts."""
+    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts.
+
+    There are ``most`` blocks at most, of at least ``least`` records where neighbours can be merged.
+    """
     spread = math.sqrt(noisy.shape[1])
     noisy = noisy.copy()
     for cell in cells.rare:
@@ -466,8 +465,8 @@ def released_column(
     totals = noisy.sum(axis=1)
     bins = np.arange(cells.count)
     if cells.ordered:
-        least = CELL_SCALES * scale * spread
-        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, least)
+        alone = CELL_SCALES * scale * spread
+        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, alone)
         bins[cells.ordered :] = bins[cells.ordered - 1] + 1 + np.arange(cells.count - cells.ordered)
     count = int(bins[-1]) + 1
     first = np.searchsorted(bins, np.arange(count), side="left")
@@ -481,7 +480,7 @@ def released_column(
         [projected(column, total) for column, total in zip(summed.T, groups, strict=True)]
     )
     ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
-    blocks = merged_runs(fine.sum(axis=1), ordered, BLOCK_SCALES * block_scale, MOST_BLOCKS)
+    blocks = _merged_runs(fine.sum(axis=1), ordered, least, most)
     return ReleasedColumn(cells, first, last, blocks, fine)
 
 

@@ -30,10 +30,8 @@ from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.cells import (
-    BLOCK_SCALES,
     CELL_SCALES,
     FORMATS,
-    MOST_BLOCKS,
     MOST_CELLS,
     CategoryCells,
     Cells,
@@ -41,7 +39,6 @@ from memberbound.release.all_rows.cells import (
     Writing,
     declared_writing,
     format_cells,
-    merged_runs,
     private_column,
     projected,
     public_column,
@@ -79,8 +76,8 @@ _WITHOUT_TARGET = {"columns": 0.40, _SCORES: 0.08, _TREE: 0.52}
 _LEAST_SIGNAL = 500.0
 _SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
 _SINGLE = {"columns": 1.0}
-#: Groups of the target in the tree.
-_MOST_GROUPS = 16
+#: Groups of the target in the tree, and blocks of a column.
+_MOST_GROUPS, _MOST_BLOCKS = 16, 32
 
 
 # ── What is released, and the rows that are drawn from it ─────────────────────────────────────────
@@ -96,8 +93,8 @@ class SyntheticTable:
 
     names: tuple[str, ...]
     columns: tuple[ReleasedColumn, ...]
-    order: tuple[tuple[int, int | None], ...]
-    tables: Mapping[tuple[int, int], FloatArray]
+    #: A column, its parent in the tree, and the counts of (parent, column, group); parents first.
+    tree: tuple[tuple[int, int | None, FloatArray], ...]
     target: ReleasedColumn | None
     groups: FloatArray
     labels: LabelModel | None
@@ -131,17 +128,15 @@ class SyntheticTable:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs of columns whose joint law was counted."""
         names = [column.cells.name for column in self.columns]
-        return tuple((names[p], names[c]) for c, p in self.order if p is not None)
+        return tuple((names[p], names[c]) for c, p, _ in self.tree if p is not None)
 
     def blocks(self, rows: int, draws: np.random.Generator) -> tuple[list[IntArray], IntArray]:
         """Return blocks of all columns and groups of the target for new rows."""
         groups = draws.choice(len(self.groups), rows, p=self.groups / self.groups.sum())
         blocks = [np.zeros(rows, dtype=np.int64) for _ in self.columns]
-        for child, parent in self.order:
+        for child, parent, table in self.tree:
             coarse = self.columns[child].coarse
-            table, law = coarse[None], groups
-            if parent is not None:
-                table, law = self.tables[parent, child], blocks[parent] * len(self.groups) + groups
+            law = groups if parent is None else blocks[parent] * len(self.groups) + groups
             # A law of the child's block per (parent, group), cumulated.
             steps = np.cumsum(np.moveaxis(table, 2, 1), axis=2)
             bare = steps[:, :, -1:] <= 0
@@ -237,12 +232,10 @@ def fit_synthetic(
     if goal is not None:
         counting.group_rows(goal, count)
     columns = counting.columns(features)
-    order = counting.tree(columns)
     model = SyntheticTable(
         names=names,
         columns=tuple(columns),
-        order=tuple(order),
-        tables=counting.triples(columns, order),
+        tree=counting.triples(columns, counting.tree(columns)),
         target=counting.target,
         groups=counting.groups,
         labels=None,
@@ -306,8 +299,8 @@ def _slack(records: Records, public: Bounds) -> float:
         private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
         + cells * (_MOST_GROUPS + 1)
         + columns**2 / 2
-        + columns * MOST_BLOCKS**2 * _MOST_GROUPS
-        + ROUNDS * columns * MOST_BLOCKS * _MOST_GROUPS
+        + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
+        + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
         + columns * (len(FORMATS) + 1)
     )
     return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
@@ -391,8 +384,8 @@ def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
 # ── 2 to 5. Groups, columns, the tree and its triples ─────────────────────────────────────────────
 
 
-#: Noise scales of a group of the target, and of a pair of which there is none.
-_GROUP_SCALES, _EMPTY_SCALES = 6.0, 2.0
+#: Noise scales of a group of the target, of a block of a column, of a pair of which there is none.
+_GROUP_SCALES, _BLOCK_SCALES, _EMPTY_SCALES = 6.0, 5.0, 2.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
 _LEAST_SHARE = 1e-3
 
@@ -478,12 +471,9 @@ class _Counting:
         exact = self.rows.total(LabelledRows.counts, [()], [(cells.count,)])
         noisy = sums.measure(exact[0][:, None])
         least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
-        target = released_column(cells, noisy, self.groups, sums.scale, least / BLOCK_SCALES)
-        if len(target.coarse) > _MOST_GROUPS:
-            ordered = int((target.last < cells.ordered).sum())
-            blocks = merged_runs(target.fine.sum(axis=1), ordered, least, _MOST_GROUPS)
-            target = replace(target, block_of_bin=blocks)
-        self.target = target
+        self.target = target = released_column(
+            cells, noisy, self.groups, sums.scale, least=least, most=_MOST_GROUPS
+        )
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
         self.rows = self.rows.mapped(LabelledRows.with_groups, target.block_of_cell)
@@ -494,10 +484,14 @@ class _Counting:
         shapes = [(column.count, len(self.groups)) for column in cells]
         places = [(place,) for place in range(len(cells))]
         exact = self.rows.total(LabelledRows.counts, places, shapes)
-        columns = [
-            released_column(column, sums.measure(counts), self.groups, sums.scale, self.pair_scale)
-            for column, counts in zip(cells, exact, strict=True)
-        ]
+        least, columns = _BLOCK_SCALES * self.pair_scale, []
+        for column, counts in zip(cells, exact, strict=True):
+            noisy = sums.measure(counts)
+            columns.append(
+                released_column(
+                    column, noisy, self.groups, sums.scale, least=least, most=_MOST_BLOCKS
+                )
+            )
         blocks = [column.block_of_cell for column in columns]
         self.rows = self.rows.mapped(LabelledRows.with_blocks, blocks)
         return columns
@@ -533,13 +527,14 @@ class _Counting:
 
     def triples(
         self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
-    ) -> dict[tuple[int, int], FloatArray]:
-        """Return consistent (parent, child, group) counts of the tree's pairs."""
+    ) -> tuple[tuple[int, int | None, FloatArray], ...]:
+        """Return the tree with consistent (parent, child, group) counts of its pairs."""
+        tables: dict[tuple[int | None, int], FloatArray] = {
+            (None, column): columns[column].coarse[None] for column, _ in order
+        }
         edges = [(parent, child) for child, parent in order if parent is not None]
-        if not edges:
-            return {}
-        sums = self.sums(_TREE, sensitivity=HISTOGRAM_MOVES, times=len(edges))
-        tables = {}
+        if edges:
+            sums = self.sums(_TREE, sensitivity=HISTOGRAM_MOVES, times=len(edges))
         likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
         counts = self.rows.total(LabelledRows.counts, edges, [table.shape for table in likely])
         for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
@@ -552,7 +547,7 @@ class _Counting:
             possible |= ~possible.any(axis=1, keepdims=True)
             table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
             tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
-        return tables
+        return tuple((child, parent, tables[parent, child]) for child, parent in order)
 
     def labels(self, model: SyntheticTable) -> LabelModel:
         """Return the label model, fitted on rows that are drawn from what is known so far."""
