@@ -7,8 +7,9 @@ import pandas
 import pytest
 
 from memberbound import InputError, audit_text
-from memberbound.attacks.texts import blind_test
+from memberbound.attacks.texts import blind_test, read_documents
 
+ENDINGS = ("jsonl", "csv", "parquet", "txt")
 WORDS = ["red", "green", "blue", "old", "new", "tall", "small", "fast", "slow", "warm", "cold"]
 
 
@@ -132,11 +133,27 @@ def test_bad_input_is_one_sentence(arguments, word):
         audit_text(**arguments)
 
 
+def test_documents_mean_the_same_in_every_format(tmp_path):
+    texts = texts_of(40)
+    texts.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    texts.to_csv(tmp_path / "t.csv", index=False)
+    texts.to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "t.txt").write_text("\n".join(texts["text"]))
+    read = [read_documents(tmp_path / f"t.{end}", "text", "members") for end in ENDINGS]
+    assert [list(documents.texts.values()) for documents in read] == [texts["text"].tolist()] * 4
+    answers = [
+        audit_text(tokens=tokens_of(documents=40), texts=tmp_path / f"t.{end}", by="kind")
+        for end in ENDINGS[:3]
+    ]
+    assert len({repr(answer.to_dict()) for answer in answers}) == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "word"),
     [
-        ('{"text": "a"}\n[1]\n', "line 2"),
-        ('{"text": "a"}\n{"other": "b"}\n', "text"),
+        ('{"text": "a"}\n["secret"]\n', "line 2"),
+        ('{"text": "a"}\n{"text": "secret\n', "line 2"),
+        ('{"text": "a"}\n{"other": "secret"}\n', "'text', got none in line 2"),
         ('{"text": "a"}\n{"text": ""}\n', "row 2"),
         ("", "documents"),
     ],
@@ -144,8 +161,9 @@ def test_bad_input_is_one_sentence(arguments, word):
 def test_bad_documents_are_refused(tmp_path, lines, word):
     file = tmp_path / "in.jsonl"
     file.write_text(lines)
-    with pytest.raises(InputError, match=word):
+    with pytest.raises(InputError, match=word) as refusal:
         audit_text(lm="folder", members=file, nonmembers=file)
+    assert "secret" not in str(refusal.value)
 
 
 # ── Folders with language models ──────────────────────────────────────────────────────────────────

@@ -102,12 +102,14 @@ _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
     ".xlsx, .dta, .sav, .sas7bdat"
 )
+_LINES = " In Python: pandas.read_json(file, lines=True).to_parquet('table.parquet')."
 #: What makes a table of another format one that is read.
 CONVERSIONS = {
     ".xls": " Save it as .xlsx in Excel or LibreOffice.",
     ".ods": " Save it as .xlsx in LibreOffice.",
     ".json": " In Python: pandas.read_json(file).to_parquet('table.parquet').",
-    ".jsonl": " In Python: pandas.read_json(file, lines=True).to_parquet('table.parquet').",
+    ".jsonl": _LINES,
+    ".ndjson": _LINES,
     ".rds": " In R: arrow::write_parquet(readRDS(file), 'table.parquet').",
     ".rdata": " In R: arrow::write_parquet(table, 'table.parquet').",
 }
