@@ -196,7 +196,6 @@ def export(
         about: YAML file with what only you know: purpose, controller, who chose the limit, …
         out: file to write; for MLflow a run (``runs:/ID``) or an experiment's name (default: the
             active run, or a new one).
-        force: overwrite ``out``.
 
     Command line:
         memberbound export model.json.certificate.json --format decision --out decision.pdf

@@ -455,7 +455,6 @@ def study(
 
     Args:
         table: a file or a table (default: the embedded data set).
-        target: column to predict.
         learner: a short name or ``package.module:factory`` (default: the model's own kind, else
             logistic or ridge by the target's values, a choice that no bound covers).
         eta: largest gain of any attack over blind guessing (default: 0.05, right 55 % of the time).
@@ -464,19 +463,13 @@ def study(
         shadows: models trained for each audit (default: 64 up to 10 000 rows; fewer for larger
             tables and quick studies, at least 16).
         columns: feature columns (default: all but the target, identifiers and free text).
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
-            the inferred role.
         unit: column that identifies the person, so that a record is a person; attacks, counts
             and scores are about each person's first row, releases are made of all rows.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
             remedy that trains on all rows; see ``memberbound bounds``.
         model: a trained model to examine: its file, or in Python the fitted object; the table holds
             its training rows.
         nonmembers: rows from the same source that the model was not trained on.
-        trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
-            wrote the file.
         config: YAML file with these options, ``source`` and ``out``; other options override it.
         quick: train fewer models, on at most 10 000 random rows in audits; the table's certificates
             and the release still use all rows.

@@ -189,23 +189,18 @@ def audit(
         learner: what reference models are trained with, on these rows: a short name,
             ``package.module:factory`` or an estimator (default: ``same``, the model's own kind,
             for scikit-learn estimators and those of LightGBM and XGBoost).
-        trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
-            wrote the file.
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
         by: a column whose values are subgroups to report separately.
         quick: leave out the attacks that train reference models, the strongest ones.
         seconds: time to train reference models in (default: 60); the first is always finished.
         attacks: attacks to run (default: all that can run here).
         confidence: of each interval.
-        fpr: false-positive rate at which the TPR is measured; may be repeated.
         columns: columns that the model gets (default: those it was trained on).
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         records: write which members are identified to this CSV file.
         force: overwrite ``records``.
         seed: for random parts of the records and the learners.
         shadows: reference models to train at most.
         workers: processes that train them; -1 uses all cores (default, unless they are quick).
-        progress: called with (done, total).
 
     Command line:
         memberbound audit train.csv --nonmembers test.csv --model model.skops --target income

@@ -126,19 +126,13 @@ def audit_learner(
 
     Args:
         table: a file or a table, one record per row.
-        target: column to predict.
         learner: a short name, ``package.module:factory`` or an estimator.
         shadows: number of shadow models to train.
         attacks: attacks to run.
         confidence: of each interval.
-        fpr: false-positive rate at which the TPR is measured; may be repeated.
         columns: columns to use (default: all but identifiers and free text).
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
-            the inferred role.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         records: write every record's exposure to this CSV file; its limits hold for all records
             simultaneously.
         force: overwrite ``records``.
@@ -146,9 +140,7 @@ def audit_learner(
             the command line's default: the user's cache folder).
         workers: processes; -1 uses all cores, 1 trains in this process.
         scheduler: address of a dask scheduler whose workers train the models.
-        client: for Python: a ``distributed.Client`` instead.
         seed: for the random halves and the learners.
-        progress: called with (done, total).
 
     Command line:
         memberbound audit-learner people.csv --target income --learner random-forest --cache fits

@@ -118,10 +118,7 @@ def audit_table(
         refits: how often the synthesizer is fitted (default: 64).
         columns: columns to compare (default: all that the tables share).
         confidence: of each interval.
-        fpr: false-positive rate at which the TPR is measured; may be repeated.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         seed: for random halves.
-        progress: called with (done, total).
 
     Command line:
         memberbound audit-table train.csv --nonmembers fresh.csv --synthetic new.csv

@@ -172,12 +172,10 @@ def audit_text(
         by: a column of the documents whose values are subgroups to report separately.
         attacks: scores to use (default: all that can be computed).
         confidence: of each interval.
-        fpr: false-positive rate at which the TPR is measured; may be repeated.
         keep_tokens: write the token table to this Parquet file, to be used again with ``tokens``.
         records: write the scores of every document to this CSV file.
         force: overwrite ``keep_tokens`` and ``records``.
         seed: for random halves.
-        progress: called with (done, total).
 
     Command line:
         memberbound audit-text --lm tuned --base base --members in.jsonl --nonmembers out.jsonl

@@ -94,9 +94,6 @@ def bounds(
     Args:
         table: a file or a table, one record per row.
         out: YAML file to write (default: print it).
-        force: overwrite ``out``.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound bounds patients.csv --out bounds.yaml

@@ -186,16 +186,9 @@ def certify(
             the inferred role; identifiers are left out.
         n: number of training rows, or of persons with ``unit`` (default: the whole table).
         confidence: of each certificate.
-        nu: probability that the tested record is not a member.
-        lam: weight of a missed member.
-        probabilities: instead of a table: the probability of each distinct record, as an array or a
-            file with one column.
-        uniform: instead of a table: number of equally likely records.
         reference: further, independent rows from the same source that are not trained on.
         unit: column that identifies the person; all rows of a person are one record, and persons
             are counted instead of rows.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 

@@ -360,8 +360,6 @@ def explain(
         lam: MIS: weight of a missed member.
         prior: share of candidates who are members, for the attack success.
         fpr: false-positive rate at which the TPR is bounded; may be repeated.
-        baseline: chance of guessing something else about a record (an attribute, the record itself)
-            without the release; the answer bounds it with the release. May be repeated.
         adjacency: what “out” means: ``replace-one`` (default for ε and μ) or ``add-remove``
             (default for DP-SGD).
         target_advantage: find the parameters for at most this advantage (TPR - FPR).

@@ -207,8 +207,6 @@ def harden(
             the role inferred from the fitting rows.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         keep: columns that must not be changed.
         out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: of each certificate.

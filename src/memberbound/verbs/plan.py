@@ -121,15 +121,8 @@ def plan(
         record_leak: largest acceptable leak for any row.
         columns: the columns a learner sees (default: all but identifiers).
         roles: column → number, category, date, identifier or text, to correct the inferred role.
-        probabilities: instead of a table: the probability of each distinct record, as an array or a
-            file with one column.
-        uniform: instead of a table: number of equally likely records.
         confidence: of the answer, where it comes from a table.
-        nu: probability that the tested record is not a member.
-        lam: weight of a missed member.
         unit: column that identifies the person; all rows of a person are one record.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound plan --security 0.95 --uniform 316

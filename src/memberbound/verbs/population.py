@@ -324,18 +324,13 @@ def population(
         target_pmp: find the noise or ε for at most this ε̃ (PMP).
         target_success: find the noise or ε for at most this attack success rate.
         columns: columns to use (default: all numeric ones but identifiers).
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
-            the inferred role.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         confidence: of bounds from sampled subsets.
         subsets: how many subsets to sample.
         seed: for the sampled subsets.
         records: write every record's bounds to this CSV file.
         force: overwrite ``records``.
-        progress: called with (done, total).
 
     Command line:
         memberbound population patients.csv --epsilon 10 --clip 5 --plot success.png

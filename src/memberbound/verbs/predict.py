@@ -112,9 +112,6 @@ def predict(
         strict: refuse unknown categories, text instead of numbers and missing columns.
         out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
             that give probabilities, ``probability_<class>``.
-        force: overwrite ``out``.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
 
     Command line:
         memberbound predict model.skops new.csv --out answers.csv

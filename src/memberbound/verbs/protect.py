@@ -125,7 +125,6 @@ def protect(
 
     Args:
         source: a file or a table, one record per row.
-        target: column to predict.
         learner: ``logistic``, ``svm``, ``ridge``, ``huber``, ``boosting``, or the
             ``package.module:factory`` of a PyTorch module (default: logistic; ridge where the
             bounds give the target a range).
@@ -138,7 +137,6 @@ def protect(
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.
         trial: whether a second model is trained and scored; a study has scores of its own.
-        progress: called with (done, total).
 
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops

@@ -101,11 +101,9 @@ def protect_half(
 
     Args:
         source: a file or a table, one record per row.
-        target: column to predict.
         learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
         statistic: instead of a model, release a ``mean``, ``sum``, ``histogram``, ``contingency``
             table, ``covariance`` or ``quantiles``; in Python also a function of the drawn rows.
-        eta: largest gain of any attack over blind guessing, in (0, ½).
         record: who is protected.
         method: ``crowd`` (means, counts, covariances), ``neighbour``, ``moment`` or ``izzo``;
             ``auto`` chooses.
@@ -115,20 +113,13 @@ def protect_half(
         query: public rows whose predictions are released, for learners without parameters.
         size: number of records drawn (default: half of them).
         columns: columns to use (default: all but identifiers and free text).
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
-            the inferred role.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
-        database_table: the table inside a DuckDB or SQLite file.
-        encoding: encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.
         out: file for the release; its certificate is written beside it.
-        force: overwrite ``out``.
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting.
-        client: for Python: a ``distributed.Client`` instead.
         insecure_seed: for tests only: draw training set and noise from a seed, which protects
             nobody.
-        progress: called with (done, total).
 
     Command line:
         memberbound protect-half people.csv --target ill --record average --out model.skops
