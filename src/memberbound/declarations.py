@@ -125,10 +125,10 @@ Hidden = Annotated[object, Option("hidden", web=False)]
 
 #: What arguments mean that many verbs have, unless a docstring says otherwise.
 _SHARED_HELP = {
-    "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
-    "all of them see), keep them and add them up. The numbers are the same.",
     "baseline": "chance of guessing something else about a record (an attribute, the record "
+    "itself) without the release; the answer bounds it with the release. May be repeated.",
     "bounds": "YAML or JSON file (or a mapping) with what is public about the columns: "
+    "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
     "client": "for Python: a ``distributed.Client`` instead.",
     "database_table": "the table inside a DuckDB or SQLite file.",
     "encoding": "encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.",
@@ -136,21 +136,21 @@ _SHARED_HELP = {
     "force": "overwrite ``out``.",
     "fpr": "false-positive rate at which the TPR is measured; may be repeated.",
     "insecure_seed": "for tests only: draw the noise from a seed, which protects nobody.",
-    "itself) without the release; the answer bounds it with the release. May be repeated.",
     "lam": "weight of a missed member.",
     "ledger": "ledger of releases about the same people, which this one is entered into and must "
-    "memory": "how much memory may be used, such as ``2GB`` (default: half of the machine's). The "
     "not exceed; see ``memberbound ledger``.",
-    "nu": "probability that the tested record is not a member.",
-    "probabilities": "instead of a table: the probability of each distinct record, as "
-    "an array or a file with one column.",
-    "roles": "column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, "
-    "to correct the inferred role.",
+    "memory": "how much memory may be used, such as ``2GB`` (default: half of the machine's). The "
     "rows of a larger file are read in parts, and what is made of them is kept on disk.",
+    "nu": "probability that the tested record is not a member.",
+    "probabilities": "instead of a table: the probability of each distinct record, as an array or "
+    "a file with one column.",
+    "roles": "column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct "
+    "the inferred role.",
     "scheduler": "address of a dask scheduler whose workers read the rows (of a Parquet file that "
+    "all of them see), keep them and add them up. The numbers are the same.",
     "target": "column to predict.",
-    "trust": "load model files that can run code (joblib, pickle); use it only if you "
-    "trust whoever wrote the file.",
+    "trust": "load model files that can run code (joblib, pickle); use it only if you trust "
+    "whoever wrote the file.",
     "uniform": "instead of a table: number of equally likely records.",
 }
 
