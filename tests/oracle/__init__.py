@@ -9,6 +9,6 @@ laws), ``iid`` (records drawn from a law), ``subset`` (a uniform subset of a kno
 ``mechanisms`` (toy releases for both games), ``exponential`` (the exponential mechanism),
 ``pairs`` (random pairs and exact operations on ROCs), ``readoffs`` (a curve against its pair),
 ``real`` (irrational truths bracketed to 50 digits).  Truths in doubles, each with its margin:
-``gaussian_mean``, ``large_laws``, ``normal_mixtures``, ``laplace_mixtures``,
+``gaussian_mean``, ``large_laws``, ``normal_mixtures``,
 ``released_statistic``, ``sampled_gaussian``, ``bayes_attack`` (which takes the library's noise).
 """

@@ -115,3 +115,35 @@ def _swaps(size: int, k: int) -> list[list[tuple[int, int]]]:
     """For every record the places of all (D, D') in which another one takes its place."""
     place = {frozenset(s): i for i, s in enumerate(combinations(range(size), k))}
     return [[(place[d], place[e]) for d, e, _ in swaps(size, k, x)] for x in range(size)]
+
+
+#: What noise from a moment promises (I24-T9, I24-C14, X14).
+ETAS = (0.01, 0.05, 0.1, 0.25, 0.4)
+
+
+def tables_of_halves(seed: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(N, outputs over halves): smooth, heavy-tailed, two-valued, one set, a mean, one record."""
+    rng = np.random.default_rng(seed)
+    for size in (2, 4, 6):
+        halves = list(combinations(range(size), size // 2))
+        yield size, rng.normal(size=len(halves))
+        yield size, rng.standard_cauchy(len(halves))
+        yield size, rng.integers(0, 2, len(halves)).astype(float)
+        yield size, np.eye(len(halves))[0]
+        yield size, outputs_of(Column(rng.standard_cauchy(size), np.mean), size, size // 2)
+        yield size, outputs_of(Column(np.eye(size)[0], np.sum), size, size // 2)
+
+
+def broken_promises(
+    constant: Callable[[float], float], moment: float
+) -> tuple[list[tuple[int, float, float]], float]:
+    """Where Laplace noise of scale constant(eta)·sigma_M misses eta; the largest share of eta."""
+    bad, largest = [], 0.0
+    for size, outputs in tables_of_halves(14):
+        sigma = (np.abs(outputs - outputs.mean()) ** moment).mean() ** (1 / moment)
+        for eta in ETAS if sigma > 0 else ():
+            reached = gains(outputs, size, size // 2, constant(eta) * sigma, laplace_cdf).max()
+            largest = max(largest, reached / eta)
+            if reached > eta:
+                bad.append((size, eta, reached))
+    return bad, largest

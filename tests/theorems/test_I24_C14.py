@@ -1,6 +1,6 @@
 """I24-C14: for M >= 2 the constant (6.16/eta)^(1+2/M) is enough.
 
-Truth: exact subset games with N = 2, 4, 6 at d = 1 (tests/oracle/laplace_mixtures.py).
+Truth: all halves of N = 2, 4, 6 records at d = 1 (tests/oracle/released_statistic.py).
 """
 
 from fractions import Fraction
@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
-from oracle.laplace_mixtures import ETAS, broken_promises
+from oracle.released_statistic import ETAS, broken_promises
 
 
 @pytest.mark.parametrize("moment", [2.0, 4.0, 10.0])

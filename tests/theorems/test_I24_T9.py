@@ -1,6 +1,6 @@
 """I24-T9: noise exp(-|x|/(c sigma)), c = (7.5/eta)^(1+2/M), is eta-MIP from the M-th moment.
 
-Truth: exact subset games with N = 2, 4, 6 at d = 1 (tests/oracle/laplace_mixtures.py).
+Truth: all halves of N = 2, 4, 6 records at d = 1 (tests/oracle/released_statistic.py).
 """
 
 import math
@@ -9,7 +9,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
-from oracle.laplace_mixtures import ETAS, broken_promises
+from oracle.released_statistic import ETAS, broken_promises
 
 
 @pytest.mark.parametrize("moment", [1.0, 1.5])

@@ -48,13 +48,6 @@ from memberbound.subset.record_bounds import (
 #: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
 _LARGEST_SHIFT = 1e300
 _NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."
-#: A search for the least σ stops here, as a share of the diameter: the data need hardly any noise.
-_LEAST_SHARE = 2.0**-60
-#: Exact mixtures cost seconds: with them σ is found to this much, in so many evaluations,
-#: and not below this share of what the coupling asks for.
-_EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
-#: The crowd alone costs less than a second, and may do with next to no noise.
-_CROWD_RELATIVE, _CROWD_SHARE = 1e-4, 1e-4
 
 
 def noise_on_sum(sigma: float, divisor: int) -> float:
@@ -71,9 +64,6 @@ def noise_on_query(sigma: float, divisor: int) -> float:
 
 def _small_delta(delta: float) -> float:
     return fraction("delta", delta, open_left=True, open_right=True, remedy=_NEVER_PURE)
-
-
-# ---- (ε, δ)-DP and σ ------------------------------------------------------------------------
 
 
 def dp_from_noise(sigma: float, delta: float, sensitivity: float) -> float:
@@ -183,13 +173,10 @@ class NoisySum:
         """The same, bounded by the coupling alone."""
         return replace(self, line=None, crowd=None)
 
-    # ---- one amount of noise --------------------------------------------------------------
-
     def coupled(self, sigma: float, delta: float) -> RecordBounds:
         """Bound what an attacker learns, by the coupling alone.
 
-        Guarantee: for every record x both hockey-sticks between P_in,x and P_out,x at e^ε are at
-        most δ, ε = ``pmp_epsilon[x]``, and no attack on x is right more often than ``success[x]``.
+        Guarantee: that of :class:`RecordBounds`.
         Theorem: X1 and L24-P12; the divergences of a pair are L24-L10; accuracy is I24-P2.
         Assumes: see ``assumptions`` of the result; in particular one release only.
         Numerics: every number is rounded outwards; k/N, which need not be a double, is allowed for.
@@ -247,8 +234,6 @@ class NoisySum:
             epsilon = np.minimum(epsilon, Crowd(self.crowd, sigma).pmp_epsilon(delta))
         return float(epsilon.max())
 
-    # ---- the least noise ------------------------------------------------------------------
-
     def noise_for_pmp(self, target: float, delta: float) -> float:
         """Return the smallest σ at which every record has ε̃ ≤ ``target`` at this δ.
 
@@ -258,9 +243,6 @@ class NoisySum:
         as much as ``profile.pmp_epsilon`` is above the least ε (1e-3); with a line less than 1e-3.
         Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
         are equal that next to no noise is enough, a σ far below the diameter is returned.
-
-        The DP parameter of that noise is ``dp_from_noise(σ, δ, 2C)``: release with σ itself, not
-        with a σ computed back from that ε, which may differ in its last digits.
         """
         eps, dlt = nonnegative("target", target), _small_delta(delta)
         if self.profile.diameter == 0.0:
@@ -319,16 +301,16 @@ class NoisySum:
 
     def _least_noise(self, excess: Callable[[float], float], start: float) -> float:
         """One pair at the diameter, or a little more for a coarsely binned profile, is enough."""
-        floor = _LEAST_SHARE * self.profile.diameter
+        floor = 2.0**-60 * self.profile.diameter  # the data need hardly any noise
         return least_scale(excess, start, floor=floor, ceiling=1e6 * start)
 
     def _reduced_noise(self, excess: Callable[[float], float], sigma: float, far: float) -> float:
         """Return a smaller σ than the coupling's if exact mixtures or the crowd allow one."""
         if self.line is None and self.crowd is None:
             return sigma
-        relative, share = _EXACT_RELATIVE, _EXACT_SHARE
-        if self.line is None:
-            relative, share = _CROWD_RELATIVE, _CROWD_SHARE
+        # Exact mixtures cost seconds, and minutes far below the coupling's σ; the crowd alone costs
+        # less than a second, and may do with next to no noise.
+        relative, share = (1e-4, 1e-4) if self.line is None else (1e-3, math.exp(-4.0))
 
         def near(trial: float) -> float:
             over = excess(trial)
@@ -343,7 +325,7 @@ class NoisySum:
                     floor=share * sigma,
                     ceiling=sigma,
                     relative=relative,
-                    evaluations=_EXACT_EVALUATIONS,
+                    evaluations=24,
                 )
         return sigma
 

@@ -32,9 +32,6 @@ from memberbound.subset.record_bounds import RecordBounds
 
 #: Beyond this ε the densities "out" are too small to be told from nothing; the answer is ∞.
 LARGEST_EPSILON = 80.0
-#: ε is found to this part of 1 + ε, from above.
-EPSILON_TOLERANCE = 1e-6
-_SEARCH_STEPS = 80
 #: A cell in which the difference may change sign is cut into so many parts.
 _PARTS = 8
 
@@ -85,14 +82,8 @@ class DensityPair:
 
     def swapped(self) -> DensityPair:
         """Return the pair with "in" and "out" exchanged."""
-        return DensityPair(
-            self.width,
-            self.outside,
-            self.inside,
-            self.error_out,
-            self.error_in,
-            self.beyond[::-1],
-        )
+        cubics, errors = (self.outside, self.inside), (self.error_out, self.error_in)
+        return DensityPair(self.width, *cubics, *errors, self.beyond[::-1])
 
     def hockey_sticks(
         self, factors: FloatArray, rows: NDArray[np.intp] | None = None
@@ -126,15 +117,15 @@ class DensityPair:
     def epsilon(self, delta: float, start: FloatArray | None = None) -> FloatArray:
         """Return per record an ε at which H_{e^ε}(in‖out) ≤ δ was seen, or ∞.
 
-        Guarantee: (ε, δ) holds in this direction; smaller ε by :data:`EPSILON_TOLERANCE` of 1 + ε
-        fail the computed bound.  Newton's method on ln H inside a bracket, from 0 or ``start``.
+        Guarantee: (ε, δ) holds in this direction; smaller ε by 1e-6 of 1 + ε fail the computed
+        bound.  Newton's method on ln H inside a bracket, from 0 or ``start``.
         """
         count = self.records
         low, high, point = np.zeros(count), np.full(count, math.inf), np.zeros(count)
         if start is not None:
             point = np.where(start < LARGEST_EPSILON, start, 0.0)
         active = np.arange(count)
-        for _ in range(_SEARCH_STEPS):
+        for _ in range(80):
             eps = point[active]
             # The hockey-stick at a factor just below e^ε is the larger one.
             factor = np.exp(eps) * (1 - 8 * UNIT)
@@ -143,7 +134,7 @@ class DensityPair:
             high[active] = np.where(safe, np.minimum(high[active], eps), high[active])
             low[active] = np.where(safe, low[active], np.maximum(low[active], eps))
             lo, hi = low[active], high[active]
-            tolerance = EPSILON_TOLERANCE * (1 + eps)
+            tolerance = 1e-6 * (1 + eps)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = np.log(value / delta) * value / (factor * mass)
                 target = eps + np.clip(step, -20.0, 20.0) + np.where(safe, -0.4, 0.4) * tolerance
@@ -200,13 +191,8 @@ OUTSIDE = 1e-20
 NEGLIGIBLE = 1e-19
 #: What Hermite interpolation may add to a hockey-stick, if affordable.
 INTERPOLATION = 1e-9
-_MOST_FREQUENCIES = 1_000_000
-_MOST_PAIRS = 400_000
-_MOST_FACTORS = 2e9
-_MOST_CELLS = 6e7
-_MOST_CELLS_OF_A_RECORD = 1 << 20
-_SCOUTS = 512
-_RECORD_BLOCKS = 64
+#: Where more are needed the inversion is not done: what it may cost in time and memory.
+_MOST_FACTORS, _MOST_CELLS = 2e9, 6e7
 
 
 def _log_binomial(n: int, p: float, k: FloatArray) -> FloatArray:
@@ -282,7 +268,7 @@ class FourierSums:
     @cached_property
     def _blocks(self) -> list[IntArray]:
         """All records in order of their values, cut into blocks."""
-        return np.array_split(np.argsort(self.w, kind="stable"), min(len(self.w), _RECORD_BLOCKS))
+        return np.array_split(np.argsort(self.w, kind="stable"), min(len(self.w), 64))
 
     @cached_property
     def _totals(self) -> list[ComplexArray]:
@@ -374,7 +360,7 @@ class FourierSums:
         bend = 2 * self.frequencies**4 @ np.maximum(np.abs(phi_in), np.abs(phi_out)).max(axis=0)
         ideal = self.window * (bend / (384 * INTERPOLATION)) ** 0.25
         highest = 4 * self.frequencies[-1] * self.window / (2 * math.pi)
-        limit = min(_MOST_CELLS_OF_A_RECORD, _MOST_CELLS / records)
+        limit = min(1 << 20, _MOST_CELLS / records)
         return 1 << math.ceil(math.log2(max(min(ideal, limit), highest, 64)))
 
     def _densities(self, phi_in: ComplexArray, phi_out: ComplexArray, cells: int) -> DensityPair:
@@ -415,7 +401,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     even = w - w.mean()
     window = sum(_half_window(each, p, size, log_normaliser) for each in (even, -even))
     count = math.ceil(HIGHEST * window / (2 * math.pi)) + 1
-    if count > _MOST_FREQUENCIES:
+    if count > 1_000_000:
         return None
     normaliser = (_binomial(n - 1, p, size - 1), _binomial(n - 1, p, size))
     frequencies: FloatArray = np.arange(count, dtype=np.float64) * (2 * math.pi / window)
@@ -424,8 +410,8 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     top = count * (2 * math.pi / window)
     beyond = math.exp(-0.5 * top * top) * (1 + window / (2 * math.pi * top))
     lost = 0.0
-    # Where even the best y leaves a negligible product of the scouts, none of the pairs counts.
-    scouts = np.sort(w)[np.unique(np.linspace(0, n - 1, min(n, _SCOUTS)).astype(np.intp))]
+    # Where even the best y leaves a negligible product of 512 records, none of the pairs counts.
+    scouts = np.sort(w)[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.intp))]
     reach = np.abs(_characteristic(scouts, frequencies))
     damped = _product_bound(spread, len(scouts), reach) * noise / min(normaliser)
     alive = damped >= NEGLIGIBLE
@@ -454,7 +440,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
         places.append(block[row])
         points.append(column)
         total += len(row)
-        if total > _MOST_PAIRS or total * n > _MOST_FACTORS:
+        if total > 400_000 or total * n > _MOST_FACTORS:
             return None
     alias = [_aliases(n - 1, p, j, nodes) * float(noise.sum()) + beyond for j in (size - 1, size)]
     ratio = [min(normaliser) / each for each in normaliser]
@@ -513,8 +499,7 @@ def mixture_bounds(
 
     The release is Σ_{i∈D} values[i] + N(0, σ²), D a uniform k-subset; for a mean give f/k.
 
-    Guarantee: both hockey-sticks of P_in,x and P_out,x at e^``pmp_epsilon[x]`` are at most δ, and
-        no attack on x is right more often than ``success[x]`` at the prior k/N.
+    Guarantee: that of :class:`RecordBounds`.
     Theorem: X9 (proofs/exact-mixtures.md); I24-P2 for the success.
     Assumes: the attacker knows the population and sees the release only.
     Numerics: from above.  Success exceeds the truth by about 1e-8, ε by about 1e-6·(1 + ε) and

@@ -621,8 +621,8 @@ class _Bracket:
         safe[:, 0], safe[:, -1] = False, True
         place = safe.argmax(axis=1)
         for cell in np.unique(place):
-            mine, ends = place == cell, grid[cell - 1 : cell + 1].tolist()
-            yield _Bracket(self.rows[mine], *ends, sticks[mine, cell - 1], sticks[mine, cell])
+            mine, (low, high) = place == cell, grid[cell - 1 : cell + 1].tolist()
+            yield _Bracket(self.rows[mine], low, high, sticks[mine, cell - 1], sticks[mine, cell])
 
     def crossing(self, goal: float) -> FloatArray:
         """Where the chord meets the goal: δ_x is convex in e^ε, so the chord lies above it."""

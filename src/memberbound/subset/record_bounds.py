@@ -49,9 +49,9 @@ def _blind_guess(game: SubsetGame) -> tuple[float, float]:
 class RecordBounds:
     """Upper bounds for every record of the population, at one mechanism.
 
-    ``pmp_epsilon[x]`` is an ε for which both hockey-sticks between P_in,x and P_out,x at e^ε are at
-    most ``delta`` (L24-D2), possibly ∞; ``success[x]`` bounds the accuracy of every attack on x at
-    the prior k/N (I24-P2), ``eta[x]`` its gain over the blind guess.
+    Guarantee: for every record x both hockey-sticks between P_in,x and P_out,x at e^ε are at most
+    ``delta``, ε = ``pmp_epsilon[x]``, possibly ∞ (L24-D2); no attack on x is right more often than
+    ``success[x]`` at the prior k/N (I24-P2), and ``eta[x]`` is its gain over the blind guess.
 
     Numerics: ``success`` is kept between the blind guess, which every attacker reaches, and 1, so
     that a bound which lost its last digit on the way still holds.
