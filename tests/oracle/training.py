@@ -1,5 +1,6 @@
 """Rows to train on: people, and plain arrays as a naive second form of encoded rows."""
 
+import math
 import mmap
 from dataclasses import dataclass
 
@@ -7,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from memberbound.release.all_rows.boosting import boost
-from memberbound.release.all_rows.gradient import Loss, TrainingRows, descend, row_lengths
+from memberbound.release.all_rows.gradient import Descent, Loss, TrainingRows, descend, row_lengths
 from memberbound.release.all_rows.models import fit_private, probability_line
+from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import PartsHere
 
@@ -70,6 +72,36 @@ def descended(features, target, loss, how, part, *, weights=None, persons=None):
     records = len(features) if persons is None else persons.count
     width = features.shape[1]
     return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
+
+
+#: Plain steps, the last iterate alone: then the model is a sufficient statistic of the whole path.
+PLAIN = Descent(steps=4, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=0.0)
+
+
+def advantage(released, runs):
+    """How well two worlds are told apart by the sign of what is released, and a standard error."""
+    inside, outside = ([released(world, run) for run in range(runs)] for world in (1, 0))
+    reached = float(np.mean(np.array(inside) > 0) - np.mean(np.array(outside) > 0))
+    return reached, math.sqrt((1 - min(reached, 0.999) ** 2) / (2 * runs))
+
+
+def canary_advantage(mu, runs, *, how=PLAIN, features=(1.0,), persons=None):
+    """How well rows that have the worst gradients there are, are told from their opposites.
+
+    They want a score that is never reached, so a gradient is cut off at the clip in every step; in
+    the other world they want the opposite.  The likelihood ratio is monotone in the sum of all
+    steps, which is what the released parameters are.  Two more rows have no weight.
+    """
+    table = np.append(features, [0.0, 0.0])[:, None]
+    weights = np.append(np.ones(len(features)), [0.0, 0.0])
+
+    def released(world, run):
+        loss, target = loss_and_target("ridge", 1e9 * (2 * world - 1) * weights)
+        part = Part("descent", mu, InsecureSource(2 * run + world))
+        model = descended(table, target, loss, how, part, weights=weights, persons=persons)
+        return float(model.coefficients[0, 0] + model.intercepts[0])
+
+    return advantage(released, runs)
 
 
 def boosted(encoder, bins, target, loss, part, *, how):

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from tests.oracle.replay import replayed, spent
+from tests.oracle.training import advantage, fitted, loss_and_target
 from tests.oracle.training import boosted as boosted_rows
-from tests.oracle.training import fitted, loss_and_target
 
+from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoding
@@ -128,48 +128,38 @@ ONE = Encoder((ColumnCode("city", None, ("Rome",), (), True),))
 CLEAR = Boosting(rounds=3, rate=1e-6)
 
 
-def canary_advantage(monkeypatch, runs, mu):
-    """Return the advantage of the exact likelihood ratio: the sums of the canary's leaf."""
-    seen = []
-    honest = budgets.noisy_release
+def canary_advantage(monkeypatch, mu, runs):
+    """The exact likelihood ratio: the sums of the canary's leaf."""
+    seen, honest = [], budgets.noisy_release
 
     def watched(values, scale, source):
         seen.append(honest(values, scale, source))
         return seen[-1]
 
-    monkeypatch.setattr(budgets, "noisy_release", watched)
-    bins = np.zeros((9, 1), dtype=np.uint8)
-    found = []
-    for world in (0, 1):
+    def released(world, run):
+        seen.clear()
         loss, target = loss_and_target("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
-        source = InsecureSource(world)
-        scores = []
-        for _ in range(runs):
-            seen.clear()
-            boosted_rows(ONE, bins, target, loss, Part("boosting", mu, source), how=CLEAR)
-            scores.append(sum(float(noisy[0, 0]) for noisy in seen))
-        found.append(np.array(scores))
-    middle = (found[0].mean() + found[1].mean()) / 2
-    return float(np.mean(found[0] > middle) - np.mean(found[1] > middle))
+        part = Part("boosting", mu, InsecureSource(2 * run + world))
+        boosted_rows(ONE, np.zeros((9, 1), dtype=np.uint8), target, loss, part, how=CLEAR)
+        return -sum(float(noisy[0, 0]) for noisy in seen)
+
+    monkeypatch.setattr(budgets, "noisy_release", watched)
+    return advantage(released, runs)
 
 
 def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypatch):
-    mu, runs = 1.0, 1500
-    certified = 2 * stats.norm.cdf(mu / 2) - 1
-    reached = canary_advantage(monkeypatch, runs, mu)
-    # Four standard errors of a difference of two shares.
-    assert 0.9 * certified - 0.05 < reached < certified + 4 * math.sqrt(0.5 / runs)
-
-
-def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
+    certified = GaussianCurve(1.0).advantage
+    reached, error = canary_advantage(monkeypatch, 1.0, 1500)
+    assert 0.9 * certified - 0.05 < reached < certified + 4 * error
+    # Broken: noise for half the sensitivity.
     honest = Part.sums
 
     def too_quiet(self, *, sensitivity, times):
         return honest(self, sensitivity=sensitivity / 2, times=times)
 
     monkeypatch.setattr(Part, "sums", too_quiet)
-    runs = 500
-    assert canary_advantage(monkeypatch, runs, 1.0) > 0.383 + 4 * math.sqrt(0.5 / runs)
+    reached, error = canary_advantage(monkeypatch, 1.0, 500)
+    assert reached > certified + 4 * error
 
 
 # Settings and bins

@@ -4,6 +4,7 @@ Statistical tests: fixed seeds; four standard errors on either side (false-alarm
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.oracle.training import NumberRows, descended, lengths_of, loss_and_target
+from tests.oracle.training import (
+    PLAIN,
+    NumberRows,
+    canary_advantage,
+    descended,
+    lengths_of,
+    loss_and_target,
+)
 
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
@@ -197,56 +205,20 @@ def test_records_of_weight_0_leave_no_trace():
 
 # The whole path against its best attacker
 
-STEPS = 4
-#: Plain steps, the last iterate alone: then the model is a sufficient statistic of the whole path.
-PLAIN = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=0.0)
+MU = 1.5
 
 
-def canary_scores(world, runs, mu, how=PLAIN, features=None):
-    """Released coefficient of a table whose first record has the worst gradient there is.
-
-    It wants a score that is never reached, so its gradient is cut off at the clip in every step;
-    the record of the other world wants the opposite.  The likelihood ratio is monotone in the sum
-    of all steps, which is what the released parameters are.
-    """
-    table = np.array([[1.0], [0.0], [0.0]]) if features is None else features
-    loss, target = loss_and_target("ridge", [1e9 * (2 * world - 1), 0.0, 0.0])
-    weights = np.array([1.0, 0.0, 0.0])
-    found = []
-    for run in range(runs):
-        source = InsecureSource(2 * run + world)
-        model = descended(table, target, loss, how, Part("descent", mu, source), weights=weights)
-        found.append(float(model.coefficients[0, 0] + model.intercepts[0]))
-    return np.array(found)
-
-
-def measured_advantage(runs, mu, **changes):
-    inside, outside = canary_scores(1, runs, mu, **changes), canary_scores(0, runs, mu, **changes)
-    reached = float(np.mean(inside > 0) - np.mean(outside > 0))
-    return reached, math.sqrt((1 - reached**2) / (2 * runs))
-
-
-def check_canary(runs):
-    mu = 1.5
-    certified = GaussianCurve(mu).advantage + 2 * release_slack(STEPS * 2)
-    reached, error = measured_advantage(runs, mu)
-    assert reached >= 0.9 * certified
-    assert reached <= certified + 4 * error
-
-
-def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it():
-    check_canary(600)
-
-
-@pytest.mark.long
-def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it_in_many_runs():
-    check_canary(15_000)
+@pytest.mark.parametrize("runs", [600, pytest.param(15_000, marks=pytest.mark.long)])
+def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(runs):
+    certified = GaussianCurve(MU).advantage + 2 * release_slack(2 * PLAIN.steps)
+    reached, error = canary_advantage(MU, runs)
+    assert 0.9 * certified <= reached <= certified + 4 * error
 
 
 def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
     monkeypatch.setattr(gradient, "path_sensitivity", lambda clip, rows: clip)
-    reached, error = measured_advantage(300, 1.5)
-    assert reached > GaussianCurve(1.5).advantage + 4 * error
+    reached, error = canary_advantage(MU, 300)
+    assert reached > GaussianCurve(MU).advantage + 4 * error
 
 
 def test_noise_on_the_last_step_only_is_caught(monkeypatch):
@@ -255,23 +227,22 @@ def test_noise_on_the_last_step_only_is_caught(monkeypatch):
     def last_only(values, scale, source):
         calls.append(1)
         noisy = noisy_release(values, scale, source)
-        return noisy if len(calls) % STEPS == 0 else np.asarray(values)
+        return noisy if len(calls) % PLAIN.steps == 0 else np.asarray(values)
 
     monkeypatch.setattr(budgets, "noisy_release", last_only)
-    reached, error = measured_advantage(300, 1.5)
-    assert reached > GaussianCurve(1.5).advantage + 4 * error
+    reached, error = canary_advantage(MU, 300)
+    assert reached > GaussianCurve(MU).advantage + 4 * error
 
 
 def test_a_clip_that_forgets_the_intercept_is_caught(monkeypatch):
-    how = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=20.0)
-    table = np.array([[1e-3], [0.0], [0.0]])
-    honest, _ = measured_advantage(300, 1.5, how=how, features=table)
-    assert honest < GaussianCurve(1.5).advantage + 0.1
+    asked = {"how": replace(PLAIN, intercept=20.0), "features": (1e-3,)}
+    honest, _ = canary_advantage(MU, 300, **asked)
+    assert honest < GaussianCurve(MU).advantage + 0.1
     monkeypatch.setattr(
         gradient, "row_lengths", lambda squares, terms, _b: row_lengths(squares, terms, 0.0)
     )
-    reached, error = measured_advantage(300, 1.5, how=how, features=table)
-    assert reached > GaussianCurve(1.5).advantage + 4 * error
+    reached, error = canary_advantage(MU, 300, **asked)
+    assert reached > GaussianCurve(MU).advantage + 4 * error
 
 
 def test_noise_of_the_path_is_root_steps_times_that_of_one():

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracle.replay import replayed, spent
-from tests.oracle.training import descended, lengths_of, loss_and_target
+from tests.oracle.training import canary_advantage, lengths_of, loss_and_target
 
 from memberbound import protect, summarize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, gradient, public_bounds, synthetic
-from memberbound.release.all_rows.gradient import LOSSES, Descent, clipped_residuals
+from memberbound.release.all_rows.gradient import LOSSES, clipped_residuals
 from memberbound.release.all_rows.models import fit_private, log_odds
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.all_rows.synthetic import fit_synthetic
-from memberbound.release.budget import NoisySums, Part, release_slack
+from memberbound.release.budget import NoisySums, release_slack
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import Persons, read_records
 
@@ -287,35 +287,16 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
 
 # ── A canary with fifty rows ──────────────────────────────────────────────────────────────────────
 
-STEPS, ROWS, MU = 4, 50, 1.5
-PLAIN = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=0.0)
-
-
-def advantage(runs, persons):
-    """Return how well a patient of fifty rows, each the worst there is, is told from another."""
-    features = np.append(np.ones(ROWS), [0.0, 0.0])[:, None]
-    released = []
-    for world in (0, 1):
-        target = np.append(np.full(ROWS, 1e9 * (2 * world - 1)), [0.0, 0.0])
-        loss, wanted = loss_and_target("ridge", target)
-        for run in range(runs):
-            part = Part("descent", MU, InsecureSource(2 * run + world))
-            model = descended(features, wanted, loss, PLAIN, part, persons=persons)
-            released.append(float(model.coefficients[0, 0]))
-    outside, inside = np.array(released[:runs]), np.array(released[runs:])
-    reached = float(np.mean(inside > 0) - np.mean(outside > 0))
-    return reached, math.sqrt((1 - min(reached, 0.999) ** 2) / (2 * runs))
-
 
 def test_a_person_of_fifty_rows_reaches_the_certificate_and_does_not_pass_it(monkeypatch):
-    persons = Persons(np.array([0, ROWS, ROWS + 1]), ROWS + 2)
-    certified = GaussianCurve(MU).advantage + 2 * release_slack(2 * STEPS)
-    reached, error = advantage(500, persons)
+    asked = {"features": np.ones(50), "persons": Persons(np.array([0, 50, 51]), 52)}
+    certified = GaussianCurve(1.5).advantage + 2 * release_slack(8)
+    reached, error = canary_advantage(1.5, 500, **asked)
     assert 0.9 * certified <= reached <= certified + 4 * error
     # Broken: every row is clipped by itself, and fifty of them are fifty times as far.
     honest = clipped_residuals
     monkeypatch.setattr(gradient, "clipped_residuals", lambda r, x, c, starts=None: honest(r, x, c))
-    reached, error = advantage(60, persons)
+    reached, error = canary_advantage(1.5, 60, **asked)
     assert reached > certified + 4 * error
 
 
