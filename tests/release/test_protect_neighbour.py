@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
@@ -136,9 +136,10 @@ def test_guesses_about_a_record_are_read_off_the_curve():
         ({"columns": ["age", "none"]}, "no column 'none'"),
         ({"bounds": {"none": [0, 1]}}, "no column 'none'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
-        ({"eta": 0.0}, "in \\(0, 0.5\\)"),
+        ({"eta": "5%"}, "got '5%'. Write it as 0.05"),
         ({"bounds": {"age": [18, 90]}, "columns": ["age", "city"]}, "at least about .* rows"),
         ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
+        ({"bounds": BOUNDS | {"ill": list("abcdefghijklmn")}}, "at most 12 classes for 200 rows"),
         ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
         ({"bounds": "nowhere.yaml"}, "existing file"),
         ({"out": "model.csv"}, "must end in .skops, .json"),
@@ -250,14 +251,25 @@ def test_a_file_that_held_an_exact_mean_would_be_caught(tmp_path, monkeypatch):
     assert first[1] != second[1]
 
 
-def test_rare_classes_and_wrong_bounds_are_said_to_the_owner():
-    table = people(1500)
+def notes(table, **options):
+    return " | ".join(protect(table, **(EVERY | {"bounds": BOUNDS} | options)).warnings)
+
+
+def test_the_owner_is_told_what_is_odd_about_the_rows():
+    table = people()
     table.loc[:4, "ill"] = "perhaps"
-    wrong = BOUNDS | {"city": ["Paris", "Lima"]}
-    notes = protect(table, bounds=wrong, **EVERY).warnings
-    assert any("5 of 1500 rows have no class" in note for note in notes)
-    assert any("values of 'city'" in note for note in notes)
-    assert not any("values of 'age'" in note for note in notes)
+    note = notes(table, bounds=BOUNDS | {"city": ["Paris", "Lima"]})
+    assert "5 of 1500 rows have no class" in note
+    assert "values of 'city'" in note
+    assert "values of 'age'" not in note
+    note = notes(people().assign(ill="yes"))
+    assert "every row has the class 'yes'" in note
+    assert "larger eta" not in note
+    # Three digits after the comma could be thousands as well, so they are not read as numbers.
+    written = people().assign(paid=lambda t: [f"{age},250" for age in t["age"]])
+    for mark, told in ((".", True), (",", False)):
+        bounds = BOUNDS | {"paid": {"range": [0, 100], "decimal": mark}}
+        assert ("values of 'paid' are within its bounds" in notes(written, bounds=bounds)) is told
 
 
 def test_a_release_no_better_than_a_constant_is_said_to_be_none():
@@ -349,7 +361,8 @@ def test_the_estimators_classes_are_of_the_targets_kind():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"estimator": DecisionTreeClassifier()}, "'DecisionTreeClassifier'. Take"),
+        ({"estimator": DecisionTreeClassifier()}, "boosting is the private form of trees"),
+        ({"estimator": "tree"}, "boosting is the private form of trees"),
         ({}, "Give bounds"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
@@ -359,6 +372,47 @@ def test_what_the_estimator_refuses(options, words):
     asked = {"estimator": LogisticRegression()}
     with pytest.raises(InputError, match=words):
         MembershipPrivate(**(asked | options)).fit(np.ones((50, 2)), np.arange(50) % 2)
+
+
+def test_a_learner_by_name_is_an_estimator():
+    model = MembershipPrivate("boosting", eta=0.2, bounds=BOUNDS, insecure_seed=1)
+    assert is_classifier(model)
+    assert is_regressor(MembershipPrivate("ridge"))
+    X, y = people()[["age", "city"]], people()["ill"]
+    assert clone(model).fit(X, y).score(X, y) > 0.7
+
+
+def test_the_targets_bounds_go_by_its_name_or_y():
+    X, y = people()[["age", "city"]], people()["ill"]
+    as_y = {"y" if name == "ill" else name: bound for name, bound in BOUNDS.items()}
+    by_name, by_y = (
+        MembershipPrivate("logistic", bounds=bounds, insecure_seed=1) for bounds in (BOUNDS, as_y)
+    )
+    answers = [model.fit(X, y).predict_proba(X) for model in (by_name, by_y)]
+    assert (answers[0] == answers[1]).all()
+    with pytest.raises(InputError, match="target as 'y', got 'ill'"):
+        by_name.fit(X, y.to_numpy())
+    # A column of X of that name keeps its bounds.
+    assert "ill" in by_name.fit(X.assign(ill=y), y).released_.columns
+
+
+# ── Bounds ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet", "columns.json", "rows.json"])
+def test_a_table_as_bounds_is_refused_unquoted(name, tmp_path):
+    path = tmp_path / name
+    secret = pd.DataFrame({"who": ["Ada Lovelace"] * 3, "ill": ["yes", "no", "yes"]})
+    if name == "columns.json":
+        path.write_text(json.dumps(secret.to_dict("list")))
+    elif name == "rows.json":
+        secret.to_json(path)
+    else:
+        secret.to_csv(path, index=False)
+    with pytest.raises(InputError) as refusal:
+        read_bounds(path)
+    assert "Ada" not in str(refusal.value)
+    assert "yes" not in str(refusal.value)
 
 
 AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- z"]
