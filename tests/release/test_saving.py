@@ -15,7 +15,7 @@ from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import TableModel
 from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import mean
-from memberbound.release.saving import certificate_path, load, save, verified
+from memberbound.release.saving import VECTOR_ENDINGS, certificate_path, load, save, verified
 from memberbound.verbs.protect_half import protect_half
 
 X = np.random.default_rng(0).normal(size=(80, 3))
@@ -77,8 +77,9 @@ def test_no_pickle_and_no_seed_inside(model, tmp_path):
     assert again.model.insecure_seed is None
 
 
-def test_vectors_come_back(vector, tmp_path):
-    path = tmp_path / "mean.safetensors"
+@pytest.mark.parametrize("ending", VECTOR_ENDINGS)
+def test_vectors_come_back(vector, tmp_path, ending):
+    path = tmp_path / f"mean{ending}"
     save(vector, path)
     again = load(path)
     assert (again.values == vector.values).all()

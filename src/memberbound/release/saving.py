@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 # ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
 #
-# ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers) or
-# ``release.safetensors`` (a vector, a network's tensors) comes with ``<file>.certificate.json``,
-# which holds the SHA-256 of the file.  The hash says that the two belong together; it is no
-# signature, and whoever can write both can forge both.
+# ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers),
+# ``release.json`` (a vector) or ``network.safetensors`` (a network's tensors) comes with
+# ``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash says that the two
+# belong together; it is no signature, and whoever can write both can forge both.
 #
 # Two files cannot be replaced at once.  While they are, the certificate holds the old one as well:
 # whichever of the two files a run that is killed leaves, its certificate is there.
@@ -54,6 +54,8 @@ _VECTOR = "values"
 _REPLACES = "replaces"
 #: Files that a model of all rows can go to.
 LINEAR_ENDINGS = (".skops", ".json", ".onnx")
+#: … a vector of numbers …
+VECTOR_ENDINGS = (".json", ".safetensors")
 #: … and a network: its numbers, never its code.
 NETWORK_ENDINGS = (".safetensors",)
 #: What a certificate calls a model of all rows, and where skops keeps a text.
@@ -95,7 +97,8 @@ def save(
     """Write a release and its certificate; return the path of the certificate.
 
     A model goes to ``*.skops`` (extra ``skops``), one of all rows also to ``*.json`` or, for other
-    runtimes, to ``*.onnx`` (extra ``onnx``); a :class:`Release` or a network to ``*.safetensors``.
+    runtimes, to ``*.onnx`` (extra ``onnx``); numbers (a :class:`Release`) to ``*.json`` or
+    ``*.safetensors``, a network to ``*.safetensors``.
     Each file is written whole or not at all.
     The certificate gets its name first: wherever this is stopped, no release is without its own,
     neither the new one nor one that it replaces.
@@ -139,7 +142,7 @@ def _endings(released: object) -> tuple[str, ...]:
         return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
     if isinstance(released, SyntheticRows):
         return FORMATS
-    return (".safetensors",) if isinstance(released, Release) else (".skops",)
+    return VECTOR_ENDINGS if isinstance(released, Release) else (".skops",)
 
 
 def _content(released: object, target: Path) -> tuple[dict[str, object], Fill]:
@@ -154,8 +157,7 @@ def _content(released: object, target: Path) -> tuple[dict[str, object], Fill]:
         return _described(kind, released.calibration_, more), _numbers(released, target.suffix)
     if isinstance(released, Release):
         more = {"names": list(released.names)} | _drawn(released)
-        values = np.ascontiguousarray(released.values, dtype=np.float64)
-        return _described("vector", released.calibration, more), _tensors({_VECTOR: values})
+        return _described("vector", released.calibration, more), _vector(released, target.suffix)
     if isinstance(released, SyntheticRows):
         model = released.model
         more = {
@@ -271,6 +273,20 @@ def _loaded_numbers(target: Path) -> PrivateModel:
     return PrivateModel.from_dict(fields)
 
 
+def _vector(released: Release, ending: str) -> Fill:
+    values = np.ascontiguousarray(released.values, dtype=np.float64)
+    if ending.lower() == ".json":
+        text = _page({"names": list(released.names), _VECTOR: values.tolist()})
+        return lambda draft: draft.write_text(text, encoding="utf-8")
+    return _tensors({_VECTOR: values})
+
+
+def _loaded_vector(target: Path) -> FloatArray:
+    if target.suffix.lower() == ".json":
+        return np.array(json.loads(target.read_text(encoding="utf-8"))[_VECTOR], dtype=np.float64)
+    return np.asarray(_safetensors().load(target.read_bytes())[_VECTOR])
+
+
 def _tensors(tensors: Mapping[str, object], about: dict[str, str] | None = None) -> Fill:
     packed = _safetensors().save(tensors, metadata=about)
     return lambda draft: draft.write_bytes(packed)
@@ -342,7 +358,7 @@ def load(
             return _loaded_numbers(target)
         if kind == "estimator":
             return _loaded_estimator(target)
-        return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], certificate)
+        return SavedRelease(_loaded_vector(target), certificate)
     except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything

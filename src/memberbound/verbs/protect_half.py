@@ -45,7 +45,7 @@ from memberbound.release.half.statistics import (
 )
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import Calibration, Release, checked_eta
-from memberbound.release.saving import save
+from memberbound.release.saving import VECTOR_ENDINGS, save
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import HalfProtection
@@ -140,7 +140,7 @@ def protect_half(
         raise InputError("protect-half needs either a target for a learner, or a statistic.")
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        formats = (".skops",) if statistic is None else (".safetensors",)
+        formats = (".skops",) if statistic is None else VECTOR_ENDINGS
         check_output(Path(out), formats=formats, source=own, force=force)
     read: dict[str, Any] = {
         "columns": columns,

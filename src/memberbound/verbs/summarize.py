@@ -31,7 +31,7 @@ from memberbound.release.all_rows.public_bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
-from memberbound.release.saving import save
+from memberbound.release.saving import VECTOR_ENDINGS, save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
@@ -80,7 +80,7 @@ def summarize(
         unit: column that identifies the person; all rows of a person are used, and a person counts
             once, for the mean of their rows (a sum is that of persons' means, a count is of
             persons, in parts where their rows differ).
-        out: file for the numbers (.safetensors); their certificate is written beside it.
+        out: file for the numbers (.json, .safetensors); their certificate is written beside it.
 
     Command line:
         memberbound summarize patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
@@ -99,7 +99,7 @@ def summarize(
         raise InputError("levels apply only to quantiles.")
     seed = insecure_seed
     guesses = checked_request(
-        source, out, (".safetensors",), force=force, baseline=baseline, seed=seed
+        source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed
     )
     public = read_bounds(bounds)
     table = read_secret_columns(

@@ -56,7 +56,7 @@ WORDS = {
     "protect-half p.csv": [
         (
             {"statistic": "mean", "record": "average"},
-            "--statistic mean --record average --out release.safetensors",
+            "--statistic mean --record average --out release.json",
         ),
         ({"target": "y"}, "--target y --out release.skops"),
     ],

@@ -136,7 +136,7 @@ def test_several_models_at_once_are_threads(run, path, monkeypatch):
     [
         (
             *("protect-half", {"statistic": "mean", "columns": ["age"], "record": "every"}),
-            ({"release.safetensors"}, []),
+            ({"release.json"}, []),
         ),
         ("summarize", {"statistic": "mean", "columns": ["age"], "eta": 0.4}, (set(), ["roc"])),
         (

@@ -173,7 +173,7 @@ def _output_name(verb: Verb, options: Keywords) -> str:
     if verb.name == "bounds":
         return "bounds.yaml"
     if options.get("statistic") is not None:
-        return "release.safetensors"
+        return "release.json"
     return "release.skops" if verb.of_kind("learner") else f"{verb.name}.csv"
 
 
