@@ -355,44 +355,37 @@ class FittedParameters:
         """Fit on these records and return the vector."""
         people = self.population
         features, target = people.features[rows], people.target[rows]
+        present = target[:0] if people.classes is None else np.unique(target)
+        if len(present) == 1:  # which a learner may refuse
+            table = np.zeros((1, self.dimension // people.outputs))
+            if self.estimator.fit_intercept:
+                # The log-odds with one made-up member of the other side, or a perfect 1.
+                table[0, -1] = np.log(len(rows) + 1.0) if self._softmax else 1.0
+        else:
+            model = clone(self.estimator).fit(features, target)
+            table = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+            if model.fit_intercept:
+                heights = np.broadcast_to(np.ravel(model.intercept_), (len(table),))
+                table = np.column_stack([table, heights])
         if people.classes is not None:
-            present = np.unique(target)
-            if len(present) == 1:
-                return self._of_one_class(int(np.searchsorted(people.classes, present[0])), rows)
-        model = clone(self.estimator).fit(features, target)
-        table = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
-        if model.fit_intercept:
-            heights = np.broadcast_to(np.ravel(model.intercept_), (len(table),))
-            table = np.column_stack([table, heights])
-        if people.classes is not None and people.outputs > 1:
-            table = self._of_all_classes(table, model.classes_, people.classes)
+            table = self._of_all_classes(table, np.searchsorted(people.classes, present))
         return np.asarray(table.ravel())
 
-    def _of_all_classes(self, table: FloatArray, present: Labels, classes: Labels) -> FloatArray:
-        if len(table) == 1:
+    def _of_all_classes(self, table: FloatArray, present: Rows) -> FloatArray:
+        """Return the scores of all classes, from those of the present ones."""
+        if self.population.outputs == 1:
+            return -table if present.tolist() == [0] else table
+        if len(present) == 2:
             # A binary fit has one row of scores: the second class's, minus that of the first.
             table = np.vstack([-table, table]) / (2.0 if self._softmax else 1.0)
-        full = np.zeros((len(classes), table.shape[1]))
-        if not self._softmax and self.estimator.fit_intercept:
-            full[:, -1] = -1.0
-        places = np.searchsorted(classes, present)
-        full[places] = table - table.mean(axis=0) if self._softmax else table
-        return full
-
-    def _of_one_class(self, place: int, rows: Rows) -> FloatArray:
-        """Return the vector of a subset with one class only, which a learner may refuse."""
-        outputs = self.population.outputs
-        table = np.zeros((outputs, self.dimension // outputs))
+        full = np.zeros((self.population.outputs, table.shape[1]))
+        if self._softmax:
+            full[present] = table - (table.mean(axis=0) if len(present) > 1 else 0.0)
+            return full - (full.mean(axis=0) if len(present) == 1 else 0.0)
         if self.estimator.fit_intercept:
-            # The logarithm of the odds with one made-up member of the other side, or a perfect ±1.
-            height = float(np.log(len(rows) + 1.0)) if self._softmax else 1.0
-            if outputs == 1:
-                table[0, -1] = height if place else -height
-            else:
-                table[:, -1] = 0.0 if self._softmax else -1.0
-                table[place, -1] = height
-                table[:, -1] -= table[:, -1].mean() if self._softmax else 0.0
-        return table.ravel()
+            full[:, -1] = -1.0
+        full[present] = table
+        return full
 
     @cached_property
     def _shell(self) -> BaseEstimator:
