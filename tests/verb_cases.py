@@ -239,6 +239,14 @@ CASES: dict[str, Case] = {
 
 
 def write_files(folder: Path) -> None:
+    """Write what the cases read: tables, and the files of other commands."""
+    write_tables(folder)
+    for case in CASES.values():
+        if case.prepared_by:
+            assert command(*case.prepared_by.split(), cwd=folder).returncode == 0
+
+
+def write_tables(folder: Path) -> None:
     """Write the tables that the cases read."""
     rng = np.random.default_rng(0)
     rows = 900
@@ -275,6 +283,3 @@ def write_files(folder: Path) -> None:
     traits[:200].to_csv(folder / "inside.csv", index=False)
     traits[200:].to_csv(folder / "outside.csv", index=False)
     shutil.copy(Path(__file__).parent / "report" / "sample.json", folder / "report.json")
-    for case in CASES.values():
-        if case.prepared_by:
-            assert command(*case.prepared_by.split(), cwd=folder).returncode == 0

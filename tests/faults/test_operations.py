@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from commands import python
-from faults.operations import FAULTS, SCENARIOS, Ran, _timeless, people, problems
+from faults.operations import FAULTS, SCENARIOS, Ran, _timeless, problems
 from memberbound.faces.command_line import VERBS
+from verb_cases import write_tables
 
 HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits of Linux")
@@ -70,17 +71,17 @@ def test_every_verb_is_tried():
 # ── workers that are killed ───────────────────────────────────────────────────────────────────────
 
 WORKERS = {
-    "audit-learner": "audit-learner people.csv --learner tree --shadows 8 --records out.csv "
+    "audit-learner": "audit-learner numbers.csv --learner tree --shadows 8 --records out.csv "
     "--no-cache",
-    "protect-half": "protect-half people.csv --learner naive-bayes --eta 0.4 --clip 9 "
-    "--method neighbour --pairs 7 --insecure-seed 1 --out out.skops",
+    "protect-half": "protect-half numbers.csv --eta 0.4 --method neighbour --pairs 7 "
+    "--insecure-seed 1 --out out.skops",
 }
 
 
 def _with_workers(verb, place, k):
     """Run a command whose worker is killed in the k-th fit; return its answer and the fits."""
     place.mkdir()
-    people(place)
+    write_tables(place)
     (place / "fits").touch()
     (place / "sitecustomize.py").write_text(
         "from faults.dying_learner import everywhere\neverywhere()\n"
