@@ -40,47 +40,39 @@ def numbers_from(series, form="number"):
 ROWS = 800
 
 
-def nasty(rows: int = ROWS) -> dict[str, list[str]]:
+def columns_and_roles(rows: int = ROWS) -> dict[str, tuple[str, list[str]]]:
     """Columns of text as files have them; every verb must read them to the same numbers."""
     rng = np.random.default_rng(7)
     start = dt.date(2019, 12, 30)
     days = [start + dt.timedelta(days=int(d)) for d in rng.integers(0, 900, rows)]
+
+    def drawn(*values: str) -> list[str]:
+        return [values[i] for i in rng.integers(0, len(values), rows)]
+
     return {
-        "patient": [str(uuid.UUID(int=int(i) + 2**100)) for i in rng.permutation(rows)],
-        "row": [str(i) for i in range(rows)],
-        "half": [(".5", "1.", "-2.25", "+3")[i] for i in rng.integers(0, 4, rows)],
-        "huge": [("1e100", "2E+99", "0")[i] for i in rng.integers(0, 3, rows)],
-        "card": [str(10**19 + int(i)) for i in rng.integers(0, 9, rows)],
-        "zip": [("007", "123")[i] for i in rng.integers(0, 2, rows)],
-        "price": [f"{a},{b:02d}" for a, b in rng.integers(0, 99, (rows, 2))],
-        "born": [d.isoformat() for d in days],
-        "seen": [f"{d.day}/{d.month}/{d.year}" for d in days],
-        "stamp": [f"{d.isoformat()}T12:30:00.5+02:00" for d in days],
-        "flag": [("true", "False")[i] for i in rng.integers(0, 2, rows)],
-        "blank": [""] * rows,
-        "same": ["7"] * rows,
-        "note": [f"the patient number {i} came in with pain" for i in rng.permutation(rows)],
-        "ill": [("yes", "no")[i] for i in rng.integers(0, 2, rows)],
+        "patient": (
+            "identifier",
+            [str(uuid.UUID(int=int(i) + 2**100)) for i in rng.permutation(rows)],
+        ),
+        "row": ("identifier", [str(i) for i in range(rows)]),
+        "half": ("number", drawn(".5", "1.", "-2.25", "+3")),
+        "huge": ("number", drawn("1e100", "2E+99", "0")),
+        "card": ("category", drawn(*(str(10**19 + i) for i in range(9)))),
+        "zip": ("category", drawn("007", "123")),
+        "price": ("number", [f"{a},{b:02d}" for a, b in rng.integers(0, 99, (rows, 2))]),
+        "born": ("date", [d.isoformat() for d in days]),
+        "seen": ("date", [f"{d.day}/{d.month}/{d.year}" for d in days]),
+        "stamp": ("date", [f"{d.isoformat()}T12:30:00.5+02:00" for d in days]),
+        "flag": ("category", drawn("true", "False")),
+        "blank": ("category", [""] * rows),
+        "same": ("number", ["7"] * rows),
+        "note": ("text", [f"the patient number {i} came in with pain" for i in range(rows)]),
+        "ill": ("category", drawn("yes", "no")),
     }
 
 
-WANTED = {
-    "patient": "identifier",
-    "row": "identifier",
-    "half": "number",
-    "huge": "number",
-    "card": "category",
-    "zip": "category",
-    "price": "number",
-    "born": "date",
-    "seen": "date",
-    "stamp": "date",
-    "flag": "category",
-    "blank": "category",
-    "same": "number",
-    "note": "text",
-    "ill": "category",
-}
+NASTY = {name: values for name, (_, values) in columns_and_roles().items()}
+WANTED = {name: role for name, (role, _) in columns_and_roles().items()}
 
 
 def written(columns: dict[str, list[str]], path: Path) -> Path:
@@ -91,13 +83,13 @@ def written(columns: dict[str, list[str]], path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(nasty(), tmp_path_factory.mktemp("roles") / "nasty.csv")
+    return written(NASTY, tmp_path_factory.mktemp("roles") / "nasty.csv")
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few of the columns: a table that is refused needs no others."""
-    columns = {name: nasty()[name] for name in ("patient", "half", "born", "note", "ill")}
+    columns = {name: NASTY[name] for name in ("patient", "half", "born", "note", "ill")}
     return written(columns, tmp_path_factory.mktemp("roles") / "narrow.csv")
 
 
@@ -274,7 +266,7 @@ def test_further_rows_are_read_as_the_population_was(table, tmp_path):
     """One new row has no column of its own to infer from: the encoder knows how to read it."""
     columns = ["half", "price", "seen", "stamp", "zip"]
     examples = read_examples(table, "ill", columns=columns)
-    row = {c: nasty()[c][5] for c in columns}
+    row = {c: NASTY[c][5] for c in columns}
     (tmp_path / "new.csv").write_text(";".join(row) + "\n" + ";".join(row.values()) + "\n")
     for source in (tmp_path / "new.csv", pd.DataFrame([row])):
         made, _ = encoded_rows(examples.encoder, examples.columns, source)

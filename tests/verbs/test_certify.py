@@ -1,7 +1,6 @@
 """``certify`` and ``plan`` as functions: laws against rationals, tables against their counts."""
 
 import json
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -196,7 +195,6 @@ def test_unit_is_carried_by_every_face_of_certify():
     assert certify(uniform=3, n=10).to_dict()["unit"] is None
     assert set(by_person.to_dict()) == set(by_row.to_dict())
     assert by_person.rows == 2000
-    assert not re.search(r"\d+ (training |such )?rows", by_person.summary())
     assert not any("the rows are" in a.lower() for a in by_person.assumptions)
     assert by_person.atoms == 3  # the bags {0, 0}, {0, 1} and {1, 1}
     vacuous = certify(visits().assign(x=np.arange(4000)), unit="person")
@@ -211,7 +209,6 @@ def test_unit_is_carried_by_every_face_of_plan(wish):
     assert by_row.to_dict()["unit"] is None
     assert set(by_person.to_dict()) == set(by_row.to_dict())
     needed = by_person.n_required
-    assert "training rows" not in by_person.summary()
     # What it says is what is meant: so many persons, certified as persons.
     again = certify(visits(), unit="person", n=needed)
     assert again.security_lower >= 0.8

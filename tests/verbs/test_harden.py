@@ -9,8 +9,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.tables.recipe import Recipe
 from memberbound.verbs.harden import harden
-
-ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult_train.csv.gz"
+from tables.real_data import real_file
 
 
 @pytest.fixture
@@ -80,26 +79,20 @@ def test_only_distinct_columns_leave_the_target_alone() -> None:
         ({"security": 0.9, "bins": {"x": [1]}, "hierarchies": {"x": {"g": ["1"]}}}, "both"),
         ({"security": 0.9, "hierarchies": {"x": "absent.yaml"}}, "existing file"),
         ({"security": 0.9, "recipe": "recipe.pkl"}, "must end in .json"),
+        ({"security": 0.9, "table": pd.DataFrame({"x": []})}, "at least 20 rows"),
+        ({"security": 0.9, "table": pd.DataFrame({"x": range(19)})}, "at least 20 rows"),
+        ({"security": 0.9, "table": "absent.csv"}, "does not exist"),
     ],
 )
 def test_bad_input_is_one_sentence(frame, wrong, said, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=said):
-        harden(frame, **wrong)
+        harden(**{"table": frame, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_short_tables_are_refused(frame) -> None:
-    for table in (frame.iloc[:0], frame.iloc[:19]):
-        with pytest.raises(InputError, match="at least 20 rows"):
-            harden(table, security=0.9)
-    with pytest.raises(InputError, match="does not exist"):
-        harden("absent.csv", security=0.9)
-
-
-@pytest.mark.skipif(not ADULT.is_file(), reason="the Adult table is not here")
 def test_adult() -> None:
-    result = harden(ADULT, security=0.9, target="income")
+    result = harden(real_file("adult_train.csv.gz"), security=0.9, target="income")
     assert result.before.delta_upper > 0.99
     assert result.after.delta_upper <= 0.1
     assert "income" in result.table.columns

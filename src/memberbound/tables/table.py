@@ -445,12 +445,9 @@ def opened_table(
     *,
     beside: Table | None = None,
     secret: bool = False,
-    memory_limit: str | None = None,
 ) -> AbstractContextManager[Table]:
     """Return a context manager for a table that closes only what it has opened."""
-    table = open_table(
-        source, database_table, beside=beside, secret=secret, memory_limit=memory_limit
-    )
+    table = open_table(source, database_table, beside=beside, secret=secret)
     return nullcontext(table) if table is source else table
 
 
