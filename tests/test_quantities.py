@@ -258,7 +258,7 @@ def shown_in(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
 def test_study_and_report() -> None:
     report = sample()
     numbers = shown_in(report)
-    report["verdict"] |= {"sentence": "", "advice": ""}
+    report["verdict"] |= {"sentence": ".", "advice": "."}
     shown = typed(report)
     table = "\n".join(line for line in Study(shown).summary().splitlines() if "note" not in line)
     assert wrong(table, numbers) == []

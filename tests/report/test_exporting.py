@@ -29,7 +29,6 @@ from memberbound.report.documents import (
     clean,
     cyclonedx,
     escaped,
-    front_matter,
     model_card,
     registry_entry,
 )
@@ -107,7 +106,7 @@ def test_what_is_published_has_no_room_for_what_is_the_owners():
     assert not held & owners
     # Whatever makes something for everybody takes this type, and what people say themselves.
     said = {About, Mapping[str, str] | None}
-    for maker in (model_card, front_matter, published_entry, registry_entry, cyclonedx):
+    for maker in (model_card, published_entry, registry_entry, cyclonedx):
         hints = {name: hint for name, hint in get_type_hints(maker).items() if name != "return"}
         assert hints.pop("published") is Publication
         assert set(hints.values()) <= said

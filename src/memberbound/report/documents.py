@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 from memberbound.errors import InputError
 from memberbound.games import ATTACKERS
 from memberbound.quantities import (
-    NO_LEAK,
-    SIGNS,
     allowed,
     confident,
+    marked,
     of_hundred,
     percent,
     points,
@@ -99,19 +98,63 @@ def _filled(template: str, **facts: object) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def _filled_data(tree: Any, facts: Mapping[str, object]) -> Any:
+def _filled_data(template: str, facts: Mapping[str, object]) -> Any:
     """Return what a YAML template holds, with facts for names in braces.
 
-    A text that is nothing but a name becomes that fact, whatever its type.
+    A text that is nothing but a name becomes that fact, whatever its type; a key without a value
+    is left out.
     """
-    if isinstance(tree, dict):
-        return {key: _filled_data(item, facts) for key, item in tree.items()}
-    if isinstance(tree, list):
-        return [_filled_data(item, facts) for item in tree]
-    if not isinstance(tree, str):
-        return tree
-    name = re.fullmatch(r"{(\w+)}", tree)
-    return tree.format_map(facts) if name is None else facts[name[1]]
+    import yaml
+
+    def filled(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            items = ((key, filled(item)) for key, item in tree.items())
+            return {key: item for key, item in items if item is not None}
+        if isinstance(tree, list):
+            return [filled(item) for item in tree]
+        if not isinstance(tree, str):
+            return tree
+        name = re.fullmatch(r"{(\w+)}", tree)
+        return tree.format_map(facts) if name is None else facts[name[1]]
+
+    return filled(yaml.safe_load(template_text(template)))
+
+
+def _yaml(tree: object, width: float = 2**20) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=width)
+    return text
+
+
+def _json(tree: object) -> str:
+    return json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def _facts(published: Publication) -> dict[str, Any]:
+    """Return what everybody may see, by the names of the YAML templates."""
+    promise, file = published.promise, published.file
+    learner = "" if published.learner is None else f"{clean(published.learner)}, "
+    counts = {published.counted: published.rows, "columns": published.columns}
+    facts = {} if file is None else asdict(file) | {"unit": _unit(file), "what": _kind(file)}
+    return (
+        facts
+        | asdict(promise)
+        | {
+            "name": clean(published.name),
+            "title": f"{learner}{clean(published.name)}",
+            "version": published.version,
+            "counts": {name: value for name, value in counts.items() if value is not None},
+            "size": f"{published.rows} {published.counted}",
+            "theorems": [clean(name) for name in promise.theorems] or None,
+            "theorem_ids": ", ".join(map(clean, promise.theorems)),
+            "sure": confident(promise.confidence),
+            "success": percent(promise.accuracy_upper, "upper"),
+            "parameters": parameters(published),
+            "assumptions": [clean(text) for text in published.assumptions],
+            "notes": " ".join(published.assumptions),
+        }
+    )
 
 
 # ── A model card's section on membership: ``model-index`` front matter and Markdown ───────────────
@@ -120,15 +163,10 @@ def _filled_data(tree: Any, facts: Mapping[str, object]) -> Any:
 # result has a task, a dataset and metrics; a metric has a type, a value, a name and args).  Numbers
 # there are doubles.  In the text an upper bound is rounded up.
 
-#: Metadata, as YAML takes it.
-Fields = dict[str, object]
-
 
 def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
     """Return the section: YAML between two lines of dashes, then Markdown."""
-    import yaml
-
-    head = yaml.safe_dump(front_matter(published), sort_keys=False, allow_unicode=True, width=100)
+    head = _yaml(_filled_data("model-index.yaml", _facts(published)), width=100)
     facts = {
         "Table" if published.file is None else "Released file": published.name,
         "Learner": published.learner,
@@ -141,40 +179,6 @@ def model_card(published: Publication, stated: Mapping[str, str] | None = None) 
     return _filled(
         "model-card.md.j2", head=head, published=published, facts=facts, attackers=ATTACKERS
     )
-
-
-def front_matter(published: Publication) -> Fields:
-    """Return the metadata as a dictionary: tags and a ``model-index``."""
-    size = {published.counted: published.rows, "columns": published.columns}
-    args = {name: value for name, value in size.items() if value is not None}
-    result = {
-        "task": {"type": "membership-inference", "name": "Membership inference"},
-        "dataset": {"type": "local-table", "name": clean(published.name), "args": args},
-        "metrics": [_metric(published.promise)],
-    }
-    learner = "" if published.learner is None else f"{clean(published.learner)}, "
-    return {
-        "tags": ["memberbound", "membership-inference", "privacy"],
-        "model-index": [{"name": f"{learner}{clean(published.name)}", "results": [result]}],
-    }
-
-
-def _metric(promise: Promise) -> Fields:
-    args: Fields = {
-        "kind": "certificate",
-        "game": promise.game,
-        "protects": promise.protects,
-        "blind_guess": promise.blind,
-        "confidence": promise.confidence,
-    }
-    if promise.theorems:
-        args["theorems"] = [clean(name) for name in promise.theorems]
-    return {
-        "type": "membership_inference_accuracy_upper",
-        "value": promise.accuracy_upper,
-        "name": f"{promise.protects}, {promise.game} game: certified ceiling",
-        "args": args,
-    }
 
 
 # ── In plain words ────────────────────────────────────────────────────────────────────────────────
@@ -426,37 +430,24 @@ def registry_entry(published: Publication, about: About) -> str:
 
     Edge cases: a promise about a secret half is no differential privacy, and refused.
     """
-    import yaml
-
-    file, promise = _file_of(published, "dp-registry"), published.promise
-    if promise.game != "neighbour":
+    file, game = _file_of(published, "dp-registry"), published.promise.game
+    if game != "neighbour":
         raise InputError(
             "report must be the certificate of a release of all rows with format 'dp-registry', "
-            f"got one of the {promise.game} game, which is no differential privacy."
+            f"got one of the {game} game, which is no differential privacy."
         )
-    facts: dict[str, object] = {
-        "slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
-        "name": clean(file.name),
-        "product": _PRODUCTS.get(file.kind, "Machine learning model"),
-        "what": _kind(file),
-        "kind": file.kind,
-        "size": f"{published.rows} {published.counted}",
-        "sha256": file.sha256,
-        "unit": _unit(file),
-        "epsilon": file.epsilon_upper,
-        "delta": file.delta,
-        "parameters": parameters(published),
-        "success": percent(promise.accuracy_upper, "upper"),
-        "method": file.method,
-        "version": published.version,
-        "seeded": "" if file.secure else " The noise of this file comes from a seed: a test.",
-        "assumptions": " ".join(published.assumptions),
-    }
-    facts |= {name: value or _FILL for name, value in asdict(about).items()}
-    facts["authors"] = list(about.authors) or [_FILL]
-    entry = _filled_data(yaml.safe_load(template_text("registry.yaml")), facts)
-    text: str = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=2**20)
-    return text
+    stated = {name: value or _FILL for name, value in asdict(about).items()}
+    facts = (
+        stated
+        | _facts(published)
+        | {
+            "slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
+            "product": _PRODUCTS.get(file.kind, "Machine learning model"),
+            "seeded": "" if file.secure else " The noise of this file comes from a seed: a test.",
+            "authors": list(about.authors) or [_FILL],
+        }
+    )
+    return _yaml(_filled_data("registry.yaml", facts))
 
 
 # ── A bill of materials with a model card ─────────────────────────────────────────────────────────
@@ -464,54 +455,19 @@ def registry_entry(published: Publication, about: About) -> str:
 
 def cyclonedx(published: Publication) -> str:
     """Return a CycloneDX 1.6 document: the released file, with metrics, slices and intervals."""
-    file, promise = _file_of(published, "cyclonedx"), published.promise
-    metrics = _metrics(promise)
-    component: Fields = {
-        "type": "data" if file.kind in _PRODUCTS else "machine-learning-model",
-        "name": clean(file.name),
-        "hashes": [{"alg": "SHA-256", "content": file.sha256}],
-    }
-    expert = {
-        "game": promise.game,
-        "protects": promise.protects,
-        "theorems": ", ".join(promise.theorems),
-        "confidence": confident(promise.confidence),
-        "parameters": parameters(published),
-    }
-    properties = [{"name": f"memberbound:{k}", "value": clean(v)} for k, v in expert.items()]
-    if file.kind in _PRODUCTS:
-        component["data"] = [{"type": "dataset", "name": clean(file.name)}]
-        properties += [
+    table = _file_of(published, "cyclonedx").kind in _PRODUCTS
+    metrics = _metrics(published.promise)
+    kind = "data" if table else "machine-learning-model"
+    facts = _facts(published) | {"component": kind, "metrics": metrics}
+    document = _filled_data("cyclonedx.yaml", facts)
+    (component,) = document["components"]
+    del component["modelCard" if table else "data"]
+    if table:
+        component["properties"] += [
             {"name": f"memberbound:{m['type']} ({m['slice']})", "value": m["value"]}
             for m in metrics
         ]
-    else:
-        component["modelCard"] = {
-            "quantitativeAnalysis": {"performanceMetrics": metrics},
-            "considerations": {
-                "technicalLimitations": [clean(text) for text in published.assumptions],
-                "ethicalConsiderations": [
-                    {
-                        "name": "Somebody finds out who was in the training data",
-                        "mitigationStrategy": f"Noise in training. {parameters(published)}",
-                    }
-                ],
-            },
-        }
-    document = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "tools": {
-                "components": [
-                    {"type": "application", "name": "memberbound", "version": published.version}
-                ]
-            }
-        },
-        "components": [component | {"properties": properties}],
-    }
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return _json(document)
 
 
 def _metrics(promise: Promise) -> list[dict[str, Any]]:
@@ -535,9 +491,6 @@ def _metrics(promise: Promise) -> list[dict[str, Any]]:
 
 # ── What an output checker sees ───────────────────────────────────────────────────────────────────
 
-#: The version of ACRO whose files these are.
-_ACRO = "1.0.1"
-
 
 def sacro_record(case: Case) -> str:
     """Return ``results.json`` as ACRO writes it, for the folder of the released file.
@@ -552,50 +505,36 @@ def sacro_record(case: Case) -> str:
             "--release or of a given model; got a study of which nothing is released."
         )
     outcome: dict[str, object] = {}
-    failed = case.file is not None and not case.file.secure
-    comments: list[str] = []
     if case.file is not None:
-        comments += promised(case)
-        name = case.file.name
+        failed, comments, name = not case.file.secure, list(promised(case)), case.file.name
         facts: dict[str, object] = {"kind": case.file.kind, "sha256": case.file.sha256}
         if case.release is not None:
-            promise = case.release.promise
-            facts |= {
-                "accuracy_upper": promise.accuracy_upper,
-                "confidence": promise.confidence,
-                "protects": promise.protects,
-                "parameters": parameters(case.release),
-            }
+            stated = ("accuracy_upper", "confidence", "protects", "parameters")
+            public = _facts(case.release)
+            facts |= {key: public[key] for key in stated}
     else:
         assert given is not None
         name, facts = case.studied.question.model or "model", {"kind": "given model"}
-    if given is not None and case.file is None:
+        comments = given["warnings"]
+        failed = not all(fact["passes"] for fact in given["facts"])
         for access, _, _, floor in access_floors(given):
-            beaten = floor is not None and floor > 0.5
-            failed = failed or beaten
-            least = SIGNS["lower"] + percent(floor or 0.5, "lower") if beaten else NO_LEAK
-            outcome[f"attack seeing {access}"] = least
+            least = marked(floor or 0.5, "audit", blind=0.5)
+            failed = failed or least.kind == "audit"
+            outcome[f"attack seeing {access}"] = str(least)
         for fact in given["facts"]:
-            failed = failed or not fact["passes"]
             state = "passed" if fact["passes"] else "failed"
             outcome[fact["name"]] = f"{state}: {fact['value']} ({fact['rule']})"
-        comments += given["warnings"]
+    listed = "; ".join(f"{name}: {text}" for name, text in outcome.items())
     record = {
-        "uid": "output_0",
         "status": "fail" if failed else "review",
-        "type": "custom",
         "properties": {"method": "memberbound"} | facts,
-        "files": [{"name": clean(name), "sdc": {}}],
+        "name": clean(name),
         "outcome": outcome,
-        "command": "memberbound export --format sacro",
-        "summary": "; ".join(f"{k}: {v}" for k, v in outcome.items()) or f"review; {comments[0]}",
+        "summary": listed or f"review; {comments[0]}",
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "comments": [clean(text) for text in comments],
-        "exception": "",
-        "fair": {},
     }
-    document = {"version": _ACRO, "results": {"output_0": record}}
-    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return _json(_filled_data("sacro.yaml", record))
 
 
 # ── Which line answers which question ─────────────────────────────────────────────────────────────
@@ -603,8 +542,6 @@ def sacro_record(case: Case) -> str:
 
 def checklist(case: Case) -> str:
     """Return which line of ours answers which question of four standards, and which it does not."""
-    import yaml
-
     promise, file = case.promise, case.file
     if promise is None:
         raise InputError(
@@ -629,5 +566,5 @@ def checklist(case: Case) -> str:
         "digest": "no file yet" if file is None else f"SHA-256 {file.sha256}",
         "attacks": "The study attacked models of this kind; its report has the attack success.",
     }
-    standards = _filled_data(yaml.safe_load(template_text("checklist.yaml")), facts)
+    standards = _filled_data("checklist.yaml", facts)
     return _filled("checklist.md.j2", case=case, standards=standards)

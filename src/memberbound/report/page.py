@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,11 +39,8 @@ from memberbound.quantities import (
 from memberbound.report import charts, prose, template_text
 from memberbound.report.model import (
     RECORDS,
-    Data,
-    Question,
     Report,
     Result,
-    Run,
     access_floors,
     score_mark,
 )
@@ -101,26 +98,18 @@ def filled_page(template: str, style: str, script: str = "", **content: Any) -> 
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-@dataclass(frozen=True)
-class People:
-    """How many of a hundred guesses are right: a picture for who does not think in per cent."""
+def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
+    """Return how many of 100 guesses are right: about the model as it is, and with the remedy.
 
-    title: str
-    right: int
-    blind: int
-    kind: Kind
-    words: str
-
-
-def _people(report: Report) -> list[People]:
-    """Return the guesses about the model as it is, and about what the remedy makes."""
-    people = []
+    Title, right ones, those that a blind guess gets right, kind and words: a picture for whoever
+    does not think in per cent.
+    """
+    people: list[tuple[str, int, int, Kind, str]] = []
     row = report.row_of("given", "average") or report.row_of("model", "worst")
     if row is not None and row.beaten is not None:
-        right = of_hundred(row.beaten, "lower")
+        right, blind = (of_hundred(value, "lower") for value in (row.beaten, row.blind))
         words = f"Of 100 guesses about the {RECORDS[row.record]}, at least {right} are right"
-        blind = of_hundred(row.blind, "lower")
-        people.append(People(row.label, right, blind, "audit", words))
+        people.append((row.label, right, blind, "audit", words))
     best = report.recommended
     if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
         right = of_hundred(best.accuracy_upper, "upper")
@@ -128,7 +117,7 @@ def _people(report: Report) -> list[People]:
         words = f"Of 100 guesses about {whom} at most {right} are right"
         title = "As it is" if best.id == "nothing" else f"With {best.label.lower()}"
         blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
-        people.append(People(title, right, blind, "certificate", words))
+        people.append((title, right, blind, "certificate", words))
     return people
 
 
@@ -196,24 +185,16 @@ def _exposed(report: Report) -> dict[str, Any] | None:
     allowed = records["blind_accuracy"] + report.question.eta
     edge, above, by_chance = charts.count_above(report.exposure, records, allowed)
     proved = [record for record in records["most_exposed"] if record["proved"]]
-    return dict(records) | {
-        "edge": edge,
-        "above": above,
-        "by_chance": by_chance,
-        "proved": proved,
-    }
+    counted = {"edge": edge, "above": above, "by_chance": by_chance}
+    return {**records, **counted, "proved": proved}
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    parts: dict[str, Question | Data | Run] = {
-        "": report.question,
-        "data.": report.data,
-        "run.": report.run,
-    }
+    parts: dict[str, Any] = {"": report.question, "data.": report.data, "run.": report.run}
     settings = [
-        (f"{prefix}{name}", _text(value))
+        (f"{prefix}{field.name}", _text(getattr(part, field.name)))
         for prefix, part in parts.items()
-        for name, value in asdict(part).items()
+        for field in fields(part)
     ]
     return [*settings, ("memberbound", report.version), ("format", report.schema)]
 

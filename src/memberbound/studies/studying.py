@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -38,8 +38,6 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import sum_up
 from memberbound.papers.results import theorems
 from memberbound.quantities import (
-    NO_LEAK,
-    Mark,
     allowed,
     at_confidence,
     confident,
@@ -166,8 +164,7 @@ class Study(Answer, Limited):
             lines.append(label)
             # The promise to everybody is the stronger one and goes first.
             for row in sorted(rows, key=lambda row: row.record, reverse=True):
-                idle = row.accuracy_lower is not None and row.beaten is None
-                marks = (Mark("unproved", NO_LEAK) if idle else row.least, row.seen, row.most)
+                marks = (row.least, row.seen, row.most)
                 texts = ("–" if mark is None else str(mark) for mark in marks)
                 lines.append(_row(f"  {RECORDS[row.record]}", *texts))
         lines += ["", f"{'remedy':<40}{'certified':>18}  enough"]
@@ -488,25 +485,9 @@ def study(
         memberbound study train.csv --target income --model model.skops --nonmembers test.csv
         memberbound study --config study.yaml --resume
     """
-    keywords = {
-        "source": table,
-        "target": target,
-        "learner": learner,
-        "eta": eta,
-        "epsilon": epsilon,
-        "confidence": confidence,
-        "shadows": shadows,
-        "columns": columns,
-        "roles": roles,
-        "database_table": database_table,
-        "unit": unit,
-        "bounds": bounds,
-        "model": model,
-        "nonmembers": nonmembers,
-        "quick": quick or None,
-        "seed": seed,
-        "out": out,
-    }
+    asked = {f.name for f in fields(Question)} | {"out"}
+    keywords = {name: value for name, value in locals().items() if name in asked}
+    keywords |= {"source": table, "quick": quick or None}
     options = {} if config is None else read_configuration(config)
     options |= {name: value for name, value in keywords.items() if value is not None}
     source, place = options.pop("source", None), options.pop("out", None)
