@@ -15,7 +15,6 @@ from commands import python
 MEASURE = """
 import json, pathlib, re, resource, sys, tracemalloc
 import ibis, pyarrow, duckdb
-from commands import python
 from memberbound.tables.counting import count_profile
 from memberbound.tables.table import open_table
 def resident():
