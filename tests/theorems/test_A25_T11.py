@@ -4,67 +4,29 @@ Oracle: worlds of a few records in which MIS is enumerated in rationals.
 """
 
 from fractions import Fraction
-from itertools import product
 from random import Random
 
 import pytest
 
 from memberbound.papers.iid_figures import ceiling_from_overfitting
+from oracle import iid, mechanisms
 from oracle.claims import assert_bound
 
 
-class World:
-    """Three records, two of them drawn, a learner by a table, losses by a table: all rational."""
-
-    def __init__(self, seed):
-        rng = Random(seed)
-        weights = [rng.randint(1, 6) for _ in range(3)]
-        self.p = [Fraction(w, sum(weights)) for w in weights]
-        self.releases = rng.choice([1, 2, 3, 9])
-        table = {d: rng.randrange(self.releases) for d in product(range(3), repeat=2)}
-        if self.releases == 9:
-            table = {d: 3 * d[0] + d[1] for d in table}
-        self.table = table
-        # A tendency to low losses on members makes the ceiling bite.
-        self.loss = {
-            (t, z): rng.choice([0, 0, 1, 2] if any(table[d] == t and z in d for d in table) else
-                               [0, 1, 2, 2])
-            for t in range(self.releases) for z in range(3)
-        }  # fmt: skip
-
-    def laws(self):
-        """Laws of (θ, fresh record) and (θ, uniform member)."""
-        out, member = {}, {}
-        for data, t in self.table.items():
-            mass = self.p[data[0]] * self.p[data[1]]
-            for z in range(3):
-                out[t, z] = out.get((t, z), 0) + mass * self.p[z]
-            for z in data:
-                member[t, z] = member.get((t, z), 0) + mass / 2
-        return out, member
-
-    def security(self, gamma):
-        out, member = self.laws()
-        gap = sum(max(0, member.get(key, 0) - gamma * mass) for key, mass in out.items())
-        best = max(gap, Fraction(0), 1 - gamma)
-        delta = max(1, gamma) * (best / gamma + 1 - 1 / gamma - max(0, 1 - 1 / gamma))
-        return 1 - delta
-
-    def level(self, epsilon):
-        """α and q of (ε, 1-α)-overfitting, exactly."""
-        out, member = self.laws()
-        alpha = sum(m for key, m in member.items() if self.loss[key] > epsilon)
-        return alpha, sum(m for key, m in out.items() if self.loss[key] <= epsilon)
-
-
 def securities():
-    """((α, q, γ), security) of all worlds."""
-    for seed in range(150):
-        world = World(seed)
-        levels = [world.level(epsilon) for epsilon in (0, 1, 2)]
+    """((α, q, γ), security) of small games whose losses are drawn, lower ones for members."""
+    rng = Random(11)
+    games = [*mechanisms.random_iid_games(11, 150), ([Fraction(1, 3)] * 3, 2, iid.injective(2, 3))]
+    for game in games:
+        inside, out = iid.joint_laws(*game)
+        drawn = {key: [0, 0, 1, 2] if inside.get(key) else [0, 1, 2, 2] for key in out}
+        loss = {key: rng.choice(values) for key, values in drawn.items()}
         for gamma in (Fraction(1, 3), Fraction(1), Fraction(5, 2)):
-            truth = world.security(gamma)
-            yield from (((float(a), float(q), float(gamma)), truth) for a, q in levels)
+            security = 1 - iid.leakage((inside, out), gamma)
+            for epsilon in (0, 1, 2):
+                alpha = sum(m for key, m in inside.items() if loss[key] > epsilon)
+                fresh = sum(m for key, m in out.items() if loss[key] <= epsilon)
+                yield (float(alpha), float(fresh), float(gamma)), security
 
 
 def test_ceiling_is_never_below_the_security():
