@@ -140,7 +140,7 @@ def test_documents_mean_the_same_in_every_format(tmp_path):
     texts.to_parquet(tmp_path / "t.parquet")
     (tmp_path / "t.txt").write_text("\n".join(texts["text"]))
     read = [read_documents(tmp_path / f"t.{end}", "text", "members") for end in ENDINGS]
-    assert [list(documents.texts.values()) for documents in read] == [texts["text"].tolist()] * 4
+    assert [list(documents["text"]) for documents in read] == [texts["text"].tolist()] * 4
     answers = [
         audit_text(tokens=tokens_of(documents=40), texts=tmp_path / f"t.{end}", by="kind")
         for end in ENDINGS[:3]

@@ -46,12 +46,8 @@ def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatAr
 
 
 def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatArray:
-    """Bound a probability from above; mirror of :func:`clopper_pearson_lower`.
+    """Bound a probability from above: P(result < p) ≤ ``error``, as :func:`clopper_pearson_lower`.
 
-    Guarantee: P(result < p) ≤ ``error`` for every p.
-    Theorem: as :func:`clopper_pearson_lower`, for the misses.
-    Assumes: as :func:`clopper_pearson_lower`.
-    Numerics: the complemented inverse, raised.
     Edge cases: hits in every trial give 1; one miss gives 1 - ``error``/``trials``.
 
     Examples:
@@ -94,13 +90,9 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
 
 
 def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
-    """Bound P(X > Y) + ½P(X = Y) from above; mirror of :func:`auc_lower`.
+    """Bound P(X > Y) + ½P(X = Y) from above: P(result < AUC) ≤ ``error``, as :func:`auc_lower`.
 
-    Guarantee: P(result < AUC) ≤ ``error`` for any laws of X and Y.
-    Theorem: proofs/audit-intervals.md claim 1.
-    Assumes: as :func:`auc_lower`.
     Numerics: 1 - a lower bound for 1 - ``auc``, raised by one rounding.
-    Edge cases: an estimate of 1 gives 1.
 
     Examples:
         >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
@@ -181,8 +173,7 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
     """Return k: "score at least the k-th largest non-member" has false-positive rate > ``fpr``.
 
     Guarantee: with probability at least 1 - ``error``.  n + 1 if no rank can promise that.
-    Theorem: proofs/audit-intervals.md claim 3.
-    Numerics: tails granted 1e-11 of their size.
+    Theorem, Numerics: as :func:`rank_within`.
 
     Examples:
         >>> rank_beyond(10_000, 0.01, 0.0125), rank_beyond(5, 0.9, 0.0125)

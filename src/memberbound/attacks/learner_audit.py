@@ -96,16 +96,12 @@ def audit_shadows(
 ) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
-    Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
-    was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
-
     Guarantee: an attack is carried out once per block, with the models before the block.  With
     probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
     weakest at most ``upper``.  An estimate from all shadows that falls outside widens the interval.
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
-    Assumes: independent uniform halves; the models are attacked in the order of their numbers.
-    Numerics: means are bounded with outward rounding; scores are plain floating point, which is
-    part of the attack.
+    Assumes: :attr:`ShadowAudit.assumptions`; the models are attacked in the order of their numbers.
+    Numerics: means are bounded with outward rounding; rounding of scores is part of the attack.
     Edge cases: fewer than 8 models are refused; where the non-members are too few for an FPR its
     entry is ``None``; attacks that cannot run on the learner are left out with a warning.
     """
@@ -238,10 +234,9 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
 
 
 def allowed_above(rate: float, others: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many non-members of a release may be above the threshold; -1 where too few are.
+    """Return how many non-members of a release may be above the threshold; -1 if they are too few.
 
-    One less than ⌊α(n₀ + 1)⌋, so that scores without information reach α or less on average
-    (claim 4).
+    Scores without information then reach the rate or less on average (claim 4).
     """
     # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
     return np.floor(rate * (np.asarray(others) + 1) * (1 + 1e-12)).astype(np.int64) - 1

@@ -1,14 +1,10 @@
 """Floors on ε and μ from one training run with canaries that fair coins put in or left out.
 
-Each canary is put into the training set by its own fair coin, independently.  After the run the
-auditor guesses r of the m coins, abstains from the others, and v guesses are right.  Changing one
-coin changes the training set by one record, so privacy limits how often guesses can be right.
-
-Two limits are used (proofs/audit-intervals.md, claims 6 and 7).  The first, after Steinke, Nasr
-and Jagielski (NeurIPS 2023), reveals the coins one by one: the right guesses are at most Bin(r, q)
-with q = e^ε/(1+e^ε), plus a number of exceptions with mean at most mδ/(1+e^ε).  The second, after
-Mahloujifar, Melis and Chaudhuri (ICML 2025), flips one coin of a run and applies to any trade-off
-curve.  Either bounds the same probability, so the better one may be taken.
+After the run the auditor guesses r of the m coins, abstains from the others, and v guesses are
+right.  Changing one coin changes the training set by one record, so privacy limits how often
+guesses can be right.  Two limits are used (proofs/audit-intervals.md): claim 6, after Steinke, Nasr
+and Jagielski (NeurIPS 2023), and claim 7, after Mahloujifar, Melis and Chaudhuri (ICML 2025), which
+applies to any trade-off curve.  Either bounds the same probability: the better one may be taken.
 """
 
 from __future__ import annotations
@@ -240,8 +236,7 @@ def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.9
     Guarantee: P(result > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claims 6 and 7, whichever rejects more.
     Assumes: as :func:`one_run_p_value`.  A canary that is in or out is add-remove; one that stands
-    in the place of another record is replace-one.  A training set with a fixed number of canaries
-    does not qualify: its coins are not independent.
+    in the place of another record is replace-one.
     Numerics: the result was itself seen to be rejected; it is within 1e-6 of the last one that is.
     Edge cases: 0 if even ε = 0 is not rejected.
 
@@ -253,7 +248,7 @@ def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.9
 
     def improbable(hypotheses: FloatArray) -> FloatArray:
         values = [one_run_p_value(run, epsilon=e, delta=delta) for e in hypotheses]
-        return np.array(values) <= error
+        return np.array([value <= error for value in values])
 
     def least_fpr(tpr: FloatArray, epsilon: FloatArray) -> FloatArray:
         flat = np.exp(-epsilon) * (tpr - delta)
@@ -271,10 +266,8 @@ def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:
 
     Guarantee: P(result > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claim 7 with the Gaussian trade-off curve.
-    Assumes: as :func:`one_run_epsilon`; the number of guesses is fixed beforehand.  The result is
-    about μ: an ε read from it belongs to a mechanism known to be Gaussian.
-    Numerics: each step of the recursion lowered by 1e-11; the result was seen to be rejected.
-    Edge cases: 0 if even μ = 0 is not rejected.
+    Assumes, Numerics, Edge cases: as :func:`one_run_epsilon`; the number of guesses is fixed
+    beforehand, and an ε read from μ belongs to a mechanism known to be Gaussian.
 
     Examples:
         >>> round(one_run_mu(Guesses(1000, 1000, 691)), 3)  # what a Gaussian with μ = 1 shows

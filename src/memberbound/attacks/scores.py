@@ -77,15 +77,13 @@ def membership(values: Iterable[object]) -> BoolArray:
 
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
-#
-# Higher scores speak for membership.  Only their order counts; their values merely seed the split.
 
 #: Fewer scores than this are refused: no interval would say anything.
 FEWEST_SCORES = 20
 
 
 class Scores(NamedTuple):
-    """Scores of members and of non-members, each sorted upwards."""
+    """Scores of members and of non-members, each sorted upwards; higher speaks for membership."""
 
     members: FloatArray
     non_members: FloatArray
@@ -144,11 +142,7 @@ class Scores(NamedTuple):
         )
 
     def best_threshold(self) -> tuple[float, float]:
-        """Return the threshold with the largest TPR - FPR and that value.
-
-        The best threshold is a member's score (raising it to the next one loses no member) or +∞,
-        nobody, with value 0.
-        """
+        """Return the threshold (a member's score, or +∞) with the largest TPR - FPR, and that."""
         x, y = self
         reached = (x.size - np.searchsorted(x, x, "left")) / max(x.size, 1)
         alarms = (y.size - np.searchsorted(y, x, "left")) / max(y.size, 1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,73 +30,53 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.engine import identifier, streamed
 from memberbound.tables.table import Table, opened_table
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 _LINES = (".jsonl", ".ndjson", ".txt")
 #: Words and pairs of words that the blind classifier counts at most.
 _FEATURES = 20_000
 
 
-@dataclass(frozen=True)
-class Documents:
-    """Texts by the names of their records, and the other columns they came with."""
-
-    texts: dict[str, str]
-    columns: dict[str, tuple[object, ...]]
-
-    def column(self, name: str) -> dict[str, object]:
-        """Return the values of a column by the names of the records."""
-        return dict(zip(self.texts, self.columns[name], strict=True))
-
-    def coins(self) -> dict[str, bool]:
-        """Return which canaries are members."""
-        if "member" not in self.columns:
-            raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
-        return dict(zip(self.texts, membership(self.columns["member"]).tolist(), strict=True))
-
-    def named(self, name: str) -> Documents:
-        """Return the documents by their column ``record``."""
-        if "record" not in self.columns:
-            raise InputError(f"{name} must have the column 'record', which names the document.")
-        records = [str(record) for record in self.columns["record"]]
-        if len(set(records)) < len(records):
-            raise InputError(f"{name} must have one row per record, got a record twice.")
-        return Documents(dict(zip(records, self.texts.values(), strict=True)), self.columns)
-
-    def followed_by(self, other: Documents) -> Documents:
-        """Return these and other documents, with the columns that both have."""
-        texts = [*self.texts.values(), *other.texts.values()]
-        shared = self.columns.keys() & other.columns.keys()
-        return Documents(
-            {str(place): text for place, text in enumerate(texts)},
-            {name: self.columns[name] + other.columns[name] for name in sorted(shared)},
-        )
-
-
-def read_documents(source: object, column: str, name: str) -> Documents:
-    """Read documents: JSON Lines, plain text (a document a line), or a table with a text column.
+def read_documents(source: object, column: str, name: str) -> DataFrame:
+    """Read documents, a row each: JSON Lines, plain text (a document a line), or a table.
 
     Edge cases: a missing column, an empty document and a line that is no JSON object are refused.
     """
-    suffix = Path(source).suffix.lower() if isinstance(source, (str, os.PathLike)) else ""
-    if suffix in _LINES and isinstance(source, (str, os.PathLike)):
+    import pandas as pd
+
+    if isinstance(source, (str, os.PathLike)) and Path(source).suffix.lower() in _LINES:
         rows = _lines(Path(source), column, name)
+        documents = pd.DataFrame(rows, columns=None if rows else [column], dtype=object)
     else:
         with opened_table(source) as table:
-            if column not in table.columns:
-                raise InputError(
-                    f"{name} must have the column {column!r}, got {', '.join(table.columns)}."
-                )
-            rows = table.frame.to_dict("records")
-    texts = tuple(row.get(column) for row in rows)
-    for place, text in enumerate(texts):
+            documents = table.frame.reset_index(drop=True)
+    if column not in documents:
+        names = ", ".join(map(str, documents.columns))
+        raise InputError(f"{name} must have the column {column!r}, got {names}.")
+    if documents.empty:
+        raise InputError(f"{name} must have documents, got none.")
+    for place, text in enumerate(documents[column]):
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} must have a text in every row, got none in row {place + 1}.")
-    if not texts:
-        raise InputError(f"{name} must have documents, got none.")
-    others = {key for row in rows for key in row if key != column}
-    return Documents(
-        {str(place): str(text) for place, text in enumerate(texts)},
-        {str(key): tuple(row.get(key) for row in rows) for key in sorted(others, key=str)},
-    )
+    return documents
+
+
+def named_documents(documents: DataFrame, name: str) -> DataFrame:
+    """Return documents with their column ``record`` as index."""
+    if "record" not in documents:
+        raise InputError(f"{name} must have the column 'record', which names the document.")
+    named = documents.set_axis(documents["record"].map(str))
+    if not named.index.is_unique:
+        raise InputError(f"{name} must have one row per record, got a record twice.")
+    return named
+
+
+def coins(documents: DataFrame) -> BoolArray:
+    """Return which canaries are members."""
+    if "member" not in documents:
+        raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
+    return membership(documents["member"])
 
 
 def _lines(path: Path, column: str, name: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import audit_score_table, with_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.scores import Scores
+from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.texts import (
     TEXT_ATTACKS,
-    Documents,
     TokenScores,
     blind_test,
+    coins,
+    named_documents,
     read_documents,
     score_tokens,
 )
@@ -43,6 +45,9 @@ from memberbound.verbs.audit_answer import (
     given_fields,
     records_file,
 )
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 _ASSUMPTIONS = (
     "The numbers are about this model and its own documents; nothing is said about other models.",
@@ -208,24 +213,26 @@ def audit_text(
             Path(keep_tokens), name="keep_tokens", formats=(".parquet",), force=force
         )
     sources = {"texts": texts, "members": members, "nonmembers": nonmembers, "canaries": canaries}
-    documents: Documents | None
+    sources = {name: source for name, source in sources.items() if source is not None}
+    documents: DataFrame | None
     if lm is not None:
-        documents, member = _read_for_model(sources, text)
+        documents, member = _documents_of_model(sources, text)
         scores = _scored_by_model(
-            lm, base, documents, member, token_file=token_file, force=force, progress=progress
+            lm, base, documents[text], member, token_file=token_file, force=force, progress=progress
         )
     else:
-        for name, value in {**sources, "base": base, "keep_tokens": keep_tokens}.items():
+        idle = {**sources, "base": base, "keep_tokens": token_file}
+        for name, value in idle.items():
             if value is not None and name not in ("texts", "canaries"):
                 raise InputError(f"{name} belongs to lm; with tokens it must be left out.")
-        documents = _read_for_tokens(sources, text)
+        documents = _documents_of_tokens(sources, text)
         with opened_table(tokens) as table:
-            scores = score_tokens(table, None if documents is None else documents.texts)
+            scores = score_tokens(table, None if documents is None else dict(documents[text]))
     answer = _audited(
-        scores, documents, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
+        scores, documents, text, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
     )
     if canaries is not None and documents is not None and answer.records is not None:
-        pair = _coins_and_scores(scores, documents.coins(), answer.records.attack)
+        pair = _coins_and_scores(scores, documents, answer.records.attack)
         floors = audit_one_run(pair, delta=delta, confidence=sure, claimed_epsilon=claimed_epsilon)
         answer = replace(answer, one_run=floors)
     if lm is not None and base is None:
@@ -250,45 +257,46 @@ def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | N
     return names
 
 
-def _read_for_model(sources: Mapping[str, object], text: str) -> tuple[Documents, tuple[bool, ...]]:
+def _documents_of_model(sources: Mapping[str, object], text: str) -> tuple[DataFrame, BoolArray]:
     """Return the documents that a model is asked about, and which are members."""
-    needed = ("canaries",) if sources["canaries"] is not None else ("members", "nonmembers")
-    if {name for name, source in sources.items() if source is not None} != set(needed):
+    import pandas as pd
+
+    if sources.keys() not in ({"canaries"}, {"members", "nonmembers"}):
         raise InputError(
             "lm needs members and nonmembers, or canaries, whose texts it reads, and no texts."
         )
-    first, *rest = (read_documents(sources[name], text, name) for name in needed)
-    if not rest:
-        return first, tuple(first.coins().values())
-    both = first.followed_by(rest[0])
-    return both, tuple(place < len(first.texts) for place in range(len(both.texts)))
+    first, *rest = (read_documents(source, text, name) for name, source in sources.items())
+    both = pd.concat([first, *rest], join="inner", ignore_index=True)
+    both = both.set_axis(both.index.map(str))
+    return both, np.arange(len(both)) < len(first) if rest else coins(both)
 
 
-def _read_for_tokens(sources: Mapping[str, object], text: str) -> Documents | None:
+def _documents_of_tokens(sources: Mapping[str, object], text: str) -> DataFrame | None:
     """Return the documents that tokens are of, by the names of their records."""
-    names = [name for name in ("texts", "canaries") if sources[name] is not None]
-    if len(names) == 2:
+    if len(sources) == 2:
         raise InputError("texts must be left out with canaries, which have texts.")
-    return read_documents(sources[names[0]], text, names[0]).named(names[0]) if names else None
+    for name, source in sources.items():
+        return named_documents(read_documents(source, text, name), name)
+    return None
 
 
-def _coins_and_scores(scores: TokenScores, coins: Mapping[str, bool], attack: str) -> Scores:
+def _coins_and_scores(scores: TokenScores, canaries: DataFrame, attack: str) -> Scores:
     """Return the scores of canaries; tokens whose members the coins contradict are refused."""
+    coin = dict(zip(canaries.index, coins(canaries), strict=True))
     for record, member in zip(scores.records, scores.member, strict=True):
-        if coins[str(record)] != member:
+        if coin.pop(str(record)) != member:
             raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
     # Canaries left out after the run may be those that fit: the others' coins are not fair then.
-    absent = next(iter(coins.keys() - set(map(str, scores.records))), None)
-    if absent is not None:
-        raise InputError(f"tokens must hold every canary, got none of {absent!r}.")
+    if coin:
+        raise InputError(f"tokens must hold every canary, got none of {next(iter(coin))!r}.")
     return Scores.of(scores.scores[attack], scores.member)
 
 
 def _scored_by_model(
     lm: object,
     base: object,
-    documents: Documents,
-    member: Sequence[bool],
+    documents: Series,
+    member: BoolArray,
     *,
     token_file: Path | None,
     force: bool,
@@ -304,10 +312,9 @@ def _scored_by_model(
         check_folder(str(base), "base")
     tuned = load_language_model(str(lm), "lm")
     reference = None if base is None else load_language_model(str(base), "base")
-    texts = list(documents.texts.values())
 
     def write(path: Path) -> None:
-        batches = token_table(tuned, reference, texts, member, progress)
+        batches = token_table(tuned, reference, list(documents), member.tolist(), progress)
         first = next(batches)
         with pq.ParquetWriter(path, first.schema) as writer:
             writer.write_batch(first)
@@ -318,12 +325,13 @@ def _scored_by_model(
         place = folder / "tokens.parquet" if token_file is None else token_file
         written_whole(place, write, force)
         with opened_table(place) as table:
-            return score_tokens(table, documents.texts)
+            return score_tokens(table, dict(documents))
 
 
 def _audited(
     scores: TokenScores,
-    documents: Documents | None,
+    documents: DataFrame | None,
+    text: str,
     *,
     attacks: tuple[str, ...] | None,
     by: str | None,
@@ -335,7 +343,7 @@ def _audited(
     absent = [name for name in attacks or () if name in scores.missing]
     if absent:
         raise InputError(f"{absent[0]} cannot be computed: it {scores.missing[absent[0]]}.")
-    if by is not None and (documents is None or by not in documents.columns):
+    if by is not None and (documents is None or by not in documents):
         raise InputError(f"by must be a column of the documents, got {by!r}.")
     member, records = scores.member, [str(record) for record in scores.records]
     everywhere = np.ones(len(member), dtype=np.bool_)
@@ -349,11 +357,9 @@ def _audited(
     if documents is None:
         audit = replace(audit, warnings=(*audit.warnings, _NO_TEXTS))
     else:
-        texts = [documents.texts[record] for record in records]
-        blind = blind_test(texts, member, confidence=confidence, seed=seed)
-        if by is not None:
-            values = documents.column(by)
-            groups = [values[record] for record in records]
+        ordered = documents.loc[records]
+        blind = blind_test(list(ordered[text]), member, confidence=confidence, seed=seed)
+        groups = None if by is None else list(ordered[by])
     audit = replace(audit, law=blind)
     audit = with_records(audit, records, groups, by, attacks=_FOR_RECORDS, seed=seed)
     return TextAudit(
