@@ -7,7 +7,6 @@ must be paid for.
 """
 
 import datetime as dt
-import gzip
 import json
 import sqlite3
 import sys
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
-from tests.oracle.files import in_sqlite, stored
+from tests.oracle.files import PACKED, in_sqlite, stored
 from tests.oracle.replay import replayed, spent
 
 from memberbound import MembershipPrivate, open_table, protect, summarize
@@ -236,21 +235,17 @@ def arrow_of(table, _=None):
     return pa.table(arrays, schema=SCHEMA)
 
 
-def as_arrow_stream(table, folder):
-    return stored(table, folder / "t.arrows")
+def as_file(ending):
+    def write(table, folder):
+        typed = table if isinstance(table, pa.Table) else arrow_of(table)
+        return stored(typed, folder / f"t.{ending}")
+
+    return write
 
 
-def as_arrow_file(table, folder):
-    return stored(table, folder / "t.arrow")
-
-
-def as_parquet_file(table, folder, **how):
-    pq.write_table(table, folder / "t.parquet", **how)
+def as_old_parquet(table, folder):
+    pq.write_table(arrow_of(table), folder / "t.parquet", use_deprecated_int96_timestamps=True)
     return folder / "t.parquet"
-
-
-def as_duckdb(table, folder):
-    return stored(arrow_of(table), folder / "t.duckdb")
 
 
 def as_parts(table, folder):
@@ -274,16 +269,11 @@ FORMATS = {
     "excel": (UNTYPED, as_excel),
     "dta": (LABELLED, partial(as_labelled, "dta")),
     "sav": (LABELLED, partial(as_labelled, "sav")),
-    "parquet": (TYPED, lambda table, folder: as_parquet_file(arrow_of(table), folder)),
+    "parquet": (TYPED, as_file("parquet")),
     "folder in parts": (TYPED, as_parts),
-    "96-bit timestamps": (
-        TYPED,
-        lambda table, folder: as_parquet_file(
-            arrow_of(table), folder, use_deprecated_int96_timestamps=True
-        ),
-    ),
-    "arrow": (TYPED, lambda table, folder: as_arrow_file(arrow_of(table), folder)),
-    "duckdb": (TYPED, as_duckdb),
+    "96-bit timestamps": (TYPED, as_old_parquet),
+    "arrow": (TYPED, as_file("arrow")),
+    "duckdb": (TYPED, as_file("duckdb")),
     "pyarrow": (TYPED, arrow_of),
     "polars": (TYPED, lambda table, _: pl.from_arrow(arrow_of(table))),
     "pandas with arrow types": (TYPED, lambda table, _: in_arrow_types(arrow_of(table), None)),
@@ -372,8 +362,8 @@ def replay(monkeypatch, release, world, table):
     return replayed(monkeypatch, observed)
 
 
-def compare(monkeypatch, folder, release, stored, neighbours):
-    world, write = stored
+def compare(monkeypatch, folder, release, form, neighbours):
+    world, write = form
     first = replay(monkeypatch, release, world, write(world.rows, folder))
     assert not first[0].startswith("refused"), first[0]
     worst = 0.0
@@ -441,7 +431,7 @@ def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
 def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):
     seen = set()
     for word in ("2020-01-01", "infinity", "-infinity"):
-        path = as_duckdb(TYPED.rows, tmp_path)
+        path = as_file("duckdb")(TYPED.rows, tmp_path)
         with duckdb.connect(str(path)) as connection:
             connection.execute(f"UPDATE t SET day = '{word}', seen = '{word}' WHERE big = 3")
         seen.add(replay(monkeypatch, "logistic", TYPED, path)[0])
@@ -511,13 +501,7 @@ def csv_with(value, folder, *, rows_before=3, name="t.csv"):
     row = b"12345,abcdefghij\n"
     content = b"a,b\n" + row * rows_before + value + b",x\n" + row * 3
     path = folder / name
-    if name.endswith(".gz"):
-        path.write_bytes(gzip.compress(content, 1))
-    elif name.endswith(".zst"):
-        with pa.output_stream(str(path), compression="zstd") as stream:
-            stream.write(content)
-    else:
-        path.write_bytes(content)
+    path.write_bytes(PACKED.get(path.suffix, bytes)(content))
     return path
 
 
@@ -547,7 +531,7 @@ def array_with(value, folder, kind=None):
 
 
 @dataclass(frozen=True)
-class Stored:
+class OneValue:
     """How a table is stored whose one value varies, and that value: first a plain one."""
 
     write: Callable
@@ -558,12 +542,12 @@ class Stored:
 
 
 def in_duckdb(kind, near, far, label=None):
-    return Stored(partial(duckdb_with, kind, near), (near, far, "NULL"), label=label)
+    return OneValue(partial(duckdb_with, kind, near), (near, far, "NULL"), label=label)
 
 
 def in_csv(value, name="t.csv", rows_before=3):
     write = partial(csv_with, name=name, rows_before=rows_before)
-    return Stored(write, (b"1", value), rows_before)
+    return OneValue(write, (b"1", value), rows_before)
 
 
 FAR = 2**62
@@ -571,7 +555,7 @@ LARGEST = {"HUGEINT": str(2**127 - 1), "UHUGEINT": str(2**128 - 1)}
 LINES_IN_QUOTES = b'"' + b"\n1,x" * 200_000 + b'"'
 #: The engine looks for the ends of lines where its blocks meet: at eight million bytes.
 in_csv_across_blocks = partial(in_csv, LINES_IN_QUOTES, rows_before=7_600_000 // 17)
-STORED = {
+ONE_VALUE = {
     "a long value": in_csv(b"z" * 3_000_000),
     "a value longer than a block": in_csv(b"z" * 33_000_000),
     "lines in quotes": in_csv_across_blocks(),
@@ -588,27 +572,27 @@ STORED = {
     "TIME": in_duckdb("TIME", "'10:00'", "'24:00:00'"),
     "TIMESTAMP_S": in_duckdb("TIMESTAMP_S", "'2020-01-01'", "'infinity'"),
     **{
-        f"text that is no UTF-8: {code}": Stored(
+        f"text that is no UTF-8: {code}": OneValue(
             sqlite_with, ("'y'", f"CAST(x'{code}' AS TEXT)"), label=f"x'{code}'"
         )
         for code in ("ff41", "eda080")
     },
-    "half of a surrogate pair": Stored(array_with, ("b", "\ud800")),
-    "time in an array": Stored(partial(array_with, kind="M8[s]"), (2, FAR)),
-    "duration in an array": Stored(partial(array_with, kind="m8[s]"), (2, FAR)),
+    "half of a surrogate pair": OneValue(array_with, ("b", "\ud800")),
+    "time in an array": OneValue(partial(array_with, kind="M8[s]"), (2, FAR)),
+    "duration in an array": OneValue(partial(array_with, kind="m8[s]"), (2, FAR)),
 }
 
 
-@pytest.mark.parametrize("case", STORED)
+@pytest.mark.parametrize("case", ONE_VALUE)
 def test_a_table_is_read_whatever_one_value_is(tmp_path, case):
-    stored = STORED[case]
+    table = ONE_VALUE[case]
     plain, *others = (
-        in_memory.read_records(stored.write(value, tmp_path)) for value in stored.values
+        in_memory.read_records(table.write(value, tmp_path)) for value in table.values
     )
     for other in others:
-        assert_one_row_differs(plain, other, stored.row)
-    if stored.label is not None:
-        assert others[0].columns["a"].label(stored.row) == stored.label
+        assert_one_row_differs(plain, other, table.row)
+    if table.label is not None:
+        assert others[0].columns["a"].label(table.row) == table.label
 
 
 UNITS = {"s": 86_400, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
@@ -619,9 +603,9 @@ ARROW_VALUES = {
     "date in milliseconds": ([0, 86_400_000 * 10**11], pa.date64()),
 }
 ARROW_FORMS = {
-    "parquet": as_parquet_file,
-    "arrow file": as_arrow_file,
-    "arrow stream": as_arrow_stream,
+    "parquet": as_file("parquet"),
+    "arrow file": as_file("arrow"),
+    "arrow stream": as_file("arrows"),
     "pyarrow": lambda table, _: table,
     "stream": lambda table, _: table.to_reader(),
     "pandas with arrow types": in_arrow_types,
@@ -682,8 +666,7 @@ def texts_of(values):
     ids=["text", "time"],
 )
 def test_what_breaks_the_rules_of_a_format_is_not_quoted(tmp_path, column, ending):
-    write = {"parquet": as_parquet_file, "arrow": as_arrow_file}[ending]
-    path = write(pa.table({"x": column, "y": [1, 2]}), tmp_path)
+    path = stored(pa.table({"x": column, "y": [1, 2]}), tmp_path / f"t.{ending}")
     with pytest.raises(InputError, match="could not be read") as refusal:
         in_memory.read_secret_columns(path, {})
     assert "sec" not in str(refusal.value)

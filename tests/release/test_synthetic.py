@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.oracle.replay import replayed, spent
+from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows import synthetic
@@ -27,22 +28,14 @@ from memberbound.tables.in_memory import Persons, read_records
 # ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
 
 
-def people(rows=600, seed=0):
-    draws = np.random.default_rng(seed)
-    age = draws.integers(0, 90, rows)
-    ward = draws.choice(["a", "b", "c"], rows)
-    code = np.array([{"a": 1, "b": 2, "c": 3}[w] for w in ward])
-    ill = np.where(draws.random(rows) < 0.1 + 0.8 * (age > 45), "yes", "no")
-    person = np.arange(rows) // 2
-    return pd.DataFrame({"age": age, "ward": ward, "code": code, "ill": ill, "person": person})
+BOUNDS = PUBLIC | {"code": {"categories": [1, 2, 3]}}
+CODES = {"Rome": 1, "Oslo": 2, "Bern": 3}
 
 
-BOUNDS = {
-    "age": [0, 90],
-    "ward": ["a", "b", "c"],
-    "code": {"categories": [1, 2, 3]},
-    "ill": ["no", "yes"],
-}
+def coded(rows=600):
+    """People with the code of their city."""
+    table = people(rows)
+    return table.assign(code=table["city"].map(CODES))
 
 
 def fitted(table, seed=1, eta=0.2, **options):
@@ -53,7 +46,6 @@ def fitted(table, seed=1, eta=0.2, **options):
 def measured(monkeypatch, table, unit, eta):
     """Return the sums that were asked for, with noise that does not depend on the table."""
     monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
-    table = table if unit else table.drop(columns="person")
     asked = {"eta": eta, "bounds": BOUNDS, "target": "ill", "unit": unit}
     made, sums = replayed(monkeypatch, lambda: fitted(table, 0, **asked))
     assert made.labels is not None
@@ -64,7 +56,8 @@ def measured(monkeypatch, table, unit, eta):
 @pytest.mark.parametrize("broken", [False, True])
 def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
     """The worst of many neighbours uses most of μ², and none more; without weights one does."""
-    table = people()
+    table = coded()
+    table = table if unit is None else table.assign(person=np.arange(len(table)) // 2)
     if broken and unit is None:
         # Broken: the clip of residuals is forgotten in their noise.
         monkeypatch.setattr(synthetic, "ROOM", 0.05)
@@ -72,12 +65,12 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
         monkeypatch.setattr(Persons, "weights", property(lambda self: np.ones(self.rows)))
     made, first = measured(monkeypatch, table, unit, 0.4)
     worst = 0.0
-    for age, ward, ill, more in itertools.product((0, 44, 89), "ac", ("no", "yes"), (0, 3)):
+    cities = ("Rome", "Bern")
+    for age, city, ill, more in itertools.product((18, 44, 89), cities, ("no", "yes"), (0, 3)):
         other = table.copy()
-        code = {"a": 1, "c": 3}[ward]
         who = [10] if unit is None else [10, 11]
         for row in who:
-            other.loc[row, ["age", "ward", "code", "ill"]] = [age, ward, code, ill]
+            other.loc[row, ["age", "city", "code", "ill"]] = [age, city, CODES[city], ill]
         if unit is not None:  # the number of a person's rows is not public
             other = pd.concat([other, *[other.iloc[[10]]] * more], ignore_index=True)
         _, second = measured(monkeypatch, other, unit, 0.4)
@@ -89,7 +82,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
 
 
 def test_scales_are_those_of_the_parts():
-    made = fitted(people(4000).drop(columns="person"), bounds=BOUNDS, target="ill")
+    made = fitted(coded(4000), bounds=BOUNDS, target="ill")
     parts = {part.name: part.mu for part in made.budget.parts}
     assert sum(mu**2 for mu in parts.values()) <= made.budget.mu**2
     assert made.budget.curve().eta <= 0.2
@@ -164,16 +157,15 @@ def test_categories_have_cells_for_other_and_missing_values():
 
 
 def test_rows_are_like_the_rows():
-    table = people(20_000).drop(columns="person")
+    table = coded(20_000)
     drawn = fitted(table, bounds=BOUNDS, target="ill").sample(100_000, InsecureSource(3))
     assert drawn.columns.tolist() == table.columns.tolist()
     for old in (False, True):
         real = (table["ill"] == "yes")[(table["age"] > 45) == old].mean()
         new = (drawn["ill"] == "yes")[(drawn["age"] > 45) == old].mean()
         assert new == pytest.approx(real, abs=0.05)
-    pair = drawn["ward"].map({"a": 1, "b": 2, "c": 3}).astype(str) == drawn["code"].astype(str)
-    assert pair.all()
-    assert drawn["ward"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
+    assert (drawn["city"].map(CODES).astype(str) == drawn["code"].astype(str)).all()
+    assert drawn["city"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
     # Nobody has a missing value, or one that is not in the public lists: noise makes none.
     assert set(drawn["ill"]) == {"no", "yes"}
     assert not drawn.isna().any().any()
@@ -241,7 +233,7 @@ def test_a_value_is_a_number_or_a_text(twice):
 
 
 def test_a_small_table_gets_single_columns_only():
-    made = fitted(people(600).drop(columns="person"), eta=0.05, bounds=BOUNDS, target="ill")
+    made = fitted(coded(), eta=0.05, bounds=BOUNDS, target="ill")
     assert made.pairs == ()
     assert made.labels is None
     assert set(made.budget.shares()) == {"target", "columns"}
@@ -295,15 +287,15 @@ def test_a_target_of_numbers_keeps_its_relation():
     ("table", "options", "problem"),
     [
         (people(600)[["age"]], {}, "two columns"),
-        (people(600)[["age", "ward", "ill"]], {"eta": 0.01}, "at least about"),
-        (people(600)[["age", "ward"]], {"bounds": None, "eta": 0.05}, "without bounds"),
-        (people(600), {"target": "ward", "bounds": BOUNDS | {"ward": ["a"]}}, "2 to 32 classes"),
+        (people(600), {"eta": 0.01}, "at least about"),
+        (people(600)[["age", "city"]], {"bounds": None, "eta": 0.05}, "without bounds"),
+        (people(600), {"target": "city", "bounds": BOUNDS | {"city": ["a"]}}, "2 to 32 classes"),
         (
             people(600),
-            {"target": "ward", "bounds": BOUNDS | {"ward": [f"w{k}" for k in range(1000)]}},
+            {"target": "city", "bounds": BOUNDS | {"city": [f"w{k}" for k in range(1000)]}},
             "2 to 32 classes",
         ),
-        (people(600)[["age", "ward"]], {"eta": 0.5}, "eta"),
+        (people(600)[["age", "city"]], {"eta": 0.5}, "eta"),
         (pd.DataFrame(dict.fromkeys(["id", "patient_id"], range(9000))), {}, "many people share"),
     ],
 )
