@@ -36,7 +36,14 @@ from memberbound.numerics.rounding import (
 )
 from memberbound.quantities import significant
 from memberbound.subset.profile import Progress, checked_table
-from memberbound.subset.record_bounds import Comparison, RecordBounds, Target, short_decimal
+from memberbound.subset.record_bounds import (
+    Asked,
+    Comparison,
+    RecordBounds,
+    Solution,
+    Target,
+    short_decimal,
+)
 
 #: Fewest records of a population: with fewer, some record's set holds it alone or all others.
 _FEWEST = 4
@@ -918,18 +925,25 @@ class ExponentialSetting:
         met = {name: np.minimum(getattr(fresh, name), target)}
         return setting, replace(fresh, confidence=self.confidence, **met)
 
+    def solve(self, asked: Asked, amount: float) -> tuple[ExponentialSetting, Solution]:
+        """Return the setting at this ε, or at one that meets the target, with its bounds."""
+        if asked == "sigma":
+            raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
+        if asked == "epsilon":
+            setting = self.at(amount)
+            bounds = setting.best()
+        else:
+            setting, bounds = self.for_target(asked, amount)
+
+        def success(worst: float) -> float:
+            return guarantee_from_epsilon_delta([(worst, 0.0)]).curve.accuracy(bounds.game.prior)
+
+        epsilon = setting.mechanism.epsilon
+        inside = min(epsilon, setting.mechanism.epsilon_population)
+        practical = min(success(inside), bounds.success_upper)
+        compared = Comparison(epsilon, success(epsilon), success(inside), practical)
+        return setting, Solution(epsilon, inside, bounds, compared)
+
     def comparison(self, epsilon: float) -> Comparison:
         """Return the success at ε for the three attackers."""
-        setting = self.at(epsilon)
-        return setting.compared(setting.best())
-
-    def compared(self, bounds: RecordBounds) -> Comparison:
-        """Return the comparison for bounds that are already there."""
-
-        def success(epsilon: float) -> float:
-            return guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.accuracy(bounds.game.prior)
-
-        worst = self.mechanism.epsilon
-        population = success(min(worst, self.mechanism.epsilon_population))
-        practical = min(population, bounds.success_upper)
-        return Comparison(worst, success(worst), population, practical)
+        return self.solve("epsilon", epsilon)[1].compared

@@ -38,8 +38,10 @@ from memberbound.subset.crowd import ASSUMPTIONS, Crowd, CrowdTable
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile, Progress
 from memberbound.subset.record_bounds import (
+    Asked,
     Comparison,
     RecordBounds,
+    Solution,
     Target,
     average_success,
     short_decimal,
@@ -354,10 +356,23 @@ class GaussianSetting:
         """ε of the worst case over all data sets."""
         return dp_from_noise(noise_on_sum(sigma, self.divisor), self.delta, self.sensitivity)
 
-    def epsilon_population(self, sigma: float) -> float:
-        """ε of the worst case over neighbours inside the population."""
+    def solve(self, asked: Asked, amount: float) -> tuple[GaussianSetting, Solution]:
+        """Return the mechanism of this ε or σ, or one that meets the target, with its bounds."""
+        if asked == "epsilon":
+            sigma, epsilon = self.sigma_from_epsilon(amount), amount
+        elif asked == "sigma":
+            sigma, epsilon = amount, self.epsilon_from_sigma(amount)
+        else:
+            sigma, epsilon = self.mechanism_for(asked, amount)
+        if sigma == 0.0:
+            raise InputError("the records must differ from one another; equal ones need no noise.")
+        bounds, coupled = self.bounds(sigma)
+        alone = None if bounds is coupled else coupled
         noise = noise_on_sum(sigma, self.divisor)
-        return dp_from_noise(noise, self.delta, self.noisy.profile.diameter)
+        inside = dp_from_noise(noise, self.delta, self.noisy.profile.diameter)
+        success = None if alone is None else alone.success_upper
+        compared = self._compared(epsilon, noise, bounds.success_upper, success)
+        return self, Solution(epsilon, inside, bounds, compared, sigma, alone)
 
     def bounds(self, sigma: float) -> tuple[RecordBounds, RecordBounds]:
         """Return the best bounds of every record, and those by the coupling alone."""
@@ -396,17 +411,16 @@ class GaussianSetting:
 
     def comparison(self, epsilon: float) -> Comparison:
         """Return the success at ε for the three attackers."""
-        sigma = self.sigma_from_epsilon(epsilon)
-        noise, coupled = noise_on_sum(sigma, self.divisor), None
+        noise, coupled = noise_on_sum(self.sigma_from_epsilon(epsilon), self.divisor), None
         if self.noisy.line is not None or self.noisy.crowd is not None:
             coupled = self.noisy.coupling.worst_success(noise)
-        return self.compared(epsilon, sigma, self.noisy.worst_success(noise), coupled)
+        return self._compared(epsilon, noise, self.noisy.worst_success(noise), coupled)
 
-    def compared(
-        self, epsilon: float, sigma: float, practical: float, coupled: float | None
+    def _compared(
+        self, epsilon: float, noise: float, practical: float, coupled: float | None
     ) -> Comparison:
         """Return the comparison for success bounds that are already there."""
-        noise, prior = noise_on_sum(sigma, self.divisor), self.noisy.game.prior
+        prior = self.noisy.game.prior
 
         def success(shift: float) -> float:
             if shift == 0.0:

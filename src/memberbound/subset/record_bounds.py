@@ -18,6 +18,8 @@ from memberbound.quantities import Side, significant
 
 #: What an inverse question limits: ε̃, or the success of any attack.
 Target = Literal["target_pmp", "target_success"]
+#: How the amount of noise is given: by ε, by σ, or by what may be reached.
+Asked = Literal["epsilon", "sigma", "target_pmp", "target_success"]
 
 
 def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
@@ -147,6 +149,21 @@ class Comparison:
     population: float
     practical: float
     coupled: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The mechanism that was asked for, or found for a target, and what is certified of it.
+
+    ``coupled`` are the bounds by the coupling alone, where others are smaller.
+    """
+
+    epsilon: float
+    epsilon_population: float
+    bounds: RecordBounds
+    compared: Comparison
+    sigma: float | None = None
+    coupled: RecordBounds | None = None
 
 
 def short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> float:

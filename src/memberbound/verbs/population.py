@@ -366,22 +366,24 @@ def population(
     if size is None and total % 2:
         notes.append(f"{total} records cannot be halved; {drawn} are drawn")
     question = _Question(
+        values=data.values,
         game=SubsetGame(total, drawn),
         asked=asked,
         amount=amount,
         delta=float(delta),
         clip=None if clip is None else positive("clip", clip),
         sensitivity=None if sensitivity is None else positive("sensitivity", sensitivity),
-        values=data.values,
         notes=notes,
         progress=progress,
     )
+    setting: GaussianSetting | ExponentialSetting
     if gaussian:
         for name, value in (("candidates", candidates), ("subsets", subsets)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
-        answer = _answer_gaussian(question, query)
+        setting, moved = _gaussian_setting(question, drawn if query == "mean" else 1)
+        profile, release = setting.noisy.profile, str(query)
     else:
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
@@ -389,8 +391,10 @@ def population(
         draws = None if subsets is None else whole_number("subsets", subsets, at_least=2)
         start = whole_number("seed", seed, at_least=0)
         setting = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
-        answer = _answer_exponential(question, setting, moved)
-    answer = replace(answer, roles=data.selection.roles)
+        profile = NeighbourProfile.from_vectors(data.values)
+        release = f"choice among {chooser.losses.shape[1]} candidates"
+    names = {"mechanism": mechanism, "query": release, "roles": data.selection.roles}
+    answer = _answer(question, setting, profile, clipped_records=moved, **names)
     if out is None:
         return answer
     write_table(_records_table(answer), out, force=force)
@@ -469,13 +473,13 @@ def _remarks(table: Population) -> list[str]:
 def _answer(
     question: _Question,
     setting: GaussianSetting | ExponentialSetting,
-    bounds: RecordBounds,
-    compared: Comparison,
     profile: NeighbourProfile,
-    **rest: Any,
+    **release: Any,
 ) -> PopulationAnswer:
-    """Return the answer for a mechanism; ``rest`` are the fields that only it knows."""
-    game, epsilon, inside = question.game, compared.epsilon, rest["epsilon_population"]
+    """Solve the question and return the answer; ``release`` are the fields that name it."""
+    setting, solution = setting.solve(question.asked, question.amount)
+    game, bounds, compared = question.game, solution.bounds, solution.compared
+    epsilon, inside, coupled = solution.epsilon, solution.epsilon_population, solution.coupled
     mean_distance = profile.mean_distance
     typical = float(np.median(mean_distance))
     return PopulationAnswer(
@@ -483,6 +487,7 @@ def _answer(
         size=game.size,
         epsilon=epsilon,
         delta=bounds.delta,
+        epsilon_population=inside,
         # Never above the worst case over the population, nor over all data sets.
         pmp_epsilon_upper=min(bounds.pmp_epsilon_upper, inside, epsilon),
         eta_upper=bounds.eta_upper,
@@ -490,6 +495,7 @@ def _answer(
         success_worst_case_upper=compared.worst_case,
         success_population_upper=compared.population,
         success_blind=game.blind,
+        sigma=solution.sigma,
         worst_record=bounds.worst_record,
         most_exposed=tuple(
             ExposedRecord(
@@ -504,6 +510,7 @@ def _answer(
         method=bounds.method,
         confidence=bounds.confidence,
         warnings=tuple(question.notes),
+        coupling=None if coupled is None else MethodBounds.of(coupled),
         target_pmp=question.amount if question.asked == "target_pmp" else None,
         target_success=question.amount if question.asked == "target_success" else None,
         game=game,
@@ -513,17 +520,15 @@ def _answer(
         setting=replace(setting, progress=None),
         compared=compared,
         bounds=bounds,
+        coupled=coupled,
         mean_distance=mean_distance,
         max_distance=profile.max_distance,
-        **rest,
+        **release,
     )
 
 
-# ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
-
-
-def _answer_gaussian(question: _Question, query: Literal["mean", "sum"]) -> PopulationAnswer:
-    """Answer for Gaussian noise on the query of a uniform subset."""
+def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSetting, int | None]:
+    """Return Gaussian noise on the sum over ``divisor``, and how many records were clipped."""
     if question.delta == 0.0:
         raise InputError(
             "delta must be greater than 0 for the Gaussian mechanism, got 0: no amount of Gaussian "
@@ -531,11 +536,9 @@ def _answer_gaussian(question: _Question, query: Literal["mean", "sum"]) -> Popu
         )
     if question.clip is not None and question.sensitivity is not None:
         raise InputError("give clip or sensitivity, not both.")
-    game, asked, amount = question.game, question.asked, question.amount
     values, moved = question.clipped_values()
-    share = game.size if query == "mean" else 1
     if question.sensitivity is not None:
-        worst = up(question.sensitivity * share)
+        worst = up(question.sensitivity * divisor)
     else:
         radius = question.clip
         if radius is None:
@@ -553,39 +556,17 @@ def _answer_gaussian(question: _Question, query: Literal["mean", "sum"]) -> Popu
             "those of the coupling are larger"
         )
     # Nothing is below the exact mixtures of one number.
-    noisy = NoisySum.of(values, game, crowd=values.shape[1] > 1, progress=question.progress)
+    noisy = NoisySum.of(
+        values, question.game, crowd=values.shape[1] > 1, progress=question.progress
+    )
     diameter = noisy.profile.diameter
     if diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
-            f"sensitivity must be at least {significant(diameter / share, 'upper')}, which "
+            f"sensitivity must be at least {significant(diameter / divisor, 'upper')}, which "
             f"these records reach by themselves, got {question.sensitivity!r}."
         )
-    setting = GaussianSetting(noisy, question.delta, share, max(worst, diameter), question.progress)
-    if asked == "epsilon":
-        noise, epsilon = setting.sigma_from_epsilon(amount), amount
-    elif asked == "sigma":
-        noise, epsilon = amount, setting.epsilon_from_sigma(amount)
-    else:
-        noise, epsilon = setting.mechanism_for(asked, amount)
-    if noise == 0.0:
-        raise InputError("the records must differ from one another; equal ones need no noise.")
-    bounds, coupled = setting.bounds(noise)
-    alone, coupling = (None, None) if bounds is coupled else (coupled, MethodBounds.of(coupled))
-    success = None if alone is None else alone.success_upper
-    return _answer(
-        question,
-        setting,
-        bounds,
-        setting.compared(epsilon, noise, bounds.success_upper, success),
-        noisy.profile,
-        mechanism="gaussian",
-        query=query,
-        epsilon_population=setting.epsilon_population(noise),
-        sigma=noise,
-        clipped_records=moved,
-        coupling=coupling,
-        coupled=alone,
-    )
+    reach = max(worst, diameter)
+    return GaussianSetting(noisy, question.delta, divisor, reach, question.progress), moved
 
 
 def _largest_norm(values: FloatArray) -> float:
@@ -597,29 +578,6 @@ def _largest_norm(values: FloatArray) -> float:
 
 
 # ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
-
-
-def _answer_exponential(
-    question: _Question, setting: ExponentialSetting, moved: int | None
-) -> PopulationAnswer:
-    """Answer for the exponential mechanism's choice on a uniform subset."""
-    if question.asked in ("target_pmp", "target_success"):
-        setting, bounds = setting.for_target(question.asked, question.amount)
-    else:
-        bounds = setting.best()
-    mechanism = setting.mechanism
-    return _answer(
-        question,
-        setting,
-        bounds,
-        setting.compared(bounds),
-        NeighbourProfile.from_vectors(question.values),
-        mechanism="exponential",
-        query=f"choice among {mechanism.losses.shape[1]} candidates",
-        epsilon_population=min(mechanism.epsilon, mechanism.epsilon_population),
-        sigma=None,
-        clipped_records=moved,
-    )
 
 
 def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechanism, int | None]:
