@@ -16,7 +16,6 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.report.model import access_floors, checked
 from memberbound.report.page import render
-from memberbound.studies import studying
 from memberbound.studies.question import StudyModel
 from memberbound.studies.studying import study
 from report import sample as reports
@@ -41,10 +40,9 @@ def fitted(table: pd.DataFrame, depth: int | None = None) -> DecisionTreeClassif
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(only_steps) -> None:
     """The certificate of the table and one translation; remedies are other tests'."""
-    kept = [step for step in studying.STEPS if step.id in ("certify", "explain")]
-    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    only_steps("certify", "explain")
 
 
 def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Path) -> None:
@@ -134,27 +132,6 @@ def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:
     assert again.answer("given") == first.answer("given")
     other = study(inside, model=fitted(inside, 2), resume=True, **asked).report
     assert other.answer("given") != first.answer("given")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"model": "x"}, "nonmembers must be given with a model"),
-        ({"nonmembers": "x"}, "nonmembers must come with a model"),
-        ({"trust": True}, "trust must come with a model"),
-        ({"model": "no.skops", "nonmembers": "x"}, "model must be a file that exists"),
-        ({"model": "m", "nonmembers": "x", "unit": "a"}, "unit must be left out with a model"),
-    ],
-)
-def test_bad_options_are_refused_before_any_work(options, said, sides, monkeypatch) -> None:
-    monkeypatch.setattr(studying._Run, "finished", lambda self: pytest.fail("work was done"))
-    with pytest.raises(InputError, match=said):
-        study(sides[0], target="y", **options)
-
-
-def test_the_embedded_table_has_no_model() -> None:
-    with pytest.raises(InputError, match="table must hold the rows that the model was trained on"):
-        study(model="m.skops", nonmembers="x.csv")
 
 
 def test_pipelines_are_retrained_as_what_stands_at_their_end(sides) -> None:
