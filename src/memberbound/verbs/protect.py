@@ -365,23 +365,18 @@ def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
     # Encoded numbers are half a standardised one, over the nominal length of a row.
     strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)
     weights = trial.settings.class_weight
-    learner: Any
-    if trial.learner == "boosting" and trial.class_names:
-        learner = ensemble.HistGradientBoostingClassifier(class_weight=weights, random_state=0)
-    elif trial.learner == "boosting":
-        learner = ensemble.HistGradientBoostingRegressor(random_state=0)
-    elif trial.learner == "logistic":
-        learner = linear_model.LogisticRegression(C=strength, class_weight=weights, max_iter=300)
-    elif trial.learner == "svm":
-        learner = svm.LinearSVC(C=strength, class_weight=weights)
-    else:
-        regressors = {
-            "ridge": linear_model.Ridge(1 / strength),
-            "huber": linear_model.HuberRegressor(),
-        }
-        learner = regressors[trial.learner]
+    boosting = ensemble.HistGradientBoostingRegressor(random_state=0)
+    if trial.class_names:
+        boosting = ensemble.HistGradientBoostingClassifier(class_weight=weights, random_state=0)
+    learners = {
+        "logistic": linear_model.LogisticRegression(C=strength, class_weight=weights, max_iter=300),
+        "svm": svm.LinearSVC(C=strength, class_weight=weights),
+        "ridge": linear_model.Ridge(1 / strength),
+        "huber": linear_model.HuberRegressor(),
+        "boosting": boosting,
+    }
     try:
-        return learner.fit(features, truth)
+        return learners[trial.learner].fit(features, truth)
     except ValueError:  # one class only, or no convergence
         return None
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -426,7 +426,7 @@ def fit_target(
     name: str,
     bounds: Bounds,
     *,
-    kind: Literal["classes", "numbers"],
+    classifier: bool,
     histograms: NoisySums | None,
 ) -> TargetCode:
     """Return the target's code, from public bounds or else from one noisy histogram.
@@ -435,12 +435,12 @@ def fit_target(
     so both worlds are within that of a Gaussian pair (proofs/gradient-descent.md, claim 5).
     """
     bound = bounds.get(name)
-    if bound is not None and isinstance(bound, Range) != (kind == "numbers"):
+    if bound is not None and isinstance(bound, Range) == classifier:
         raise InputError(
             f"bounds of {name!r} must be [low, high] for a target of numbers, and a list of "
             'classes for a target of classes; write {"categories": [0, 1]} if these are numbers.'
         )
-    if kind == "numbers":
+    if not classifier:
         if bound is None:
             assert histograms is not None
             bound = noisy_range(records, name, histograms)

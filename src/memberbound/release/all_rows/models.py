@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -414,8 +414,7 @@ def prepare(
         histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
         if private:
             fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
-    kind: Literal["classes", "numbers"] = "classes" if classifier else "numbers"
-    code = fit_target(records, target, public, kind=kind, histograms=histograms)
+    code = fit_target(records, target, public, classifier=classifier, histograms=histograms)
     encoder = fit_encoder(
         records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )
