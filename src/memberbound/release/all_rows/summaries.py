@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -50,6 +51,8 @@ _DEPTH = 12
 #: Of the budget of a covariance, what the means take.
 _MEANS = 0.25
 _OTHER = "(other)"
+#: Released numbers, what they are called, and the scale of their noise.
+_Numbers = tuple[FloatArray, Sequence[str], float]
 
 
 @np.errstate(all="ignore")  # a warning would depend on a record
@@ -115,8 +118,8 @@ def release_table_statistic(
         histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
         public[name] = _noisy_bound(records, name, histograms, counted=form.counted)
-    work = _Work(records, {name: public[name] for name in names}, rows, budget)
-    values, labels, scale = form.release(work, chosen)
+    work = _Work(records, {name: public[name] for name in names}, budget, chosen)
+    values, labels, scale = form.release(work)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
         GaussianNoise(scale, len(values)),
@@ -162,45 +165,38 @@ def _noisy_bound(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The records, what is known of their columns, and the budget to spend."""
+    """The records, what is known of their columns, the budget to spend, and levels of quantiles."""
 
     table: Records
     bounds: Mapping[str, Range | Categories]
-    rows: int
     budget: Budget
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(self.bounds)
+    levels: FloatArray
 
     @property
     def _ranges(self) -> list[Range]:
         return [bound for bound in self.bounds.values() if isinstance(bound, Range)]
 
     @property
-    def _middles(self) -> FloatArray:
-        return np.array([(r.low + (r.high - r.low) / 2) for r in self._ranges])
-
-    @property
     def _halves(self) -> FloatArray:
         return np.array([(r.high - r.low) / 2 for r in self._ranges])
 
-    def means(self, *, total: bool) -> tuple[FloatArray, Sequence[str], float]:
+    def means(self, *, total: bool = False) -> _Numbers:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
         sums, missing = self.table.total(_column_sums, self._ranges) / _UNITS
         width = len(sums)
         part = self.budget.take("sums and missing values")
         noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
         noisy = noise.measure([*sums, *missing])
-        present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
+        present = np.clip(len(self.table) - noisy[width:], 1.0, len(self.table))
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
-        in_units = self._middles + self._halves * means
-        return in_units * present if total else in_units, self.names, noise.scale
+        lows = np.array([bound.low for bound in self._ranges])
+        in_units = lows + self._halves + self._halves * means
+        return in_units * present if total else in_units, tuple(self.bounds), noise.scale
 
-    def covariance(self) -> tuple[FloatArray, Sequence[str], float]:
+    def covariance(self) -> _Numbers:
         """Return the covariance about the rows' own mean, upper triangle row by row."""
-        width = len(self.names)
+        names, rows = list(self.bounds), len(self.table)
+        width = len(names)
         first, rows_with_gaps, second = self.table.total(_moments, self._ranges)
         # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
         gaps = math.sqrt(width) * (rows_with_gaps / _UNITS)
@@ -211,13 +207,13 @@ class _Work:
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
         noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
         noisy = noise.measure(second / _UNITS * weight)
-        present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
+        present = float(np.clip(rows - sums[-1] / math.sqrt(width), 1.0, rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
         moments = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
-        labels = [f"{self.names[i]}, {self.names[j]}" for i, j in zip(*upper, strict=True)]
+        labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
         return moments * self._halves[upper[0]] * self._halves[upper[1]], labels, noise.scale
 
-    def counts(self) -> tuple[FloatArray, Sequence[str], float]:
+    def counts(self) -> _Numbers:
         """Return a count per cell of all columns' cells together, with one for the rest each."""
         cells = [_cells(bound) for bound in self.bounds.values()]
         shape = tuple(len(labels) for labels in cells)
@@ -230,10 +226,10 @@ class _Work:
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
-    def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
+    def quantiles(self) -> _Numbers:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
         part = self.budget.take("counts of halves")
-        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.names))
+        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
         descended = []
         leaf_counts = self.table.total(_leaf_counts, self._ranges)
         for leaves, bound in zip(leaf_counts, self._ranges, strict=True):
@@ -241,8 +237,8 @@ class _Work:
                 noise.measure(leaves.reshape(2**depth, -1).sum(axis=1))
                 for depth in range(1, _DEPTH + 1)
             ]
-            descended.append([_descended(halves, level, bound) for level in levels])
-        names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.names]
+            descended.append([_descended(halves, level, bound) for level in self.levels])
+        names = [f"{n} at {significant(p, 'given')}" for p in self.levels for n in self.bounds]
         return np.array(descended).T.ravel(), names, noise.scale
 
 
@@ -316,24 +312,20 @@ def _leaf_counts(part: Records, ranges: Sequence[Range]) -> FloatArray:
 class _Statistic:
     """How a statistic is released, and how many noisy numbers that takes of so many columns."""
 
-    release: Callable[[_Work, FloatArray], tuple[FloatArray, Sequence[str], float]]
+    release: Callable[[_Work], _Numbers]
     coordinates: Callable[[int], int]
     #: Whether it counts cells, of categories too, rather than adding up numbers.
     counted: bool = False
 
 
-_COUNTS = _Statistic(lambda work, _: work.counts(), lambda _: _MOST_COUNTS, counted=True)
+_COUNTS = _Statistic(_Work.counts, lambda _: _MOST_COUNTS, counted=True)
 _STATISTICS = {
-    "mean": _Statistic(lambda work, _: work.means(total=False), lambda columns: 2 * columns),
-    "sum": _Statistic(lambda work, _: work.means(total=True), lambda columns: 2 * columns),
+    "mean": _Statistic(_Work.means, lambda columns: 2 * columns),
+    "sum": _Statistic(partial(_Work.means, total=True), lambda columns: 2 * columns),
     "histogram": _COUNTS,
     "contingency": _COUNTS,
-    "covariance": _Statistic(
-        lambda work, _: work.covariance(), lambda columns: 2 * columns + columns**2
-    ),
-    "quantiles": _Statistic(
-        lambda work, levels: work.quantiles(levels), lambda columns: columns * 2 ** (_DEPTH + 1)
-    ),
+    "covariance": _Statistic(_Work.covariance, lambda columns: 2 * columns + columns**2),
+    "quantiles": _Statistic(_Work.quantiles, lambda columns: columns * 2 ** (_DEPTH + 1)),
 }
 TABLE_STATISTICS = tuple(_STATISTICS)
 
