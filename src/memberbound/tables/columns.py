@@ -38,7 +38,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -319,13 +319,17 @@ def _read_object(value: object, form: Form) -> tuple[float, str]:
         return math.nan, ""
     if isinstance(value, bool):
         return (float(value) if form == "truth" else math.nan), str(value)
-    if isinstance(value, int):
+    if isinstance(value, int | float | Decimal):
+        try:
+            number = float(value) + 0.0  # -0.0 is 0.0
+        except ValueError:  # a signalling NaN
+            number = math.nan
+        except OverflowError:
+            number = math.inf if value > 0 else -math.inf
+        if not isinstance(value, int):
+            return number, number_label(number)
         # Python writes whole numbers of up to 4300 digits.
-        return _as_float(value), str(value) if value.bit_length() < 2**13 else hex(value)
-    if isinstance(value, float | Decimal):
-        # A signalling NaN refuses float(); -0.0 is 0.0.
-        number = math.nan if _is_nan(value) else float(value) + 0.0
-        return number, number_label(number)
+        return number, str(value) if value.bit_length() < 2**13 else hex(value)
     if isinstance(value, bytes | bytearray):
         return math.nan, f"x'{bytes(value).hex()}'"
     return _read_time(value)
@@ -353,17 +357,6 @@ def _read_time(value: object) -> tuple[float, str]:
         days = _length(value)
         return days, number_label(days)
     return math.nan, str(value).strip(BLANKS)
-
-
-def _is_nan(value: float | Decimal) -> bool:
-    return value.is_nan() if isinstance(value, Decimal) else math.isnan(value)
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def label_of(value: object, form: Form = "any") -> str:
@@ -646,7 +639,7 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         return Values(in_days(whole, unit), gaps_of(column), dated=not types.is_duration(kind))
     if types.is_null(kind):
         return Values(np.zeros(len(column)), np.ones(len(column), dtype=bool))
-    if any(fits(kind) for fits in _listed_types()):
+    if _is_listed(kind):
         return _of_dictionary(column.dictionary_encode(), form)
     raise InputError(
         f"a column must hold numbers, texts or dates, got {kind}. Leave it out, or make columns of "
@@ -654,13 +647,14 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
     )
 
 
-def _listed_types() -> tuple[Callable[[pa.DataType], bool], ...]:
-    """Return the tests for types whose different values are read once each."""
+def _is_listed(kind: pa.DataType) -> bool:
+    """Tell whether the different values of a type are read once each: no numbers, no dates."""
     from pyarrow import types
 
-    texts = (types.is_string, types.is_large_string)
-    bytes_ = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
-    return (*texts, *bytes_, types.is_boolean, types.is_decimal, types.is_time)
+    texts = types.is_string(kind) or types.is_large_string(kind)
+    plain = types.is_boolean(kind) or types.is_decimal(kind) or types.is_time(kind)
+    bytes_ = types.is_binary(kind) or types.is_large_binary(kind)
+    return texts or plain or bytes_ or types.is_fixed_size_binary(kind)
 
 
 def gaps_of(column: pa.Array) -> NDArray[np.bool_] | None:
@@ -677,7 +671,7 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     from pyarrow import types
 
     words = column.dictionary
-    if not any(fits(words.type) for fits in _listed_types()):
+    if not _is_listed(words.type):
         return _of_arrow(column.dictionary_decode(), form)
     gap = len(words)
     codes = column.indices.cast(pa.int64())  # a shorter type may have no place for the gap

@@ -138,13 +138,25 @@ def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
 def _batches(
     names: list[str], rows: Rows, *, secret: bool
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    kinds: list[set[str]] = [set() for _ in names]
+    kinds: list[set[type]] = [set() for _ in names]
     if not secret:
         for row in rows():
             for kind, value in zip(kinds, row, strict=True):
-                kind.add(_kind(value))
-    types = [_column_types().get(frozenset(kind - {""})) for kind in kinds]
+                long = isinstance(value, int) and abs(value) > _EXACT
+                kind.add(object if long else type(value))
+    types = [_column_type(kind - {type(None)}) for kind in kinds]
     return _typed_batches(names, types, rows(), [partial(_text, secret=secret)] * len(names))
+
+
+def _column_type(kinds: set[type]) -> pa.DataType | None:
+    """Return the type of a column whose cells have these; None where they share none."""
+    import pyarrow as pa
+
+    if kinds == {int, float}:
+        return pa.float64()
+    typed = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    typed[dt.datetime] = pa.timestamp("us")
+    return typed.get(*kinds) if len(kinds) == 1 else None
 
 
 def _typed_batches(
@@ -168,28 +180,6 @@ def _typed_batches(
             yield pa.record_batch(arrays, schema=schema)
 
     return schema, batches()
-
-
-def _kind(value: object) -> str:
-    """Return what a value is; '' where it is missing."""
-    if value is None:
-        return ""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "whole" if abs(value) <= _EXACT else "long"
-    names = {bool: "truth", float: "number", str: "text", dt.datetime: "time"}
-    return names.get(type(value), "other")
-
-
-def _column_types() -> dict[frozenset[str], pa.DataType]:
-    import pyarrow as pa
-
-    numbers = {frozenset({"number"}): pa.float64(), frozenset({"whole", "number"}): pa.float64()}
-    return numbers | {
-        frozenset({"whole"}): pa.int64(),
-        frozenset({"truth"}): pa.bool_(),
-        frozenset({"text"}): pa.string(),
-        frozenset({"time"}): pa.timestamp("us"),
-    }
 
 
 def _text(value: object, *, secret: bool) -> str | None:

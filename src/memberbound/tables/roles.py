@@ -39,7 +39,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
 from memberbound.tables.columns import (
@@ -245,17 +245,16 @@ def _spelled(place: int) -> str:
 
 
 def _counted_facts(place: int, kind: str) -> str:
-    """Return what the one scan asks about a column: five numbers."""
-    numbers = ["0", "0", "0"]
+    """Return what the one scan asks about a column: a list of five numbers."""
+    numbers = "0, 0, 0"
     if kind == "text":
-        numbers[0] = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
-        numbers[1] = f"count(*) FILTER (s{place})"
+        spelled = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
+        numbers = f"{spelled}, count(*) FILTER (s{place}), 0"
     elif kind == "whole":
         wide = f"CAST(v{place} AS HUGEINT)"
-        numbers[1], numbers[2] = f"min({wide})", f"max({wide})"
+        numbers = f"0, min({wide}), max({wide})"
     value = f"t{place}" if kind == "text" else f"v{place}"
-    distinct = _bytes(value, kind)
-    return f"count({value}), approx_count_distinct({distinct}), " + ", ".join(numbers)
+    return f"[count({value}), approx_count_distinct({_bytes(value, kind)}), {numbers}]"
 
 
 def _present(name: str) -> str:
@@ -275,37 +274,34 @@ def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Fa
     if not kinds:
         return {}
 
-    def fetched(select: str) -> tuple[int | None, ...]:
+    def fetched(select: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
         return table.run(lambda: tuple(table.engine.sql(select).fetchall()[0]))
 
-    line: tuple[int | None, ...] = ()
+    lines: dict[str, list[int | None]] = {}
     for start in range(0, len(kinds), _AT_ONCE):
         some = dict(islice(kinds.items(), start, start + _AT_ONCE))
         parts = [_counted_facts(place, kind) for place, kind in enumerate(some.values())]
-        line += fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, some)}")
+        answers = fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, some)}")
+        lines |= dict(zip(some, answers, strict=True))
     facts = {}
-    for place, (name, kind) in enumerate(kinds.items()):
-        rows, distinct, bits = (int(value or 0) for value in line[5 * place : 5 * place + 3])
-        first, last = line[5 * place + 3 : 5 * place + 5]
+    for name, kind in kinds.items():
+        rows, distinct, bits, first, last = (int(value or 0) for value in lines[name])
+        column = _present(name) if kind == "text" else identifier(name)
         if rows and distinct >= _NEARLY * rows:
-            column = _present(name) if kind == "text" else identifier(name)
             present = f"{view} WHERE {column} IS NOT NULL GROUP BY {_bytes(column, kind)}"
-            (exactly,) = fetched(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
-            distinct = int(exactly or 0)
-        spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
+            (distinct,) = fetched(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
         if kind == "whole":
-            lowest, highest = (int(v) if v is not None else 0 for v in (first, last))
-            long = max(abs(lowest), abs(highest)) >= 10**15
+            long = max(abs(first), abs(last)) >= 10**15
             spellings = frozenset({"long"} if long else {"whole"} if rows else ())
-            facts[name] = _Facts(rows, distinct, spellings, span=highest - lowest + 1)
-        else:
-            facts[name] = _Facts(rows, distinct, spellings, int(first or 0))
-    for name, fact in facts.items():
-        if kinds[name] == "text" and fact.spellings == {"whole"} and fact.share(_DISTINCT):
-            wide = f"CAST(replace({_present(name)}, '+', '') AS HUGEINT)"
+            facts[name] = _Facts(rows, distinct, spellings, span=last - first + 1)
+            continue
+        spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
+        facts[name] = _Facts(rows, distinct, spellings, sentences=first)
+        if kind == "text" and spellings == {"whole"} and facts[name].share(_DISTINCT):
+            wide = f"CAST(replace({column}, '+', '') AS HUGEINT)"
             low, high = fetched(f"SELECT min({wide}), max({wide}) FROM {view}")
-            facts[name] = replace(fact, span=int(high or 0) - int(low or 0) + 1)
+            facts[name] = replace(facts[name], span=high - low + 1)
     return facts
 
 
