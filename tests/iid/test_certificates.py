@@ -138,11 +138,6 @@ def test_coverage_long(name, rows):
         assert failures(certified, LAWS[name], rows, n, 0.05, 200) <= allowed(200, 0.05)
 
 
-def test_coverage_catches_the_plug_in_figure():
-    for name in ("all distinct", "mixed", "uniform 800"):
-        assert failures(plug_in, LAWS[name], 1000, 1000, 0.05, 40) == 40
-
-
 def test_coverage_catches_a_missing_confidence_term():
     # Cells of 25.5 on average, where the tabulated function is within 0.1 % of the truth, beside
     # distinct rows, where it is exact and whose number fluctuates most.

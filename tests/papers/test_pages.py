@@ -9,15 +9,13 @@ from __future__ import annotations
 import doctest
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import yaml
 
-from documentation import formulas, pages, theorems
+from documentation import formulas, theorems
 from memberbound.papers.results import entries, errata
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,16 +114,6 @@ def test_a_row_tells_all_of_its_entry():
             assert f'href="errata.html#{entry.id}"' in PAGES["theorems.md"]
 
 
-def test_proofs_are_pages_of_the_site():
-    names = {path.stem for path in (ROOT / "proofs").glob("*.md")} - {"README"} | {"index"}
-    assert {f"proofs/{name}.md" for name in names} <= set(PAGES)
-    for uri, text in PAGES.items():
-        if uri.startswith("proofs/"):
-            assert "](../docs/" not in text
-            for target in re.findall(r"\]\(([\w-]+\.md)", text):
-                assert f"proofs/{target}" in PAGES, f"{uri}: {target}"
-
-
 @pytest.mark.parametrize(
     ("written", "emphasised"),
     [
@@ -146,37 +134,7 @@ def test_formulas_survive_the_sites_markdown(written, emphasised):
     assert seen.rows[-1] == plain
 
 
-# The whole folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that a site generator reads, but for the examples of the gallery."""
-    place = tmp_path_factory.mktemp("written") / "docs"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(pages._COMPLETIONS, "gallery.md", str)
-        pages.write(place)
-    return place
-
-
-def navigation(items: list[dict[str, object]]) -> Iterator[str]:
-    for item in items:
-        for target in item.values():
-            if isinstance(target, list):
-                yield from navigation(target)
-            else:
-                yield str(target)
-
-
-def test_the_folder_is_plain_markdown_and_whole(folder):
-    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert "hooks" not in settings
-    assert [name for name in navigation(settings["nav"]) if not (folder / name).is_file()] == []
-    assert (folder / "howto" / "roc.svg").is_file()
-    assert {path.suffix for path in folder.rglob("*.*")} == {".md", ".png", ".svg", ".css", ".js"}
-    assert "## certify\n" in (folder / "cli.md").read_text(encoding="utf-8")
-    assert "## Who attacks\n" in (folder / "glossary.md").read_text(encoding="utf-8")
-    assert "<sup>" in (folder / "proofs" / "coupling.md").read_text(encoding="utf-8")
+# Formulas
 
 
 @pytest.mark.parametrize(

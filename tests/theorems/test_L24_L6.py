@@ -46,15 +46,6 @@ def test_reached_by_randomised_response():
         assert success_bound(subset.pmp_ratio(rr, 2, 1)) == truth
 
 
-def test_library_value_is_this_bound_from_above():
-    for kernel, size in games():
-        g = subset.pmp_ratio(kernel, size, size // 2)
-        value = F(guarantee_from_epsilon_delta([(above_log(g), 0.0)]).curve.accuracy())
-        assert success_bound(g) <= value <= success_bound(g) * (1 + F(1, 10**13))
-        for x in range(size):
-            assert subset.best_accuracy(kernel, size, size // 2, x) <= value
-
-
 def test_eta_is_the_success_minus_one_half_and_below_L24_L13():
     for kernel, size in games():
         g = subset.pmp_ratio(kernel, size, size // 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import re
@@ -10,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import memberbound
@@ -82,22 +83,13 @@ def turn(tab: Any, served: str) -> Iterator[Open]:
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """A table with common and rare rows, and names that must stay text."""
-    rng = random.Random(0)
-    path = tmp_path / "people.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file)
-        lines.writerow(["sex", "region", NASTY, "age"])
-        for _ in range(2000):
-            lines.writerow(
-                [
-                    rng.choice("fm"),
-                    rng.choice(["north", "south"]),
-                    rng.choice("ab"),
-                    rng.randint(20, 29),
-                ]
-            )
-        lines.writerow(["f", NASTY, "a", 99])
-    return path
+    rng = np.random.default_rng(0)
+    parts = {"sex": ["f", "m"], "region": ["north", "south"], NASTY: ["a", "b"]}
+    people = pd.DataFrame({name: rng.choice(values, 2000) for name, values in parts.items()})
+    people["age"] = rng.integers(20, 30, 2000)
+    people.loc[2000] = ["f", NASTY, "a", 99]
+    people.to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path / "people.csv"
 
 
 def ceiling(value: float, quantity: str = "accuracy", places: int | None = None) -> str:
@@ -375,11 +367,8 @@ def test_a_page_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, tabl
 
 
 def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -> None:
-    rng = random.Random(1)
     slow = tmp_path / "slow.csv"
-    names = ",".join(f"c{i}" for i in range(12))
-    rows = (",".join(str(rng.randrange(40)) for _ in range(12)) for _ in range(40_000))
-    slow.write_text(f"{names}\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    pd.DataFrame(np.random.default_rng(1).integers(40, size=(40_000, 12))).to_csv(slow, index=False)
     page = visit("/harden?security=0.9")
     page.set_input_files("input[type=file] >> nth=0", slow)
     page.get_by_role("button", name="Harden", exact=True).click()
@@ -405,14 +394,13 @@ def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -
 def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two halves of one population as tables, and a model of the first as a file."""
     skops = pytest.importorskip("skops.io")
-    import pandas as pd
     from sklearn.tree import DecisionTreeClassifier
 
-    rng = random.Random(11)
+    rng = np.random.default_rng(11)
     folder = tmp_path_factory.mktemp("patients")
-    rows = [(rng.randint(20, 79), rng.gauss(0, 1)) for _ in range(400)]
-    sick = ["yes" if a / 50 + b + rng.gauss(0, 1) > 1 else "no" for a, b in rows]
-    frame = pd.DataFrame(rows, columns=["age", "value"]).assign(sick=sick)
+    frame = pd.DataFrame({"age": rng.integers(20, 80, 400), "value": rng.normal(size=400)})
+    risk = frame["age"] / 50 + frame["value"] + rng.normal(size=400)
+    frame["sick"] = np.where(risk > 1, "yes", "no")
     members, others = frame.head(200), frame.tail(200)
     members.to_csv(folder / "members.csv", index=False)
     others.to_csv(folder / "others.csv", index=False)
@@ -600,11 +588,10 @@ def test_an_empty_bound_never_looks_like_a_proof(turn: Open) -> None:
 
 @pytest.mark.long
 def test_study_from_file_to_report(visit: Open, tmp_path: Path) -> None:
-    rng = random.Random(4)
     table = tmp_path / "small.csv"
-    rows = [(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(240)]
-    lines = [f"{a!r},{b!r},{'yes' if a + b > 0 else 'no'}" for a, b in rows]
-    table.write_text("a,b,answer\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    frame = pd.DataFrame(np.random.default_rng(4).normal(size=(240, 2)), columns=["a", "b"])
+    frame["answer"] = np.where(frame["a"] + frame["b"] > 0, "yes", "no")
+    frame.to_csv(table, index=False)
     page = visit("/study?shadows=8")
     page.set_default_timeout(900_000)
     page.set_input_files("input[type=file]", table)
