@@ -654,7 +654,7 @@ def _is_listed(kind: pa.DataType) -> bool:
     texts = types.is_string(kind) or types.is_large_string(kind)
     plain = types.is_boolean(kind) or types.is_decimal(kind) or types.is_time(kind)
     bytes_ = types.is_binary(kind) or types.is_large_binary(kind)
-    return texts or plain or bytes_ or types.is_fixed_size_binary(kind)
+    return bool(texts or plain or bytes_ or types.is_fixed_size_binary(kind))
 
 
 def gaps_of(column: pa.Array) -> NDArray[np.bool_] | None:

@@ -237,7 +237,8 @@ def sqlite_rows(
     if not secret:
         kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
         (stored,) = select(f"SELECT {', '.join(kinds)} FROM {name}")
-    plain = {1: pa.int64(), 2: pa.float64(), 4: pa.string(), 8: pa.binary()}
+    plain: dict[object, pa.DataType] = {1: pa.int64(), 2: pa.float64()}
+    plain |= {4: pa.string(), 8: pa.binary()}
     return _typed_batches(
         list(declared),
         [plain.get(kind) for kind in stored],

@@ -337,9 +337,10 @@ class Records:
         columns = {
             name: Values.joined([part.columns[name] for part in parts]) for name in parts[0].columns
         }
-        sizes = np.concatenate([p.persons.sizes for p in parts if p.persons is not None] or [[]])
-        rows = sum(part.rows for part in parts)
-        persons = Persons(np.cumsum(sizes) - sizes, rows) if len(sizes) else None
+        rows, persons = sum(part.rows for part in parts), None
+        if parts[0].persons is not None:
+            sizes = np.concatenate([p.persons.sizes for p in parts if p.persons is not None])
+            persons = Persons(np.cumsum(sizes) - sizes, rows)
         return replace(parts[0], columns=columns, rows=rows, persons=persons, memory=None)
 
     def chosen(self, names: Iterable[str]) -> Records:
