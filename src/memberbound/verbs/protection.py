@@ -178,21 +178,30 @@ class _Released(Certified):
             rows.append(("written", self.out))
         return rows
 
-    def summary_notes(self) -> list[str]:
-        """Return the notes, marked where they are for the owner of the rows."""
-        private = " (owner only)" if self.owner_only else ""
-        return [f"note{private}: {warning}." for warning in self.warnings]
 
-
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AllRows(Certified):
-    """What the answer of a release of all rows reads off its budget; the rest is the subclass's."""
+    """What the answer of a release of all rows reads off its budget; the rest is the subclass's.
+
+    ``warnings`` are computed from the secret rows and paid for by no budget, as are other keys in
+    ``owner_only``: they are for the owner of the rows.  Everything else may be published.
+    """
+
+    bounds: tuple[str, ...]
+    columns: tuple[str, ...]
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+    #: Chances of guessing something about a record without the release.
+    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
 
     if TYPE_CHECKING:
-        #: Chances of guessing something about a record without the release.
-        baseline: tuple[float, ...]
 
         @property
         def spent(self) -> Budget: ...  # noqa: D102
+
+    def summary_notes(self) -> list[str]:
+        """Return the notes, which are for the owner."""
+        return [f"note (owner only): {warning}." for warning in self.warnings]
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
@@ -253,17 +262,9 @@ class AllRows(Certified):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Protection(AllRows, _Released):
-    """A model of all rows, in the neighbour game.
-
-    ``scores`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
-    are for the owner of the rows (``owner_only``).  Everything else may be published.
-    """
+    """A model of all rows, in the neighbour game."""
 
     VERB: ClassVar = "protect"
-
-    bounds: tuple[str, ...]
-    columns: tuple[str, ...]
-    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
 
     @property
     def spent(self) -> Budget:

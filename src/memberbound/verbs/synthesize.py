@@ -36,7 +36,6 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, whole_number
 from memberbound.files import FORMATS, in_encoding
-from memberbound.games import NeighbourGame
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
@@ -106,36 +105,26 @@ class Fidelity:
     marginals: Mapping[str, Marginal]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Synthesis(AllRows):
-    """A table of new rows (``table``), and the certificate that it hides every record.
-
-    ``fidelity`` and ``warnings`` are computed from the secret rows and paid for by no budget: they
-    are for the owner of the rows (``owner_only``).  Everything else may be published.
-    """
+    """A table of new rows (``table``), and the certificate that it hides every record."""
 
     VERB: ClassVar = "synthesize"
 
     eta: Given
     rows: int
-    columns: tuple[str, ...]
     records: int
     unit: str | None
     target: str | None
-    bounds: tuple[str, ...]
     identifiers: tuple[str, ...]
     left_out: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
     noise: dict[str, Given]
     certificate: Certificate
     fidelity: Fidelity
-    out: str | None
-    warnings: tuple[str, ...]
-    baseline: tuple[float, ...] = field(metadata=INTERNAL, default=())
-    table: pd.DataFrame = field(metadata=INTERNAL, default=None)
-    model: SyntheticTable = field(metadata=INTERNAL, default=None)  # type: ignore[assignment]
+    table: pd.DataFrame = field(metadata=INTERNAL)
+    model: SyntheticTable = field(metadata=INTERNAL)
     owner_only: tuple[str, ...] = ("fidelity", "warnings")
-    game: NeighbourGame = field(default_factory=NeighbourGame)
 
     @property
     def spent(self) -> Budget:
@@ -198,10 +187,6 @@ class Synthesis(AllRows):
         if self.out is not None:
             rows.append(("written", self.out))
         return rows
-
-    def summary_notes(self) -> list[str]:
-        """Return the notes, which are for the owner."""
-        return [f"note (owner only): {warning}." for warning in self.warnings]
 
 
 #: Bytes that a value of a new row takes at most while it is drawn and compared, about.
