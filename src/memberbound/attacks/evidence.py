@@ -235,22 +235,20 @@ def ask_model(
     x, y = _rows_and_target(members, "members", target, released)
     x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, released)
     truth = np.concatenate([y, y0])
-    member = np.arange(len(truth)) < len(y)
-    tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
-    if len(tables) == 1:
-        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
     groups = None
     rows: DataFrame | Labels
-    if tables:
-        both = _joined(tables, trained.columns if columns is None else columns)
+    if isinstance(x, pd.DataFrame) and isinstance(x0, pd.DataFrame):
+        both = _joined(x, x0, trained.columns if columns is None else columns)
         groups = None if by is None else _values_of(by, both, target, truth)
         rows = _model_columns(both, columns, trained)
+    elif isinstance(x, pd.DataFrame) or isinstance(x0, pd.DataFrame):
+        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
     elif by is not None:
         raise InputError("by must name a column of two tables, got arrays.")
     else:
-        rows = np.concatenate([np.asarray(x), np.asarray(x0)])
+        rows = np.concatenate([x, x0])
     label = "the target" if target is None else repr(target)
-    evidence = Evidence.of(trained, rows, truth, member, name=label)
+    evidence = Evidence.of(trained, rows, truth, np.arange(len(truth)) < len(y), name=label)
     numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
     return replace(evidence, numbers=numbers, groups=groups)
 
@@ -319,19 +317,18 @@ def _shown(names: Iterable[object], most: int = 8) -> str:
     return ", ".join(first[:most]) + (" …" if len(first) > most else "")
 
 
-def _joined(tables: Sequence[DataFrame], needed: Sequence[str] | None) -> DataFrame:
+def _joined(members: DataFrame, others: DataFrame, needed: Sequence[str] | None) -> DataFrame:
     """Return members and non-members one below the other, with the columns that both have."""
     import pandas as pd
 
-    first, second = (table.set_axis([str(c) for c in table.columns], axis=1) for table in tables)
-    other = sorted(set(first.columns) ^ set(second.columns))
-    if other and (needed is None or set(other) & set(needed)):
+    sides = [table.set_axis(table.columns.map(str), axis=1) for table in (members, others)]
+    single = sides[0].columns.symmetric_difference(sides[1].columns)
+    if len(single) and (needed is None or set(single) & set(needed)):
         raise InputError(
             "members and nonmembers must have the same columns; "
-            f"{', '.join(other[:5])} {'is' if len(other) == 1 else 'are'} in one of them only."
+            f"{', '.join(single[:5])} {'is' if len(single) == 1 else 'are'} in one of them only."
         )
-    shared = [c for c in first.columns if c in second.columns]
-    return pd.concat([first[shared], second[shared]], ignore_index=True)
+    return pd.concat(sides, join="inner", ignore_index=True)
 
 
 def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> list[object]:
@@ -348,13 +345,12 @@ def _model_columns(
     both: DataFrame, columns: Sequence[str] | None, model: TrainedModel
 ) -> DataFrame:
     """Return the columns that the model gets."""
-    chosen = list(columns) if columns is not None else list(model.columns or both.columns)
-    missing = [c for c in chosen if c not in both.columns]
-    if columns is not None and missing:
-        raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")
+    if columns is None:
+        return both if model.columns is None else both[list(model.matched(both))]
+    missing = [c for c in columns if c not in both.columns]
     if missing:
-        model.matched(both)  # raises and names them
-    return both[chosen]
+        raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")
+    return both[list(columns)]
 
 
 # ── A table that stands for a model: its predictions, or an attack's scores ───────────────────────
