@@ -321,12 +321,13 @@ def fit_private(
         counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
         return (1 + (len(_PACES) if tune else 0)) * (1 + most) + counts
 
-    encoder, code, budget, table = prepare(
-        table,
+    records = read_records(table, forms_of(public))
+    encoder, code, budget = prepare(
+        records,
         target,
+        public,
         eta=eta,
         classifier=classifier,
-        bounds=public,
         source=source,
         draws=draws,
         weight=weight,
@@ -336,53 +337,50 @@ def fit_private(
         name = "ridge" if not classifier else "logistic" if len(code.classes) == 2 else "softmax"
     else:
         name = "hinge" if learner == "svm" else learner
-    loss, records = Loss(name, len(code.classes)), len(table)
+    loss, count = Loss(name, len(code.classes)), len(records)
     by_class = None
     if classifier and how.class_weight is not None:
-        by_class = _class_weights(how.class_weight, code, table, budget)
-    work = _Training(encoder, code, loss, how, boosted, records, by_class, weight)
-    rows = table.mapped(work.encoded)
-    # Free the raw table: training needs the encoded rows only.
-    del table
+        by_class = _class_weights(how.class_weight, code, records, budget)
+    work = _Training(encoder, code, loss, how, boosted, count, by_class, weight)
+    rows = records.mapped(work.encoded)
+    # Free the raw rows: training needs the encoded ones only.
+    del table, records
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
     pace = work.pace(rows, budget) if tune else 1.0
     model = work.trained(rows, budget.take("boosting" if boosted else "gradient descent"), pace)
     if counts is not None:
-        kind = "boosting" if boosted else name
         line = probability_line(
             model,
             rows,
             counts,
-            kind=kind,
-            records=records,
+            kind="boosting" if boosted else name,
+            records=count,
             outputs=loss.outputs,
             offsets=how.intercept,
         )
         model = model.moved(*line)
     return PrivateModel(
-        encoder, code, model, budget, records, source.secure, checked_eta(eta), learner, how
+        encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, how
     )
 
 
 def prepare(
-    table: object,
+    records: Records,
     target: str,
+    public: Bounds,
     *,
     eta: float,
     classifier: bool,
-    bounds: Mapping[str, object] | str | Path | None,
     source: RandomSource,
     draws: Callable[[int, int, int], int],
     weight: str | None = None,
     reserve: Callable[[Budget], None] | None = None,
-) -> tuple[Encoder, TargetCode, Budget, Records]:
-    """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
+) -> tuple[Encoder, TargetCode, Budget]:
+    """Learn to encode raw rows out of a budget for η, and leave the rest of it for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
     and number of outputs.  The column ``weight`` is no feature.
     """
-    public = read_bounds(bounds)
-    records = read_records(table, forms_of(public))
     names = list(records.columns)
     if target not in names:
         raise InputError(f"target must be a column of the table, got {target!r}.")
@@ -403,8 +401,13 @@ def prepare(
     slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
     _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
-    if isinstance(target_bound, Categories):
-        _refuse_many(target, len(target_bound.labels), rows, budget.mu)
+    most = most_classes(rows, budget.mu)
+    if isinstance(target_bound, Categories) and len(target_bound.labels) > most:
+        raise TooFewRowsError(
+            f"target {target!r} must have at most {most} classes for {rows} rows at this eta, got "
+            f"{len(target_bound.labels)}: more are drowned by the noise. Merge classes, or allow "
+            "a larger eta."
+        )
 
     histograms, fine = None, None
     private = [name for name in features if name not in settled]
@@ -418,7 +421,7 @@ def prepare(
     encoder = fit_encoder(
         records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
     )
-    return encoder, code, budget, records
+    return encoder, code, budget
 
 
 def _class_weights(
@@ -556,15 +559,6 @@ def _slack(
     )
     slack = release_slack(coordinates)
     return up(slack + CLASS_SLACK) if target_bound is None and classifier else slack
-
-
-def _refuse_many(target: str, classes: int, rows: int, mu: float) -> None:
-    most = most_classes(rows, mu)
-    if classes > most:
-        raise TooFewRowsError(
-            f"target {target!r} must have at most {most} classes for {rows} rows at this eta, got "
-            f"{classes}: more are drowned by the noise. Merge classes, or allow a larger eta."
-        )
 
 
 def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:

@@ -535,8 +535,8 @@ def fit_network(
         return most + probability_sums(outputs)
 
     classifier = not isinstance(public.get(target), Range)
-    encoder, code, paid, _ = prepare(
-        records, target, eta=eta, classifier=classifier, bounds=public, source=source, draws=draws
+    encoder, code, paid = prepare(
+        records, target, public, eta=eta, classifier=classifier, source=source, draws=draws
     )
     outputs = len(code.classes) or 1
     module = _module(factory, encoder.width, outputs)
