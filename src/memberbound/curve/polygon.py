@@ -23,7 +23,15 @@ import numpy as np
 from memberbound.curve.base import Side, TradeoffCurve
 from memberbound.curve.families import GaussianCurve, LaplaceCurve
 from memberbound.errors import InputError, fraction
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, sum_up, up
+from memberbound.numerics.rounding import (
+    SMALLEST,
+    UNIT,
+    FloatArray,
+    double_above,
+    sum_slack,
+    sum_up,
+    up,
+)
 
 #: Largest (ε × segment) table that is added up entry by entry; beyond it one sweep is quicker.
 _DENSE = 1 << 14
@@ -356,13 +364,7 @@ def exact_segments(p: list[Fraction], q: list[Fraction]) -> _Segments:
     """Segments of two rational laws."""
     pairs = [(a, b) for a, b in zip(p, q, strict=True) if a or b]
     loss = np.array([_log_ratio(a, b) for a, b in pairs])
-    return loss, np.array([_from_above(max(a, b)) for a, b in pairs])
-
-
-def _from_above(value: Fraction) -> float:
-    """Return the smallest double at or above a positive rational."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+    return loss, np.array([double_above(max(a, b)) for a, b in pairs])
 
 
 def _log_ratio(a: Fraction, b: Fraction) -> float:

@@ -22,7 +22,7 @@ from memberbound.errors import (
 )
 from memberbound.games import ADJACENCIES, Adjacency, gamma_from_priors
 from memberbound.numerics.roots import confirmed, guessed_zero, last_true, least_scale
-from memberbound.numerics.rounding import SMALLEST, up
+from memberbound.numerics.rounding import SMALLEST, double_above, double_below, up
 
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
@@ -193,19 +193,13 @@ def _written(value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def _at_most(limit: Fraction) -> float:
-    """Return the largest double that is not above ``limit``."""
-    near = float(limit)
-    return near if Fraction(near) <= limit else math.nextafter(near, -math.inf)
-
-
 def _excess(guarantee: DpGuarantee, attained: float, advantage: Fraction, scale: int = 1) -> float:
     """Attained minus allowed, for a target that is an advantage over ``scale``; accuracy as well.
 
     With even odds an advantage of A is an accuracy of (1 + A)/2.
     """
-    over = attained - _at_most(advantage / scale)
-    return max(over, guarantee.curve.accuracy() - _at_most((1 + advantage) / 2))
+    over = attained - double_below(advantage / scale)
+    return max(over, guarantee.curve.accuracy() - double_below((1 + advantage) / 2))
 
 
 def _open_fraction(name: str, value: float) -> float:
@@ -252,7 +246,7 @@ class TprTarget:
 
     def excess(self, guarantee: DpGuarantee) -> float:
         """Attained minus allowed TPR."""
-        return guarantee.curve.tpr(self.fpr) - _at_most(_written(self.tpr))
+        return guarantee.curve.tpr(self.fpr) - double_below(_written(self.tpr))
 
     def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed TPR, the worse of both orders for add-remove."""
@@ -311,7 +305,7 @@ class SecurityTarget:
     def excess(self, guarantee: DpGuarantee) -> float:
         """Demanded minus attained security."""
         replaced, leak = guarantee.replaced(), 1 - _written(self.security)
-        short = -_at_most(leak - 1) - replaced.curve.security(self.nu, self.lam)
+        short = double_above(1 - leak) - replaced.curve.security(self.nu, self.lam)
         if price_exponent(self.nu, self.lam)[0] > 0.0:
             return short
         return max(short, _excess(replaced, replaced.curve.advantage, leak))

@@ -44,6 +44,17 @@ def up_array(values: FloatArray, operations: int = 4) -> FloatArray:
     return np.where((values == 0.0) | np.isinf(values), values, raised)
 
 
+def double_above(value: Fraction) -> float:
+    """Return the smallest double at or above a rational number."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def double_below(value: Fraction) -> float:
+    """Return the largest double at or below a rational number."""
+    return -double_above(-value)
+
+
 def half_up(value: float) -> float:
     """Return ``value``/2 from above: exact unless halving the smallest doubles rounds down."""
     half = value / 2

@@ -31,6 +31,7 @@ from memberbound.files import (
     unwritable,
     write_text,
 )
+from memberbound.numerics.rounding import double_above
 from memberbound.release.budget import Budget
 from memberbound.release.noise import checked_eta
 
@@ -135,7 +136,7 @@ class Ledger:
     @property
     def slack(self) -> float:
         """The sum of the slacks, rounded up."""
-        return _up(_slacks(self.releases))
+        return double_above(_slacks(self.releases))
 
     @property
     def eta(self) -> float:
@@ -303,11 +304,6 @@ def _squares(releases: tuple[Entry, ...]) -> Fraction:
 
 def _slacks(releases: tuple[Entry, ...]) -> Fraction:
     return sum((Fraction(entry.slack) for entry in releases), Fraction(0))
-
-
-def _up(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
 def _root_up(value: Fraction) -> float:

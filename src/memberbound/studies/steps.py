@@ -30,7 +30,7 @@ from memberbound.learners.examples import (
     read_examples,
 )
 from memberbound.learners.refits import fingerprint as learner_fingerprint
-from memberbound.numerics.rounding import FloatArray, down, sum_up
+from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.learner_forms import checked_form, private_form
 from memberbound.release.all_rows.models import fit_private
@@ -609,9 +609,7 @@ def translate_population(context: Context, progress: Progress) -> Finding:
 
 def equivalent_security(eta: float) -> float:
     """Return the MIS that says the same as η in the i.i.d. game, Δ ≤ 2η: the least double."""
-    exact = 1 - 2 * Fraction(eta)
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, 1.0)
+    return double_above(1 - 2 * Fraction(eta))
 
 
 def plan_rows(context: Context, progress: Progress) -> Finding:

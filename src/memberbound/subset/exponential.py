@@ -28,6 +28,7 @@ from memberbound.numerics.rounding import (
     SMALLEST,
     UNIT,
     FloatArray,
+    double_above,
     down,
     shared_confidence,
     sum_slack,
@@ -199,9 +200,8 @@ class ExponentialMechanism:
         """Δ(X): how far the mean loss moves when a record of X replaces another, from above."""
         high, low = self.losses.max(axis=0).tolist(), self.losses.min(axis=0).tolist()
         spread = max(Fraction(h) - Fraction(g) for h, g in zip(high, low, strict=True))
-        moved = float(spread / self.size)
         # Exact where it is a double, so that Δ = Δ(X) can be given.
-        return moved if Fraction(moved) * self.size >= spread else math.nextafter(moved, math.inf)
+        return double_above(spread / self.size)
 
     @property
     def epsilon_population(self) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import double_above
 from memberbound.subset.record_bounds import RecordBounds
 
 #: Most subsets that are listed: N = 20 at k = N/2 has 184 756.
@@ -48,12 +49,6 @@ def largest_stick(pairs: Pairs, ratio: Fraction) -> Fraction:
     zero = Fraction(0)
     forward = sum((max(zero, a - ratio * b) for a, b in pairs), zero)
     return max(forward, sum((max(zero, b - ratio * a) for a, b in pairs), zero))
-
-
-def _from_above(value: Fraction) -> float:
-    """Return the smallest double at or above a rational."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +156,7 @@ def finite_bounds(mechanism: Mechanism, game: SubsetGame, *, delta: float = 0.0)
         game,
         delta,
         np.array([worlds.curve(x).epsilon(delta) for x in records]),
-        np.array([_from_above(worlds.success(x)) for x in records]),
+        np.array([double_above(worlds.success(x)) for x in records]),
         "every subset listed",
         ("L24-D2", "L24-L11", "I24-P2"),
     )

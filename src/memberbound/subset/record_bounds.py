@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray, sum_slack, up
+from memberbound.numerics.rounding import FloatArray, double_above, double_below, sum_slack, up
 from memberbound.quantities import Side, significant
 
 #: What an inverse question limits: ε̃, or the success of any attack.
@@ -42,9 +41,7 @@ def _blind_guess(game: SubsetGame) -> tuple[float, float]:
     """max(k/N, 1 - k/N) as doubles, from below and from above."""
     size, total = int(game.size), int(game.population)
     exact = Fraction(max(size, total - size), total)
-    near = float(exact)
-    low = near if Fraction(near) <= exact else math.nextafter(near, 0.0)
-    return low, near if Fraction(near) >= exact else math.nextafter(near, 1.0)
+    return double_below(exact), double_above(exact)
 
 
 @dataclass(frozen=True, eq=False)
