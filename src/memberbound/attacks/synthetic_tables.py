@@ -154,23 +154,21 @@ def _axes(synthetic: DataFrame, names: Sequence[str]) -> list[_Axis]:
 # ── The attacks ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _distances(points: FloatArray, table: FloatArray, neighbours: int) -> FloatArray:
+def _distances(points: FloatArray, table: FloatArray) -> FloatArray:
     """Return the distances of points to their nearest rows of a table, nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
-    search = NearestNeighbors(n_neighbors=min(neighbours, len(table))).fit(table)
+    search = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(table))).fit(table)
     return np.asarray(search.kneighbors(points)[0], dtype=np.float64)
 
 
 def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray:
     """Return Σ over pairs of columns of the log share that a record's cells have in a table."""
     total = np.zeros(len(rows.cells))
-    columns = range(len(axes))
-    for a, b in itertools.combinations(columns, 2) if len(axes) > 1 else ((0, 0),):
-        size = axes[a].count * axes[b].count
-        places = table.cells[:, a] * axes[b].count + table.cells[:, b]
-        counts = np.bincount(places, minlength=size) + 0.5
-        own = rows.cells[:, a] * axes[b].count + rows.cells[:, b]
+    for a, b in itertools.combinations(range(len(axes)), 2) if len(axes) > 1 else ((0, 0),):
+        width = axes[b].count
+        places, own = (t.cells[:, a] * width + t.cells[:, b] for t in (table, rows))
+        counts = np.bincount(places, minlength=axes[a].count * width) + 0.5
         total += np.log(counts[own] / counts.sum())
     return total
 
@@ -179,15 +177,13 @@ def attack_signals(
     rows: _Rows, synthetic: _Rows, reference: _Rows, axes: Sequence[_Axis]
 ) -> dict[str, FloatArray]:
     """Return the scores of records, higher for members, by attack."""
-    near = _distances(rows.points, synthetic.points, _NEIGHBOURS)
-    fresh = _distances(rows.points, reference.points, _NEIGHBOURS)
-    tiny = 1e-6
-    marginals = _likelihoods(rows, synthetic, axes) - _likelihoods(rows, reference, axes)
+    near, fresh = (_distances(rows.points, table.points) for table in (synthetic, reference))
+    ratio = np.log(fresh + 1e-6) - np.log(near + 1e-6)
     return {
         "distance": -near[:, 0],
-        "density ratio": np.log(fresh[:, -1] + tiny) - np.log(near[:, -1] + tiny),
-        "closest ratio": np.log(fresh[:, 0] + tiny) - np.log(near[:, 0] + tiny),
-        "marginals": marginals,
+        "density ratio": ratio[:, -1],
+        "closest ratio": ratio[:, 0],
+        "marginals": _likelihoods(rows, synthetic, axes) - _likelihoods(rows, reference, axes),
     }
 
 
@@ -249,11 +245,9 @@ def audit_synthetic(
     names = [c for c in synthetic.columns if all(c in table.columns for table in tables)]
     if not names:
         raise InputError("members, non-members and the synthetic table must share a column.")
-    for kind, table in (("members", members), ("non-members", non_members)):
+    for kind, table in zip(("members", "non-members", "synthetic"), tables, strict=False):
         if len(table) < _FEWEST:
             raise InputError(f"{kind} must be at least {_FEWEST} records, got {len(table)}.")
-    if len(synthetic) < _FEWEST:
-        raise InputError(f"synthetic must have at least {_FEWEST} rows, got {len(synthetic)}.")
     axes = _axes(synthetic, names)
     inside, outside, new = (_Rows.of(axes, table) for table in tables[:3])
     rng = content_generator(seed, new.keys, inside.keys, outside.keys, purpose="synthetic table")
