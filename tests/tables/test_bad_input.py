@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -44,22 +42,10 @@ def test_unknown_kinds(tmp_path):
 
 
 def test_broken_files(tmp_path):
-    whole = stored(pa.table({"x": range(5000)}), tmp_path / "whole.parquet").read_bytes()
+    """Whatever else is damaged is in tests/faults."""
     assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
-    assert "could not be read" in refusal(written(tmp_path / "b.parquet", whole[:900]))
-    damaged = bytearray(whole)
-    damaged[40:4000] = bytes(3960)
-    assert "could not be read" in refusal(written(tmp_path / "c.parquet", bytes(damaged)))
-    assert "could not be read" in refusal(written(tmp_path / "a.arrow", b"ARROW1\0\0rubbish"))
-    assert "could not be read" in refusal(written(tmp_path / "b.arrow", b"rubbish, long enough"))
     assert "first Feather format" in refusal(written(tmp_path / "a.feather", b"FEA1...."))
-    assert "could not be read" in refusal(written(tmp_path / "a.npy", b"rubbish"))
-    assert "could not be read" in refusal(written(tmp_path / "a.duckdb", b"rubbish" * 9000))
-    lite = b"SQLite format 3\0" + b"rubbish" * 900
-    assert "could not be read" in refusal(written(tmp_path / "a.sqlite", lite))
     assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))
-    short = gzip.compress(b"x\n" + np.random.default_rng(1).bytes(9000).hex().encode())[:3000]
-    assert "could not be read" in refusal(written(tmp_path / "b.csv.gz", short))
     assert "could not be read" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
 
 

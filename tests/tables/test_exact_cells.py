@@ -34,6 +34,7 @@ from memberbound.tables.counting import (
 )
 from memberbound.tables.table import Table, open_table
 from oracle.files import in_duckdb, in_sqlite, stored
+from tables.naive import SHARED, counted
 
 WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
 
@@ -117,19 +118,6 @@ def repeated(column: pa.Array, name: str) -> tuple[pa.Table, Counter]:
 
 def profile_of(counts: Counter) -> dict[int, int]:
     return dict(sorted(Counter(counts.values()).items()))
-
-
-#: One engine for the many small tables: opening an engine takes longer than counting them.
-SHARED = open_table(pa.table({"x": [1]}))
-
-
-def beside(source) -> Table:
-    return open_table(source, beside=SHARED)
-
-
-def counted(source, **options) -> dict[int, int]:
-    profile = count_profile(beside(source), **options)
-    return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
 
 
 SOURCES = {

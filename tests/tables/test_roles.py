@@ -30,6 +30,7 @@ from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect_half import protect_half
+from tables.naive import SHARED
 
 
 def numbers_from(series, form="number"):
@@ -175,10 +176,6 @@ def test_a_whole_number_to_predict_needs_a_word():
     assert read_examples(frame, "y", roles={"y": "number"}).task == "regression"
 
 
-#: One engine for the many small tables: opening an engine takes longer than looking at them.
-SHARED = open_table(pa.table({"x": [1]}))
-
-
 def role(values: object, name: str = "x") -> str:
     return open_table(pd.DataFrame({name: values}), beside=SHARED).readings()[name].role
 
@@ -214,8 +211,7 @@ def role(values: object, name: str = "x") -> str:
     ],
 )
 def test_roles_one_by_one(values, wanted):
-    frame = pd.DataFrame({"x": list(values)})  # type: ignore[call-overload]
-    assert open_table(frame).readings()["x"].role == wanted
+    assert role(list(values)) == wanted
 
 
 def test_names_help():
