@@ -7,7 +7,7 @@ probability 0.025 would show more than 640 misses with probability below 1e-9 (b
 import math
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -22,65 +22,53 @@ from memberbound.attacks.intervals import (
     rank_within,
     two_sample_deviation,
 )
+from oracle.iid import binomial, multinomial
 
 DRAWS, ERROR, MISSES = 20_000, 0.025, 640
 
 
-def binomial(n, p):
-    """All masses of Bin(n, p), exactly."""
-    return [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
-
-
-def exact_miss(bounds, n, p, side):
-    """P(the bound is on the wrong side of p)."""
-    masses = binomial(n, p)
-    wrong = [k for k in range(n + 1) if (bounds[k] > p if side == "lower" else bounds[k] < p)]
-    return sum((masses[k] for k in wrong), Fraction(0))
-
-
-@pytest.mark.parametrize("n", [1, 7, 20])
-@pytest.mark.parametrize("error", [0.025, 0.2])
-def test_clopper_pearson_covers_exactly(n, error):
-    low = [Fraction(float(x)) for x in clopper_pearson_lower(range(n + 1), n, error)]
-    high = [Fraction(float(x)) for x in clopper_pearson_upper(range(n + 1), n, error)]
+def coins(n):
+    """Probabilities, and the laws of the hits among n independent trials."""
     for p in [Fraction(i, 40) for i in range(41)] + [Fraction(1, 997)]:
-        assert exact_miss(low, n, p, "lower") <= Fraction(error)
-        assert exact_miss(high, n, p, "upper") <= Fraction(error)
-    for k in range(2, n + 1):  # tight: at the bound itself the tail is the error
-        tail = sum(binomial(n, low[k])[k:])
-        assert Fraction(error) * (1 - Fraction(1, 10**8)) <= tail <= Fraction(error)
+        yield p, binomial(n, p)
 
 
-def hypergeometric(population, hits, n):
-    """All masses of the hits among n draws without replacement, exactly."""
-    whole = math.comb(population, n)
-    return [
-        Fraction(math.comb(hits, k) * math.comb(population - hits, n - k), whole)
-        for k in range(n + 1)
-    ]
-
-
-def without_replacement_misses(lower, upper, n, error, most=40):
-    """Largest probability of a miss on either side, over all populations up to ``most``."""
-    worst = [Fraction(0), Fraction(0)]
-    low = [Fraction(float(x)) for x in lower(range(n + 1), n, error)]
-    high = [Fraction(float(x)) for x in upper(range(n + 1), n, error)]
-    for population in range(n, most + 1):
+def populations(n):
+    """Shares, and the laws of the hits among n draws without replacement from up to 40."""
+    for population in range(n, 41):
         for hits in range(population + 1):
-            share = Fraction(hits, population)
-            masses = hypergeometric(population, hits, n)
-            below = sum((m for m, x in zip(masses, low, strict=True) if x > share), Fraction(0))
-            above = sum((m for m, x in zip(masses, high, strict=True) if x < share), Fraction(0))
-            worst = [max(worst[0], below), max(worst[1], above)]
+            counts = (
+                math.comb(hits, k) * math.comb(population - hits, n - k) for k in range(n + 1)
+            )
+            whole = math.comb(population, n)
+            yield Fraction(hits, population), [Fraction(count, whole) for count in counts]
+
+
+def largest_misses(lower, upper, n, error, laws):
+    """Largest probability of a miss on either side, over all laws of the hits."""
+    low, high = (
+        [Fraction(float(x)) for x in end(range(n + 1), n, error)] for end in (lower, upper)
+    )
+    worst = [Fraction(0), Fraction(0)]
+    for share, masses in laws(n):
+        below = sum(m for m, x in zip(masses, low, strict=True) if x > share)
+        above = sum(m for m, x in zip(masses, high, strict=True) if x < share)
+        worst = [max(worst[0], below), max(worst[1], above)]
     return worst
 
 
+ENDS = clopper_pearson_lower, clopper_pearson_upper
+
+
+@pytest.mark.parametrize("laws", [coins, populations])
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 15])
-def test_clopper_pearson_covers_exactly_without_replacement(n):
+def test_clopper_pearson_covers_exactly(n, laws):
     # Errors just where a tail of a population is, and usual ones.
     for error in (0.00625, 0.025, 0.0506, 0.0975, 0.2, 0.25):
-        missed = without_replacement_misses(clopper_pearson_lower, clopper_pearson_upper, n, error)
-        assert max(missed) <= Fraction(error)
+        assert max(largest_misses(*ENDS, n, error, laws)) <= Fraction(error)
+        for k in range(2, n + 1):  # tight: at the bound itself the tail is the error
+            tail = sum(binomial(n, Fraction(float(clopper_pearson_lower(k, n, error))))[k:])
+            assert Fraction(error) * (1 - Fraction(1, 10**8)) <= tail <= Fraction(error)
 
 
 def test_plain_clopper_pearson_without_replacement_would_be_caught():
@@ -93,10 +81,9 @@ def test_plain_clopper_pearson_without_replacement_would_be_caught():
 
     # One hit among 20 members: two draws find it with probability 0.1, two coins with 0.0975.
     error = 1 - 0.95**2 + 1e-9
-    missed = without_replacement_misses(lower, upper, 2, error)
+    missed = largest_misses(lower, upper, 2, error, populations)
     assert min(missed) == Fraction(1, 10) > Fraction(error)
-    missed = without_replacement_misses(clopper_pearson_lower, clopper_pearson_upper, 2, error)
-    assert max(missed) <= Fraction(error)
+    assert max(largest_misses(*ENDS, 2, error, populations)) <= Fraction(error)
 
 
 @pytest.mark.parametrize(("n", "population"), [(2, 3), (3, 9), (6, 6), (5, 13), (7, 14)])
@@ -125,15 +112,6 @@ LAWS = [
 ]
 
 
-def histograms(n, law):
-    """Each histogram of n draws from a law on three values, with its probability."""
-    for a, b in product(range(n + 1), repeat=2):
-        if a + b <= n:
-            c = n - a - b
-            ways = math.factorial(n) // math.prod(map(math.factorial, (a, b, c)))
-            yield (a, b, c), ways * law[0] ** a * law[1] ** b * law[2] ** c
-
-
 def auc_of(x, y):
     """Mann-Whitney of two histograms, or of two laws."""
     wins = x[1] * y[0] + x[2] * (y[0] + y[1])
@@ -145,8 +123,8 @@ def auc_misses(law1, law0, lower, upper, sizes=(5, 7)):
     truth = auc_of(law1, law0)
     lower, upper = cache(lower), cache(upper)
     misses = [Fraction(0), Fraction(0)]
-    for x, p in histograms(sizes[0], law1):
-        for y, q in histograms(sizes[1], law0):
+    for x, p in multinomial(law1, sizes[0]).items():
+        for y, q in multinomial(law0, sizes[1]).items():
             if p * q:
                 seen = float(auc_of(x, y))
                 misses[0] += p * q * (lower(seen, *sizes) > truth)
