@@ -18,7 +18,6 @@ from memberbound.dp import (
 )
 from memberbound.errors import InputError
 from oracle import finite
-from oracle.claims import assert_holds
 from oracle.pairs import chained, independent_pairs
 from oracle.readoffs import QUICK, faults, shortfalls
 from oracle.real import bracket, exp_bracket, gaussian_hockey_stick, rounded_up
@@ -45,36 +44,8 @@ def test_replacement_is_the_chain_through_the_smaller_world():
     assert result.adjacency == "replace-one"
     assert faults(result.curve, exact, 1e-10, QUICK) == []
     wrong_way = guarantee.curve.then(guarantee.curve.reversed())
-    assert shortfalls(wrong_way, exact, QUICK)
-
-
-def tilted(chosen, count, g):
-    """Uniform law on ``count`` outcomes, ``chosen`` of them g times as likely."""
-    rest = (1 - g * F(len(chosen), count)) / (count - len(chosen))
-    return {i: g / count if i in chosen else rest for i in range(count)}
-
-
-def worlds_one_replacement_apart():
-    """(out, in, g): both within g of a middle world, not of each other."""
-    for g, size, count in ((F(2), 1, 3), (F(3, 2), 3, 8), (F(4), 2, 10), (F(11, 10), 4, 9)):
-        first, second = set(range(size)), set(range(size, 2 * size))
-        yield tilted(first, count, g), tilted(second, count, g), g
-
-
-def test_replacement_covers_worlds_on_two_sides_of_a_middle():
-    def covered(out, inside, g, convert=lambda guarantee: guarantee.replaced().curve):
-        uniform = dict.fromkeys(out, F(1, len(out)))
-        assert finite.max_ratio(out, uniform) <= g
-        assert finite.max_ratio(inside, uniform) <= g
-        eps = math.nextafter(math.log(g), math.inf)
-        curve = convert(guarantee_from_epsilon_delta([(eps, 0.0)], "add-remove"))
-        return shortfalls(curve, finite.masses(inside, out), QUICK) == []
-
-    assert_holds(
-        covered,
-        worlds_one_replacement_apart(),
-        broken={"not converted": lambda *worlds: covered(*worlds, lambda given: given.curve)},
-    )
+    for broken in (wrong_way, guarantee.curve):
+        assert shortfalls(broken, exact, QUICK)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (1.0, 1e-5), (2.0, 0.01)])

@@ -9,7 +9,6 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 import pytest
 
-from memberbound.iid.worst_case import leak_of_uniform
 from memberbound.papers.errata import exact_sum_leak_lower, needed_constant
 from memberbound.papers.results import errata
 
@@ -69,9 +68,3 @@ def test_the_constant_grows_without_bound():
     bound = (shown.printed_value * 6.21 + 0.5005) / n**0.5 + 1 / (2 * n)
     assert bound < 0.5
     assert exact_sum_leak_lower(n, n**2, F(1, n**2)) > 0.99
-
-
-def test_for_a_fixed_law_the_rate_stands():
-    """The negative control: five fixed points leak like n^(−1/2), whatever n (A24-C5.4.1)."""
-    scaled = [leak_of_uniform(5, n) * n**0.5 for n in (10, 100, 1000, 10_000)]
-    assert max(scaled) < 1.0

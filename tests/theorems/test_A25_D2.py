@@ -51,18 +51,6 @@ def test_exchanged_worlds_are_noticed():
     assert shown > 3
 
 
-def test_hockey_sticks_are_suprema_over_events():
-    """eq3: (1/α)sup_B[αP(B) - Q(B)] from the curve's δ in both directions, P the out-world."""
-    for pair in games():
-        law_in, law_out = pair
-        curve = curve_of(pair)
-        points = finite.outcomes(law_in, law_out)
-        for side, p, q in (("forward", law_in, law_out), ("backward", law_out, law_in)):
-            sup = max(finite.mass(p, s) - finite.mass(q, s) for s in finite.events(points))
-            assert sup <= F(curve.delta(0.0, side)) <= sup + F(1, 10**12)
-        assert sup <= F(curve.advantage) <= sup + F(1, 10**12)
-
-
 def test_the_game_knows_its_price():
     for nu, lam in PRICES:
         exact = F(nu) / (F(lam) * (1 - F(nu)))

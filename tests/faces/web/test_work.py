@@ -12,7 +12,7 @@ import pytest
 import memberbound
 from commands import python
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.child import Events, respond, sentence_of
+from memberbound.faces.web.child import Events, sentence_of
 from memberbound.faces.web.child import performed as perform
 
 
@@ -212,12 +212,6 @@ def test_what_goes_wrong_is_a_sentence_without_paths_and_records(request_, probl
     assert words in sentence
     assert "Jane" not in sentence
     assert "\n" not in sentence
-
-
-def test_a_question_that_fails_is_answered():
-    sent = []
-    respond({"verb": "explain", "options": {"epsilon": -1}}, Events(sent.append))
-    assert "epsilon must be" in json.loads(sent[0])["error"]
 
 
 def test_progress_is_told_now_and_then():
