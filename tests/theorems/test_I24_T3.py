@@ -2,8 +2,6 @@
 
 from fractions import Fraction
 
-from memberbound.games import SubsetGame
-from memberbound.subset.finite import finite_bounds
 from oracle import mechanisms, subset
 from oracle.claims import assert_bound
 
@@ -33,14 +31,3 @@ def test_a_map_that_sees_the_data_is_caught():
         return {d: {("with data", 0 in d): F(1)} for d in kernel}
 
     assert any(after > before for (before,), after in etas(peeking))
-
-
-# The package
-
-
-def test_package_bounds_the_image():
-    for kernel, size, k, channel in games():
-        image = subset.post_process(kernel, size, k, channel)
-        bounds = finite_bounds(image.__getitem__, SubsetGame(size, k))
-        for x in range(size):
-            assert F(bounds.eta[x]) >= subset.eta_of_record(image, size, k, x)

@@ -479,11 +479,9 @@ def _success(curve: TradeoffCurve, game: SubsetGame) -> float:
 
 # ── Random subsets, and how the mechanism answers when one record is swapped (X10, X1) ────────────
 #
-# For every record x at once: a uniform data set D with x in it, and D' = D with x replaced by a
-# uniform outsider.  One random subset serves every record: a member is swapped for a common random
-# outsider, an outsider for a common random member, and both give the same law of pairs
-# (``proofs/sampled-pmp.md`` claim 1).  A swap only tilts the probabilities of the release, so all
-# records of a block of subsets are scored by a few matrix products.
+# One random subset serves every record: a member is swapped for a common random outsider, an
+# outsider for a common random member (``proofs/sampled-pmp.md`` claim 1).  A swap only tilts the
+# probabilities of the release, so all records of a block of subsets are scored by a few products.
 
 #: Entries of the largest temporary array (records × subsets of a block).
 _BLOCK_ENTRIES = 1 << 21
@@ -620,13 +618,7 @@ def _swapped(
 
 # ── What the exponential mechanism tells about every record, from random subsets (X10) ────────────
 #
-# Bounds for all records, all outcomes and both directions at once with a stated confidence.  Three
-# ideas keep them near the estimates (``proofs/sampled-pmp.md``):
-#
-# * in - out is measured on *pairs* of data sets that differ in one record, whose probabilities
-#   differ far less than those of two unrelated data sets (X1's coupling);
-# * p = π·in + (1-π)·out is the same for all records, so one bound per outcome serves them all;
-# * what a swap can change at most is known without sampling, and caps every sampled bound.
+# Bounds for all records, all outcomes and both directions at once (``proofs/sampled-pmp.md``).
 
 #: How the error probability is shared: swaps of all records, outcomes from below, rare ones.
 _SWAPS, _CHOSEN, _TAILS = Fraction(8, 10), Fraction(1, 10), Fraction(1, 10)
@@ -872,10 +864,9 @@ class ExponentialSetting:
     def epsilon_for(self, quantity: Target, target: float) -> float:
         """Largest ε found that meets the target, a short decimal.
 
-        The first candidate is the ε at which the population's own worst case meets the target,
-        which needs no enumeration.  Exact bounds are bisected.  Sampled bounds are tested at ε
-        growing by fixed factors until the first failure: a fixed order needs no correction for the
-        number of tests, since a wrong answer implies that the first false claim passed its test.
+        The first candidate is the ε at which the population's own worst case meets the target.
+        Exact bounds are bisected; sampled ones are tested in a fixed order of growing ε until the
+        first failure, which needs no correction for the number of tests.
         """
         # The population's worst case is linear in ε; a unit of it is what ε = 1 gives.
         unit = replace(self.mechanism, epsilon=1.0).epsilon_population

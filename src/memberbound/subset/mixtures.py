@@ -24,11 +24,9 @@ from memberbound.subset.record_bounds import RecordBounds
 
 # ── The laws "in" and "out" of several records as cubics on cells, and their hockey-sticks ────────
 #
-# What is known of a density on a cell of width h is its cubic Hermite interpolant, in Bernstein
-# form, and a bound e on the distance.  ∫(p_in - c·p_out)₊ over the cell is then at most the
-# integral of the positive part of the cubic raised by e_in + c·e_out, and at most ∫p_in, whatever c
-# is.  The second bound keeps the error from being multiplied by a large c where "out" is below the
-# error (proofs/exact-mixtures.md, steps 1 and 2).
+# ∫(p_in - c·p_out)₊ over a cell is at most the integral of the positive part of the cubics'
+# difference raised by both errors, and at most ∫p_in: where "out" is below its error, that keeps
+# the error from being multiplied by a large c (proofs/exact-mixtures.md, steps 1 and 2).
 
 #: Beyond this ε the densities "out" are too small to be told from nothing; the answer is ∞.
 LARGEST_EPSILON = 80.0
@@ -176,9 +174,8 @@ def _positive_parts(coefficients: FloatArray) -> FloatArray:
 #
 # With G_x(y, ω) = Π_{i≠x}(q + p·y·e^{iωw_i}) the characteristic functions are coefficients in y:
 # φ_out,x = [y^k]G_x / P(Bin(N-1,p) = k) and φ_in,x = e^{iωw_x}[y^{k-1}]G_x / P(Bin(N-1,p) = k-1).
-# The coefficient is read off J points of the unit circle, the density off equispaced ω.  What is
-# left out is bounded: aliases in y, the window, frequencies that the other records (or the noise)
-# damp away, and rounding (proofs/exact-mixtures.md, step 3).  The data are not rounded to a grid.
+# The coefficient is read off J points of the unit circle, the density off equispaced ω; what is
+# left out is bounded (proofs/exact-mixtures.md, step 3).
 
 ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.intp]
@@ -564,9 +561,7 @@ def _along_the_line(
 ) -> tuple[FloatArray, FloatArray]:
     """ε and success of the different values in ascending order, ``first`` a record of each.
 
-    Of many values the others go through a neighbour: exchanging records x and r in D moves the sum
-    by |w_x - w_r| = τ at most, so P_in,x is within the hockey-sticks of N(τ, 1) against N(0, 1) of
-    P_in,r, and P_out,x of P_out,r (step 4 of proofs/exact-mixtures.md).
+    Of many values the others go through a neighbour (step 4 of proofs/exact-mixtures.md).
     """
     count = len(values)
     done = np.arange(count)

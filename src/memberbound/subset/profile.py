@@ -1,15 +1,12 @@
 """The neighbour profile: how far a release moves when one record is replaced by another (X1).
 
-In the subset game D is a uniform k-subset of N known records.  Replacing x in D by a uniform record
-outside D turns a uniform set with x into a uniform set without it, and the newcomer is uniform
-among the N - 1 others whatever k is.  If the release is a sum of vectors v plus N(0, σ²I), the two
-releases are Gaussians ‖v_x - v_x'‖ apart, and by joint convexity both hockey-sticks between the
-worlds "x in" and "x out" are at most
+If the release is a sum of vectors v over a uniform k-subset of N known records plus N(0, σ²I), both
+hockey-sticks between the worlds "x in" and "x out" are at most
 
     δ_x(ε) = (1/(N-1)) Σ_{x' ≠ x} H_ε(‖v_x - v_x'‖/σ)        (L24-P12, proofs/coupling.md)
 
-with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1).  The distances are measured once; every ε, σ
-and prior is read from them.
+with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1), whatever k is.  The distances are measured
+once; every ε, σ and prior is read from them.
 """
 
 from __future__ import annotations
@@ -395,10 +392,11 @@ class _Grid:
         octave = np.clip(top - np.frexp(sample)[1], 0, _OCTAVES - 1)
         share = np.stack([np.bincount(row, minlength=_OCTAVES) for row in octave]).max(axis=0)
         populated = share > 0.005 * sample.shape[1]
-        coarse = _power_of_two(bins / (4 * _OCTAVES))
-        rest = bins - _OCTAVES * coarse
-        fine = max(coarse, _power_of_two(rest / max(1, int(populated.sum()))))
-        bits = int(math.log2(fine))
+        # Powers of two: a quarter of the bins for all octaves, the rest for the populated ones.
+        coarse = 1 << max(bins // (4 * _OCTAVES), 1).bit_length() - 1
+        rest = (bins - _OCTAVES * coarse) // max(1, int(populated.sum()))
+        bits = max(coarse, rest).bit_length() - 1
+        fine = 1 << bits
         # Octaves from the lowest to the highest, each cut into `fine` parts of one bin or shared.
         width = np.where(populated[::-1], 1, fine // coarse)
         starts = np.concatenate([np.arange(fine) % w == 0 for w in width])
@@ -420,11 +418,6 @@ class _Grid:
         bin_of += (np.arange(bin_of.shape[0]) * self.edges.size)[:, None]
         length = bin_of.shape[0] * self.edges.size
         return np.bincount(bin_of.ravel(), minlength=length).reshape(-1, self.edges.size)
-
-
-def _power_of_two(number: float) -> int:
-    """The largest power of two at most ``number``, and at least 1."""
-    return int(1 << max(0, math.floor(math.log2(max(number, 1.0)))))
 
 
 def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
