@@ -21,8 +21,8 @@ SMALL = Budget(0.05, 1e-9)
 
 
 def spend(ledger, budget=SMALL, eta=0.05, publish=lambda: None):
-    with entered(ledger, "protect", "model", eta) as release:
-        release.reserve(budget)
+    with entered(ledger, "protect", "model", eta) as reserve:
+        reserve(budget)
         publish()
 
 
@@ -149,8 +149,8 @@ from memberbound.release.ledger_file import entered
 made = 0
 try:
     while True:
-        with entered(sys.argv[1], "protect", "model", 0.05) as release:
-            release.reserve(Budget(0.1, 1e-9))
+        with entered(sys.argv[1], "protect", "model", 0.05) as reserve:
+            reserve(Budget(0.1, 1e-9))
         made += 1
 except InputError:
     print(made)
@@ -188,8 +188,8 @@ def _release_killed_at(ledger, place, published):
 
     for name in _CALLS:
         setattr(os, name, counted(name))
-    with entered(ledger, "protect", "model", 0.05) as release:
-        release.reserve(SMALL)
+    with entered(ledger, "protect", "model", 0.05) as reserve:
+        reserve(SMALL)
         published.write_text("noisy numbers")
     os._exit(0)
 

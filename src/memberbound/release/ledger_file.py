@@ -13,7 +13,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -76,8 +76,8 @@ class Ledger:
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(folder.name + "/ledger.json", limit_eta=0.1)
         >>> budget = Budget.for_eta(0.05, slack=1e-9)
-        >>> with entered(ledger, "protect", "logistic model", 0.05) as release:
-        ...     release.reserve(budget)
+        >>> with entered(ledger, "protect", "logistic model", 0.05) as reserve:
+        ...     reserve(budget)
         >>> ledger = Ledger.read(ledger.path)
         >>> [entry.state for entry in ledger.releases], round(ledger.left_eta, 3)
         (['released'], 0.087)
@@ -176,19 +176,26 @@ class Ledger:
         write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", self.path, force=force)
 
 
-@dataclass
-class Reservation:
-    """A release that is being made; without a path nothing is entered."""
+@contextlib.contextmanager
+def entered(
+    ledger: object, command: str, what: str, eta: float, out: str | os.PathLike[str] | None = None
+) -> Iterator[Callable[[Budget], None]]:
+    """Enter a release into a ledger, its file, or None: what is done inside is the release.
 
-    path: Path | None
-    command: str
-    what: str
-    eta: float
-    id: str | None = None
+    Yields what writes a budget into the file, or refuses the release that would exceed the limit.
+    After that noise is drawn, and even a refusal may tell something about it: the entry stays and
+    counts, whatever comes.  Who refuses before has reserved nothing.  ``out`` is where the release
+    is written inside: never over the ledger.
+    """
+    place = None if ledger is None else opened_ledger(ledger).path
+    written = () if out is None else (_place(out), _place(f"{os.fspath(out)}.certificate.json"))
+    if place is not None and place in written:
+        raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
+    asked = checked_eta(eta)
+    reserved: list[str] = []
 
-    def reserve(self, budget: Budget) -> None:
-        """Write the budget into the file, or refuse the release that would exceed the limit."""
-        if self.path is None:
+    def reserve(budget: Budget) -> None:
+        if place is None:
             return
         if not budget.source.secure:
             raise InputError("ledger takes releases with secret noise, not with an insecure seed.")
@@ -198,51 +205,29 @@ class Reservation:
                 "samples of rows cannot be entered."
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        spent = (self.eta, budget.mu, budget.slack, budget.unit)
-        entry = Entry(secrets.token_hex(8), "reserved", now, self.command, self.what, *spent)
-        with _locked(self.path):
-            ledger = Ledger.read(self.path)
-            _refuse_unsafe(self.path)
-            releases = (*ledger.releases, entry)
-            if not ledger._fits(releases):
+        spent = (asked, budget.mu, budget.slack, budget.unit)
+        entry = Entry(secrets.token_hex(8), "reserved", now, command, what, *spent)
+        with _locked(place):
+            book = Ledger.read(place)
+            _refuse_unsafe(place)
+            releases = (*book.releases, entry)
+            if not book._fits(releases):
                 raise InputError(
-                    f"eta must be at most {ledger.left_eta!r}, which is what the ledger "
-                    f"{self.path.name!r} has left of its limit {ledger.limit_eta!r}, got "
-                    f"{self.eta!r}."
+                    f"eta must be at most {book.left_eta!r}, which is what the ledger "
+                    f"{place.name!r} has left of its limit {book.limit_eta!r}, got {asked!r}."
                 )
-            replace(ledger, releases=releases)._write()
-        self.id = entry.id
+            replace(book, releases=releases)._write()
+        reserved.append(entry.id)
 
-    def confirm(self, out: str | None) -> None:
-        """Say in the file that the release was made."""
-        if self.path is None or self.id is None:
-            return
-        with _locked(self.path):
-            ledger = Ledger.read(self.path)
+    yield reserve
+    if place is not None and reserved:
+        with _locked(place):
+            book = Ledger.read(place)
+            done = {"state": "released", "out": None if out is None else str(out)}
             releases = tuple(
-                replace(entry, state="released", out=out) if entry.id == self.id else entry
-                for entry in ledger.releases
+                replace(entry, **done) if entry.id in reserved else entry for entry in book.releases
             )
-            replace(ledger, releases=releases)._write()
-
-
-@contextlib.contextmanager
-def entered(
-    ledger: object, command: str, what: str, eta: float, out: str | os.PathLike[str] | None = None
-) -> Iterator[Reservation]:
-    """Enter a release into a ledger, its file, or None: what is done inside is the release.
-
-    After a reservation noise is drawn, and even a refusal may tell something about it: the entry
-    stays and counts, whatever comes.  Who refuses before has reserved nothing.  ``out`` is where
-    the release is written inside: never over the ledger.
-    """
-    place = None if ledger is None else opened_ledger(ledger).path
-    written = () if out is None else (_place(out), _place(f"{os.fspath(out)}.certificate.json"))
-    if place is not None and place in written:
-        raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
-    reservation = Reservation(place, command, what, checked_eta(eta))
-    yield reservation
-    reservation.confirm(None if out is None else str(out))
+            replace(book, releases=releases)._write()
 
 
 def opened_ledger(ledger: object) -> Ledger:

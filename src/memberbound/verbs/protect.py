@@ -188,7 +188,7 @@ def protect(
     # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
-    with entered(ledger, "protect", f"{form} model", eta, out) as entry:
+    with entered(ledger, "protect", f"{form} model", eta, out) as reserve:
         released = train(
             table,
             target,
@@ -198,7 +198,7 @@ def protect(
             tune=tune,
             seed=seed,
             settings=settings,
-            reserve=entry.reserve,
+            reserve=reserve,
         )
         if out is not None:
             save(released, Path(out), force=force)

@@ -111,7 +111,7 @@ def summarize(
         memory=memory,
         spread=current_spread(),
     )
-    with entered(ledger, "summarize", statistic, eta, out) as entry:
+    with entered(ledger, "summarize", statistic, eta, out) as reserve:
         released = release_table_statistic(
             table,
             statistic,
@@ -120,7 +120,7 @@ def summarize(
             bins=bins,
             levels=levels,
             source=source_from_seed(seed),
-            reserve=entry.reserve,
+            reserve=reserve,
         )
         if out is not None:
             save(released, Path(out), force=force)

@@ -275,7 +275,7 @@ def synthesize(
             "records unless given): new rows are made in memory."
         )
     drawn = source_from_seed(seed)
-    with entered(ledger, "synthesize", "synthetic table", eta, out) as entry:
+    with entered(ledger, "synthesize", "synthetic table", eta, out) as reserve:
         model = fit_synthetic(
             records,
             eta=eta,
@@ -283,7 +283,7 @@ def synthesize(
             target=target,
             unit=unit,
             source=drawn,
-            reserve=entry.reserve,
+            reserve=reserve,
         )
         frame = model.sample(model.records if rows is None else rows, drawn)
         released = SyntheticRows(_typed(frame, records, model), model)
