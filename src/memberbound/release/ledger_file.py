@@ -223,9 +223,10 @@ def entered(
     if place is not None and reserved:
         with _locked(place):
             book = Ledger.read(place)
-            done = {"state": "released", "out": None if out is None else str(out)}
+            file = None if out is None else str(out)
             releases = tuple(
-                replace(entry, **done) if entry.id in reserved else entry for entry in book.releases
+                replace(entry, state="released", out=file) if entry.id in reserved else entry
+                for entry in book.releases
             )
             replace(book, releases=releases)._write()
 
