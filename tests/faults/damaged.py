@@ -10,6 +10,7 @@ and prints a line before and after each, so that whoever watches can tell a hang
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -25,12 +26,18 @@ from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
+import duckdb
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import feather
 
 from memberbound.errors import MemberboundError
 from memberbound.tables.counting import count_profile
 from memberbound.tables.in_memory import read_population
 from memberbound.tables.table import Table, open_table
+from report import sample
 
 ROWS = 40
 LONGEST = 600
@@ -53,58 +60,21 @@ def columns() -> dict[str, list[object]]:
 
 def csv_bytes() -> bytes:
     """The table as CSV."""
-    import pandas as pd
-
     return pd.DataFrame(columns()).to_csv(index=False).encode()
 
 
-def _arrow(kind: str) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow import feather
-
-    table, out = pa.table(columns()), io.BytesIO()
-    if kind == "parquet":
-        pq.write_table(table, out, compression="zstd")
-    elif kind == "feather":
-        feather.write_feather(table, out)
-    else:
-        with pa.ipc.new_stream(out, table.schema) as stream:
-            stream.write_table(table)
-    return out.getvalue()
-
-
-def _zstd() -> bytes:
-    import pyarrow as pa
-
-    return pa.Codec("zstd").compress(csv_bytes(), asbytes=True)
-
-
-def _npy() -> bytes:
-    out = io.BytesIO()
-    np.save(out, np.arange(60.0).reshape(20, 3))
-    return out.getvalue()
-
-
-def _database(make: Callable[[Path], None], ending: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"made{ending}"
-        make(path)
-        return path.read_bytes()
+def _stream(path: Path) -> None:
+    table = pa.table(columns())
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
 
 
 def _sqlite(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE people (colour TEXT, age INTEGER, size REAL, y INTEGER)")
-        rows = list(zip(*columns().values(), strict=True))
-        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
-    connection.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        pd.DataFrame(columns()).to_sql("people", connection, index=False)
 
 
 def _duckdb(path: Path) -> None:
-    import duckdb
-    import pyarrow as pa
-
     with duckdb.connect(str(path)) as connection:
         connection.register("given", pa.table(columns()))
         connection.execute("CREATE TABLE people AS SELECT * FROM given")
@@ -125,15 +95,8 @@ def fit_store(folder: Path):
     return FitStore(folder, type(cached_fit()))
 
 
-def _npz(path: Path) -> None:
-    fit_store(path.parent).save(0, cached_fit())
-    (path.parent / "fit-000000.npz").rename(path)
-
-
 @cache
 def _released() -> tuple[bytes, dict[str, object]]:
-    import pandas as pd
-
     from memberbound import protect_half
     from memberbound.release.saving import certificate_path, save
 
@@ -147,12 +110,6 @@ def _released() -> tuple[bytes, dict[str, object]]:
         return path.read_bytes(), said
 
 
-BOUNDS = b"age: [18, 60]\ncolour: [red, green, blue]\nsize: {low: -3, high: 3}\n"
-TREE = b"warm:\n  - red\ncold:\n  - green\n  - blue\n"
-CONFIG = b"target: y\nshadows: 16\neta: 0.1\nlearner: tree\nsource: people.csv\nquick: true\n"
-HISTORY = b'{"history": [[1.1, 0.01, 100], [0.9, 0.02, 50]]}'
-
-
 def _recipe() -> bytes:
     from memberbound.tables.recipe import Bins, Keep, Merge, Recipe
 
@@ -160,31 +117,34 @@ def _recipe() -> bytes:
     return Recipe(rules).to_json().encode()
 
 
-def _report() -> bytes:
-    from report import sample
-
-    return json.dumps(sample.sample()).encode()
-
-
-#: kind → (name of the file, good bytes).
-GOOD: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "csv": ("people.csv", csv_bytes),
-    "csv.gz": ("people.csv.gz", lambda: gzip.compress(csv_bytes(), mtime=0)),
-    "csv.zst": ("people.csv.zst", _zstd),
-    "parquet": ("people.parquet", lambda: _arrow("parquet")),
-    "feather": ("people.feather", lambda: _arrow("feather")),
-    "arrow stream": ("people.arrows", lambda: _arrow("stream")),
-    "npy": ("people.npy", _npy),
-    "sqlite": ("people.sqlite", lambda: _database(_sqlite, ".sqlite")),
-    "duckdb": ("people.duckdb", lambda: _database(_duckdb, ".duckdb")),
-    "npz": ("fit-000000.npz", lambda: _database(_npz, ".npz")),
-    "skops": ("model.skops", lambda: _released()[0]),
-    "bounds": ("bounds.yaml", lambda: BOUNDS),
-    "hierarchy": ("groups.yaml", lambda: TREE),
-    "config": ("study.yaml", lambda: CONFIG),
-    "history": ("history.json", lambda: HISTORY),
-    "recipe": ("recipe.json", _recipe),
-    "report": ("report.json", _report),
+#: The file of a kind → what writes a good one, or its bytes.
+GOOD: dict[str, tuple[str, Callable[[Path], object] | bytes]] = {
+    "csv": ("people.csv", csv_bytes()),
+    "csv.gz": ("people.csv.gz", gzip.compress(csv_bytes(), mtime=0)),
+    "csv.zst": ("people.csv.zst", pa.Codec("zstd").compress(csv_bytes(), asbytes=True)),
+    "parquet": (
+        "people.parquet",
+        lambda path: pq.write_table(pa.table(columns()), path, compression="zstd"),
+    ),
+    "feather": ("people.feather", lambda path: feather.write_feather(pa.table(columns()), path)),
+    "arrow stream": ("people.arrows", _stream),
+    "npy": ("people.npy", lambda path: np.save(path, np.arange(60.0).reshape(20, 3))),
+    "sqlite": ("people.sqlite", _sqlite),
+    "duckdb": ("people.duckdb", _duckdb),
+    "npz": ("fit-000000.npz", lambda path: fit_store(path.parent).save(0, cached_fit())),
+    "skops": ("model.skops", lambda path: path.write_bytes(_released()[0])),
+    "bounds": (
+        "bounds.yaml",
+        b"age: [18, 60]\ncolour: [red, green, blue]\nsize: {low: -3, high: 3}\n",
+    ),
+    "hierarchy": ("groups.yaml", b"warm:\n  - red\ncold:\n  - green\n  - blue\n"),
+    "config": (
+        "study.yaml",
+        b"target: y\nshadows: 16\neta: 0.1\nlearner: tree\nsource: people.csv\nquick: true\n",
+    ),
+    "history": ("history.json", b'{"history": [[1.1, 0.01, 100], [0.9, 0.02, 50]]}'),
+    "recipe": ("recipe.json", lambda path: path.write_bytes(_recipe())),
+    "report": ("report.json", lambda path: path.write_text(json.dumps(sample.sample()))),
 }
 
 
@@ -343,7 +303,13 @@ def special(kind: str) -> tuple[bytes, ...]:
 
 @cache
 def _good(kind: str) -> bytes:
-    return GOOD[kind][1]()
+    name, made = GOOD[kind]
+    if isinstance(made, bytes):
+        return made
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        made(path)
+        return path.read_bytes()
 
 
 def case(kind: str, index: int) -> bytes:
@@ -367,8 +333,6 @@ def _table(path: Path, index: int) -> object:
 
 @cache
 def _shared() -> Table:
-    import pyarrow as pa
-
     return open_table(pa.table({"x": [1]}))
 
 
