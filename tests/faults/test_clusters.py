@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from commands import command
-from faults.slow_learner import SlowTree
+from faults.learners import SlowTree
 from memberbound import audit_learner, protect, protect_half
 from memberbound.errors import InputError
 from memberbound.learners.refits import Cluster

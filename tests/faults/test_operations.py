@@ -84,7 +84,7 @@ def _with_workers(verb, place, k):
     write_tables(place)
     (place / "fits").touch()
     (place / "sitecustomize.py").write_text(
-        "from faults.dying_learner import everywhere\neverywhere()\n"
+        "from faults.learners import everywhere\neverywhere()\n"
     )
     paths = [str(place), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(place / "fits")}

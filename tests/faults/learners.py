@@ -1,4 +1,4 @@
-"""Learners whose process is killed in the k-th fit that workers do.
+"""Learners that take their time, or whose process is killed in the k-th fit that workers do.
 
 ``DYING`` names a file with one byte per fit, ``DYING_AT`` is k, and ``DYING_PARENT`` started
 the process that starts the workers, which does not die.
@@ -9,10 +9,20 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from sklearn.tree import DecisionTreeClassifier
+
+
+class SlowTree(DecisionTreeClassifier):
+    """A decision tree that waits a moment before it grows, so that something can happen."""
+
+    def fit(self, X, y):
+        """Wait, then fit."""
+        time.sleep(0.15)
+        return super().fit(X, y)
 
 
 def _fitting() -> None:
