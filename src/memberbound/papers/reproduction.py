@@ -87,6 +87,11 @@ class Sweep:
         }
         return cls(parameter, tuple(values), quantities)
 
+    @property
+    def trials(self) -> int:
+        """How often every value was measured."""
+        return int(next(iter(self.quantities.values())).shape[1])
+
     def trials_at(self, quantity: str, value: float) -> FloatArray:
         """Return a quantity at one value, trial by trial."""
         return np.asarray(self.quantities[quantity][self.values.index(value)])
@@ -113,7 +118,7 @@ class Sweep:
         """Return every trial, one row each."""
         rows: list[Row] = []
         for i, value in enumerate(self.values):
-            for trial in range(len(next(iter(self.quantities.values()))[i])):
+            for trial in range(self.trials):
                 row: Row = {self.parameter: value, "trial": trial}
                 row.update((n, json_number(float(q[i, trial]))) for n, q in self.quantities.items())
                 rows.append(row)
@@ -233,7 +238,7 @@ class Picture:
         """Return the matplotlib figure."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(5.5 + 2 * len(self.panels) ** 1.2, 5), layout="constrained")
+        figure = Figure(figsize=(5 + 2.5 * len(self.panels), 5.8), layout="constrained")
         rows = figure.subplots(1, len(self.panels), sharey=True, squeeze=False)[0]
         for axes, (heading, curves) in zip(rows, self.panels.items(), strict=True):
             for quantity, label, colour, marker in curves:
@@ -250,11 +255,14 @@ class Picture:
                 if name in self.log:
                     axes.set(**{f"{name}scale": "log"})
                     axis.set_major_formatter("{x:g}")
+                    axis.set_minor_formatter("")
             axes.set(xlabel=self.xlabel, title=heading)
             axes.grid(visible=True, alpha=0.25)
         rows[0].set_ylabel(self.ylabel)
-        rows[0].legend(fontsize=9, title="mean over trials, band ± 2 standard errors")
-        figure.suptitle(self.title, fontsize=11)
+        handles, labels = rows[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+        bands = "\nmeans over trials, bands of ± 2 standard errors" * (sweep.trials > 1)
+        figure.suptitle(self.title + bands, fontsize=11)
         return figure
 
 
