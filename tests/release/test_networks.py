@@ -282,6 +282,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
 
     for factory, said in (
         (Mixing, "other rows"),
+        (MIXING["mean of the inputs"], "gradient of a row"),
         (normalised, "BatchNorm"),
         (lambda a, _b: torch.nn.Linear(a, 7), "2 numbers"),
         (lambda _a, b: torch.nn.Linear(2, b), "rows of"),
@@ -350,9 +351,10 @@ MIXING = {
 @pytest.mark.parametrize("name", MIXING)
 def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
     """Each passes the checks in eval mode (the negative control) and fails the probe."""
-    module._check_answers(module._module(MIXING[name], 3, 2), 3, 2)
+    made = module._module(MIXING[name], 3, 2)
+    module._check_answers(made, 3, 2)
     with pytest.raises(InputError, match="learner"):
-        network(people(), MIXING[name])
+        module._probe_training(made, 3, 2)
 
 
 def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
