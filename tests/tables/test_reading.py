@@ -94,6 +94,7 @@ def test_arrays(tmp_path, kind):
         ('a,b\n,1\n"",1\n', [2]),  # an empty field is null, quoted or not
         ("a\nNA\nnan\nN\n?\nNULL\n", [1] * 5),  # nothing else is
         ("a;b\n1,5;2\n1,5;2\n", [2]),
+        ('a;"b, c"\n1;2\n1;2\n', [2]),  # what is inside quotes separates nothing
         ("a\tb\n1\t2\n1\t3\n", [1, 1]),
         ("a|b\n1|2\n", [1]),
         ("a\nx;y\nx;z\n", [1, 1]),  # one column, whatever its values hold

@@ -452,6 +452,8 @@ COMPRESSIONS = (*_STREAMED, *_UNPACKED)
 _HEADER_COLUMNS = 16
 #: A first line longer than this is not a list of column names.
 _LONGEST_HEADER = 2**22
+#: What stands before the first end of a line that is not inside quotes.
+_FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
 #: Bytes of secret rows that are read as one block, and of a section of a longer file.
 _LARGEST_BLOCK, _SECTION = 2**27, 2**23
@@ -629,35 +631,29 @@ def _open(path: Path) -> io.BufferedIOBase:
 
 def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Return the delimiter and the column names from the first line."""
-    read = stream.read(_LONGEST_HEADER)
     # Only the first line must be UTF-8 here, and the last character may be cut.
-    head = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(read)
-    lines = io.StringIO(head, newline="")
-
-    def fields(mark: str, strict: bool) -> list[str]:
-        lines.seek(0)
-        try:
-            return next(csv.reader(lines, delimiter=mark, strict=strict), [])
-        except csv.Error as error:  # a quote that is not closed, or far too long a name
-            if not strict:
-                return []
-            raise InputError(f"{name} must name its columns in the first line: {error}.") from None
-
-    chosen = delimiter or max(DELIMITERS, key=lambda mark: len(fields(mark, strict=False)))
-    names = fields(chosen, strict=True)
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
-        ) from None
-    if len(names) < 2 and not "".join(names).strip():
-        raise InputError(f"{name} must name its columns in the first line.")
-    if len(read) == _LONGEST_HEADER and lines.tell() == len(head):
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+    head = decoder.decode(stream.read(_LONGEST_HEADER))
+    first = _FIRST_LINE.match(head)[0]  # type: ignore[index]  # it fits everything
+    if first == head and stream.read(1):
         raise InputError(
             f"{name} must name its columns in the first line, got one of more than "
             f"{_LONGEST_HEADER} bytes."
         )
+    if head[len(first) :].startswith('"'):
+        raise InputError(f"{name} must close every quote of its first line.")
+    if re.search("[\udc80-\udcff]", first):
+        raise InputError(
+            f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
+        )
+    if not first.strip():
+        raise InputError(f"{name} must name its columns in the first line.")
+    outside = "".join(first.split('"')[::2])
+    chosen = delimiter or max(DELIMITERS, key=outside.count)
+    try:
+        names = next(csv.reader(io.StringIO(first, newline=""), delimiter=chosen))
+    except csv.Error as error:
+        raise InputError(f"{name} must name its columns in the first line: {error}.") from None
     columns = [column or f"column{i}" for i, column in enumerate(names)]
     seen: dict[str, str] = {}
     for column in columns:
