@@ -227,33 +227,18 @@ def promised(case: Case) -> tuple[str, ...]:
 
 def must_be_true(case: Case) -> list[str]:
     """Return what the signer states about the data, in plain words."""
-    promise, file = case.promise, case.file
-    game = "neighbour" if promise is None else promise.game
+    file, game = case.file, "neighbour" if case.promise is None else case.promise.game
     unit = None if file is None else file.unit
-    one = "Each person is in the table once: one row is one person."
-    if unit is not None:
-        one = f"Each person has one value in the column “{unit}”. All rows with it are that person."
-    terms = [one, "No row was written because of somebody else’s row, as with twins or families."]
-    if game == "neighbour":
-        terms += [
-            "The limits stated for the columns (such as “age from 18 to 90”) are common knowledge. "
-            "They were not read off this table.",
-            f"All may know how many {'rows' if unit is None else 'people'} there are and what the "
-            "columns are called.",
-        ]
-    elif game == "subset":
-        terms.append("The half was drawn by chance, and nobody outside knows which half it was.")
-    else:
-        terms.append(
-            "The people are like draws from one large group, and the model sees no other columns."
-        )
-    terms += [
-        "Nothing else made from these rows was given away, or it was counted in.",
-        "The file was made on a machine that nobody has tampered with.",
-    ]
+    parts = ["row" if unit is None else "persons", "apart", game, "always"]
     if file is not None and case.release is None:
-        terms.append(f"The file {file.name} is the one that the study speaks of.")
-    return terms
+        parts.append("studied")
+    facts = {
+        "unit": unit,
+        "counted": "rows" if unit is None else "people",
+        "name": None if file is None else file.name,
+    }
+    texts = prose.words()["must_be_true"]
+    return [text.format_map(facts) for part in parts for text in texts[part]]
 
 
 def costs(case: Case) -> list[str]:
@@ -328,17 +313,12 @@ def warnings(case: Case) -> list[str]:
             "Draft: the file is not made yet. Make it, then print this page again with "
             "--release FILE, so that the page names it."
         )
-    if case.report is not None and not case.report.complete:
+    report, release = case.report, case.release
+    if report is not None and not report.complete:
         texts.append("The study did not finish. It rests on the steps that did.")
-    if case.report is not None and case.release is not None:
-        studied, made = case.report.data.rows, case.release.rows
-        same = case.release.counted == "rows"
-        if (
-            case.release.promise.game == "neighbour"
-            and same
-            and made is not None
-            and made != studied
-        ):
+    if report is not None and release is not None and release.promise.game == "neighbour":
+        studied, made = report.data.rows, release.rows
+        if release.counted == "rows" and made not in (None, studied):
             texts.append(
                 f"The file was made from {made} rows, and the study is about {studied} rows."
             )

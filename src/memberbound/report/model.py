@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
+from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from memberbound.errors import InputError
@@ -46,21 +47,16 @@ class Rule:
         return handler(source) | self.words
 
 
-class _VerbsOwn:
-    """A verb's own dictionary: open, but with the keys that every result carries."""
+class Keys:
+    """A dictionary that has these keys at least, as their hints say."""
+
+    def __init__(self, **hints: object) -> None:
+        self.hints = hints
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> _CoreSchema:
-        keys = {
-            "command": Name,
-            "version": Name,
-            "game": Literal["iid", "subset", "neighbour", "model"],
-            "protects": Name,
-            "theorems": list[Theorem],
-            "assumptions": list[str],
-        }
         fields = {
             key: {"type": "typed-dict-field", "schema": handler.generate_schema(hint)}
-            for key, hint in keys.items()
+            for key, hint in self.hints.items()
         }
         return {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
 
@@ -83,7 +79,17 @@ Score = Annotated[float, Rule(ge=-1e300, le=1)]
 Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
 Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 #: A verb's own dictionary, as its command prints it with ``--json``.
-Result = Annotated[Mapping[str, Any], _VerbsOwn()]
+Result = Annotated[
+    Mapping[str, Any],
+    Keys(
+        command=Name,
+        version=Name,
+        game=Literal["iid", "subset", "neighbour", "model"],
+        protects=Name,
+        theorems=list[Theorem],
+        assumptions=list[str],
+    ),
+]
 Role = Literal["number", "category", "date", "identifier", "text"]
 Subject = Literal["given", "model", "noise-every", "noise-other", "table", "coarser-table"]
 #: What a subject is called, in the order of the report.
@@ -326,44 +332,33 @@ class Run:
     chosen: tuple[str, ...]
 
 
-#: What a value of a stored answer holds: a type, the shapes of keys (``*``: of every key), or in a
-#: list that of each item.
-_Shape = type | dict[str, "_Shape"] | list["_Shape"]
+def _keys(**hints: object) -> Any:
+    return Annotated[dict[str, Any], Keys(**hints)]
+
+
 #: Step → keys of its answer that a report shows, and what they hold.
-_SHOWN: dict[StepId, dict[str, _Shape]] = {
-    "given": {
+_SHOWN: dict[StepId, Any] = {
+    "given": _keys(
         **dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), float),
         **dict.fromkeys(("members", "non_members"), int),
-        "by_access": {"*": {"attack": str, "advantage": {"estimate": float}}},
-        "records": dict,
-        "facts": [dict.fromkeys(("name", "value", "rule", "passes", "reason"), object)],
-        "warnings": [str],
-        "comparable": bool,
-    },
-    "audit": {
-        "records": {
+        by_access=GenericAlias(dict, (str, _keys(attack=str, advantage=_keys(estimate=float)))),
+        records=dict[str, Any],
+        facts=GenericAlias(
+            list, _keys(**dict.fromkeys(("name", "value", "rule", "passes", "reason"), Any))
+        ),
+        warnings=list[str],
+        comparable=bool,
+    ),
+    "audit": _keys(
+        records=_keys(
             **dict.fromkeys(("targets", "exposed_records"), int),
             **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
-            "most_exposed": [{"proved": bool}],
-        }
-    },
-    "explain": dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float),
-    "population": dict.fromkeys(("success_blind", "success_upper"), float),
+            most_exposed=GenericAlias(list, _keys(proved=bool)),
+        )
+    ),
+    "explain": _keys(**dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float)),
+    "population": _keys(**dict.fromkeys(("success_blind", "success_upper"), float)),
 }
-
-
-def _check_shape(name: str, value: object, shape: _Shape) -> None:
-    kind = shape if isinstance(shape, type) else type(shape)
-    # A browser writes 8.0 as 8; to Python a truth value is a whole number.
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (isinstance(value, bool) and kind in (int, float)):
-        raise InputError(f"{name} must be of type {kind.__name__}, got {_shown(value)}.")
-    if isinstance(shape, dict) and isinstance(value, dict):
-        for key in value if "*" in shape else shape:
-            _check_shape(f"{name}.{key}", value.get(key), shape.get("*", shape.get(key, object)))
-    if isinstance(shape, list) and isinstance(value, list):
-        for place, item in enumerate(value):
-            _check_shape(f"{name}[{place}]", item, shape[0])
 
 
 def access_floors(answer: Result) -> list[tuple[str, str, float, float | None]]:
@@ -407,11 +402,6 @@ class Report:
     run: Run
     #: What a study finds is computed from rows that nobody has paid for.
     audience: Literal["owner"] = "owner"
-
-    def __post_init__(self) -> None:
-        for step, shown in _SHOWN.items():
-            if (answer := self.answer(step)) is not None:
-                _check_shape(step, answer, shown)
 
     def answer(self, step: str) -> Result | None:
         """Return what the verb of a step answered, if it did."""
@@ -482,7 +472,7 @@ for _kind in list(vars().values()):
 
 
 @cache
-def _adapter(kind: type[object]) -> TypeAdapter[object]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -508,7 +498,7 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
         # Through its text, since JSON has no tuples.
         text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
         # A class can be hashed, whatever mypy thinks of its objects.
-        typed = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+        typed: T = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
     except UnicodeEncodeError:
         raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None
     except RecursionError:
@@ -517,7 +507,6 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
         raise InputError(_sentence(problem, name)) from None
     except (TypeError, ValueError) as problem:
         raise InputError(f"{name} must be plain JSON: {problem}.") from None
-    assert isinstance(typed, kind)
     return typed
 
 
@@ -532,7 +521,11 @@ def checked(report: object) -> Report:
     if report.get("schema") != SCHEMA_ID:
         schema = _shown(report.get("schema"))
         raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
-    return typed_as(Report, report, "report")
+    typed = typed_as(Report, report, "report")
+    for step, shown in _SHOWN.items():
+        if (answer := typed.answer(step)) is not None:
+            typed_as(shown, answer, step)
+    return typed
 
 
 def read(path: str | os.PathLike[str]) -> Report:
