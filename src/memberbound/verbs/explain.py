@@ -402,7 +402,7 @@ def explain(
         raise InputError(
             "the target must be one of advantage, TPR, η and security, got several of them."
         )
-    given: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "epsilon": epsilon,
         "gdp": gdp,
         "noise_multiplier": noise_multiplier,
@@ -412,11 +412,11 @@ def explain(
         "ledger": ledger,
     }
     if targets:
-        given |= _found(targets[0], given, delta, adjacency)
-    guarantee, parameters = _guarantee(given, delta, adjacency)
+        stated |= _calibrated(targets[0], stated, delta, adjacency)
+    guarantee, parameters = _guarantee(stated, delta, adjacency)
     notes: tuple[str, ...] = () if history is None else (_HISTORY,)
-    if given["epsilon"] is not None:
-        quoted, at = float(given["epsilon"]), float(delta or 0.0)
+    if stated["epsilon"] is not None:
+        quoted, at = float(stated["epsilon"]), float(delta or 0.0)
     else:
         # The slack of a ledger, at most 1e-4, leaves no finite ε at a smaller δ.
         usual = 1e-5 if ledger is None else 1e-3
@@ -449,16 +449,16 @@ _HISTORY = (
 _SGD = ("noise_multiplier", "sample_rate", "steps")
 
 
-def _found(
-    target: Target, given: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
+def _calibrated(
+    target: Target, stated: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
 ) -> dict[str, float]:
     """Return the parameter that meets a target."""
     for name in ("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
-        if given[name] is not None:
+        if stated[name] is not None:
             raise InputError(
-                f"a target finds the parameter, so {name} must be left out, got {given[name]!r}."
+                f"a target finds the parameter, so {name} must be left out, got {stated[name]!r}."
             )
-    rate, steps = given["sample_rate"], given["steps"]
+    rate, steps = stated["sample_rate"], stated["steps"]
     if rate is None and steps is None:
         return {"epsilon": calibrated_epsilon(target, delta or 0.0, adjacency or "replace-one")}
     if rate is None or steps is None:
@@ -469,11 +469,11 @@ def _found(
 
 
 def _guarantee(
-    given: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
+    stated: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
 ) -> tuple[DpGuarantee, Parameters]:
     """Return the guarantee that was described, in one way, and its parameters."""
-    ways = [name for name in ("epsilon", "gdp", "history", "ledger") if given[name] is not None]
-    missing = [name for name in _SGD if given[name] is None]
+    ways = [name for name in ("epsilon", "gdp", "history", "ledger") if stated[name] is not None]
+    missing = [name for name in _SGD if stated[name] is None]
     if len(missing) < len(_SGD):
         ways.append("DP-SGD parameters")
     if len(ways) != 1:
@@ -484,13 +484,13 @@ def _guarantee(
         )
     (way,) = ways
     if way == "epsilon":
-        points = [(nonnegative("epsilon", given[way]), fraction("delta", delta or 0.0))]
+        points = [(nonnegative("epsilon", stated[way]), fraction("delta", delta or 0.0))]
         return guarantee_from_epsilon_delta(points, adjacency or "replace-one"), Parameters()
     if way == "gdp":
-        mu = nonnegative("gdp", given[way])
-        return guarantee_from_gdp(mu, adjacency or "replace-one"), Parameters(gdp=given[way])
+        mu = nonnegative("gdp", stated[way])
+        return guarantee_from_gdp(mu, adjacency or "replace-one"), Parameters(gdp=stated[way])
     if way == "ledger":
-        return _of_ledger(given[way], adjacency)
+        return _of_ledger(stated[way], adjacency)
     if way != "history" and missing:
         raise InputError(
             "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
@@ -498,9 +498,9 @@ def _guarantee(
         )
     run: DpSgd | DpSgdHistory
     if way == "history":
-        run = dp_sgd_from_history(given[way])
+        run = dp_sgd_from_history(stated[way])
     else:
-        run = DpSgd(*(given[name] for name in _SGD))
+        run = DpSgd(*(stated[name] for name in _SGD))
     parameters = (
         Parameters(**asdict(run))
         if isinstance(run, DpSgd)
