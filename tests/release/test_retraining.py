@@ -15,11 +15,9 @@ from memberbound.release.half.refitting import (
     METHODS,
     calibrate,
     chosen_method,
-    released_statistic,
 )
-from memberbound.release.half.statistics import computed, mean
+from memberbound.release.half.statistics import computed
 from memberbound.release.noise import GaussianNoise
-from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import Column
 
 HALVES = FreshSubsets(SubsetGame(100, 50, "average"), 1)
@@ -41,18 +39,6 @@ def test_what_auto_stands_for():
     assert chosen_method("auto", every, eta=0.05, additive=True) == "crowd"
     for method in METHODS[1:]:
         assert chosen_method(method, every, eta=0.05, additive=True) == method
-
-
-def test_one_search_whoever_asks():
-    """`protect_half`, the table and the calibrator name the same scale for the same question."""
-    values = np.arange(8.0) ** 2
-    asked = {"eta": 0.1, "insecure_seed": 1}
-    whole = protect_half(values[:, None], statistic="mean", record="every", **asked)
-    game = SubsetGame(8, 4)
-    out = released_statistic(mean(values), game, **asked)
-    tabled = calibrate(mean(values), FreshSubsets(game), eta=0.1, method="neighbour")
-    assert len({c.noise.scale for c in (whole.calibration, out.calibration, tabled)}) == 1
-    assert out.values.tolist() == whole.released.values.tolist()
 
 
 def test_sampled_average_is_close_to_the_exact_price_of_a_mean():

@@ -8,8 +8,7 @@ from scipy import stats
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import FreshSubsets
-from memberbound.release.half.refitting import calibrate, released, secret_subset
+from memberbound.release.half.refitting import released, secret_subset
 from memberbound.release.half.statistics import (
     SumStatistic,
     calibrate_sum,
@@ -66,17 +65,6 @@ def test_the_scale_is_the_least_that_the_profile_certifies(record):
     pick = np.mean if record == "average" else np.max
     assert pick(naive_bound(DATA, result.noise.scale)) <= result.certificate.value
     assert pick(naive_bound(DATA, result.noise.scale * 0.999)) > 0.1
-
-
-def test_agrees_with_the_refitting_calibrator():
-    game = SubsetGame(8, 4, "average")
-    data = np.random.default_rng(0).normal(size=(8, 2))
-    exact = calibrate_sum(mean(data), game, eta=0.1)
-    plain = computed(data, lambda rows: rows.mean(axis=0))
-    asked = {"eta": 0.1, "method": "neighbour", "partners": 1, "pairs": 4000, "workers": 1}
-    refitted = calibrate(plain, FreshSubsets(game), **asked)
-    # TOLERANCE: what 4000 pairs cannot exclude.
-    assert exact.noise_scale < refitted.noise_scale < 1.1 * exact.noise_scale
 
 
 def test_constant_vectors_need_no_noise_and_say_so():
