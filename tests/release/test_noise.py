@@ -105,7 +105,7 @@ def test_rms_and_draws(law):
     assert json.loads(json.dumps(law.describe()))["rms"] == law.rms
     drawn = law.draw(InsecureSource(11), 40_000)
     assert drawn.shape == (40_000, law.dimension)
-    assert law.draw(SecureSource()).shape == (law.dimension,)
+    assert law.draw(SecureSource(), 2).shape == (2, law.dimension)
     squares = drawn**2
     quantile = stats.norm.isf(ALARM / 2)
     error = quantile * squares.std(axis=0) / math.sqrt(len(drawn))

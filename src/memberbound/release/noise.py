@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,6 +89,8 @@ class GaussianNoise:
         0.382925
     """
 
+    draw_error: ClassVar = SIMPLE_ERROR
+
     scale: float
     dimension: int
 
@@ -106,15 +108,9 @@ class GaussianNoise:
         """The scale, d times."""
         return np.full(self.dimension, self.scale)
 
-    @property
-    def draw_error(self) -> float:
-        """See :data:`NoiseLaw`."""
-        return SIMPLE_ERROR
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-        shape = (self.dimension,) if count is None else (count, self.dimension)
-        return np.asarray(self.scale * source.normal(math.prod(shape)).reshape(shape))
+    def draw(self, source: RandomSource, count: int) -> FloatArray:
+        """Return ``count`` draws, one per row."""
+        return self.scale * source.normal(count * self.dimension).reshape(count, self.dimension)
 
     def length(self, displacements: ArrayLike) -> FloatArray:
         """Return Euclidean lengths, from above."""
@@ -146,6 +142,8 @@ class NormExponentialNoise:
         0.393469
     """
 
+    draw_error: ClassVar = _NORM_ERROR
+
     sigmas: FloatArray
     scale: float
 
@@ -173,17 +171,10 @@ class NormExponentialNoise:
         d = self.dimension
         return np.asarray(self.sigmas * (self.scale * math.sqrt(d) * math.sqrt(d + 1)))
 
-    @property
-    def draw_error(self) -> float:
-        """See :data:`NoiseLaw`."""
-        return _NORM_ERROR
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-        rows = 1 if count is None else count
-        radius = self.scale * source.gamma(self.dimension, rows)
-        drawn = radius[:, None] * self.directions(source, rows)
-        return np.asarray(drawn[0] if count is None else drawn)
+    def draw(self, source: RandomSource, count: int) -> FloatArray:
+        """Return ``count`` draws, one per row."""
+        radius = self.scale * source.gamma(self.dimension, count)
+        return radius[:, None] * self.directions(source, count)
 
     def directions(self, source: RandomSource, count: int) -> FloatArray:
         """Return ``count`` draws from the cone measure, one per row: ‖row‖ = 1."""
@@ -366,7 +357,7 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> 
         raise InputError(
             f"values must be a vector of length {law.dimension}, got shape {value.shape!r}."
         )
-    return snapped(value, law.draw(source), grid_steps(law))
+    return snapped(value, law.draw(source, 1)[0], grid_steps(law))
 
 
 def floating_point_slack(law: NoiseLaw) -> float:

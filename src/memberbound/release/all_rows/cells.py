@@ -306,8 +306,7 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.  Edges lie
     half a step below the values they begin with.
     """
-    step = {"more": 0.0, "day": 1.0, "time": 0.0}.get(writing, -1.0)
-    step = 10.0 ** -int(writing) if step < 0 else step
+    step = 10.0 ** -int(writing) if writing.isdigit() else float(writing == "day")
     if max(abs(low), abs(high)) >= step * 2.0**50:
         step = 0.0
     if step > 0:
