@@ -162,6 +162,15 @@ def test_odd_populations_and_left_out_columns_are_mentioned(tmp_path: Path) -> N
             {"sigma": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]},
             "sigma applies only",
         ),
+        (
+            {
+                "target_success": 0.5,
+                "mechanism": "exponential",
+                "candidates": [[0.0, 1.0]],
+                "clip": 1,
+            },
+            "above the blind guess",
+        ),
         ({"epsilon": 1, "columns": ["x7"]}, "no column 'x7'"),
     ],
 )

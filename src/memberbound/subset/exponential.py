@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +39,6 @@ from memberbound.numerics.rounding import (
 from memberbound.quantities import significant
 from memberbound.subset.profile import Progress, checked_table
 from memberbound.subset.record_bounds import (
-    Asked,
     Comparison,
     RecordBounds,
     Solution,
@@ -916,10 +916,10 @@ class ExponentialSetting:
         met = {name: np.minimum(getattr(fresh, name), target)}
         return setting, replace(fresh, confidence=self.confidence, **met)
 
-    def solve(self, asked: Asked, amount: float) -> tuple[ExponentialSetting, Solution]:
+    def solve(
+        self, asked: Literal["epsilon"] | Target, amount: float
+    ) -> tuple[ExponentialSetting, Solution]:
         """Return the setting at this ε, or at one that meets the target, with its bounds."""
-        if asked == "sigma":
-            raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
         if asked == "epsilon":
             setting = self.at(amount)
             bounds = setting.best()

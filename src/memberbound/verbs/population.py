@@ -68,14 +68,17 @@ from memberbound.subset.profile import (
     clipped,
     largest_entry,
 )
-from memberbound.subset.record_bounds import Comparison, RecordBounds, Target, average_success
+from memberbound.subset.record_bounds import (
+    Asked,
+    Comparison,
+    RecordBounds,
+    Solution,
+    average_success,
+)
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.table import opened_table, path_of
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
-
-#: How the amount of noise was given: by ε, by σ, or by what may be reached.
-Asked = Literal["epsilon", "sigma"] | Target
 
 
 @dataclass(frozen=True)
@@ -382,19 +385,31 @@ def population(
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
-        setting, moved = _gaussian_setting(question, drawn if query == "mean" else 1)
-        profile, release = setting.noisy.profile, str(query)
+        noisy, moved = _gaussian_setting(question, drawn if query == "mean" else 1)
+        setting, solution = noisy.solve(asked, amount)
+        profile, release = noisy.noisy.profile, str(query)
     else:
+        if asked == "sigma":
+            raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
         chooser, moved = _mechanism(question, candidates)
         draws = None if subsets is None else whole_number("subsets", subsets, at_least=2)
         start = whole_number("seed", seed, at_least=0)
-        setting = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
+        choice = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
+        setting, solution = choice.solve(asked, amount)
         profile = NeighbourProfile.from_vectors(data.values)
         release = f"choice among {chooser.losses.shape[1]} candidates"
-    names = {"mechanism": mechanism, "query": release, "roles": data.selection.roles}
-    answer = _answer(question, setting, profile, clipped_records=moved, **names)
+    answer = _answer(
+        question,
+        solution,
+        profile,
+        setting=replace(setting, progress=None),
+        mechanism=mechanism,
+        query=release,
+        roles=data.selection.roles,
+        clipped_records=moved,
+    )
     if out is None:
         return answer
     write_table(_records_table(answer), out, force=force)
@@ -471,13 +486,9 @@ def _remarks(table: Population) -> list[str]:
 
 
 def _answer(
-    question: _Question,
-    setting: GaussianSetting | ExponentialSetting,
-    profile: NeighbourProfile,
-    **release: Any,
+    question: _Question, solution: Solution, profile: NeighbourProfile, **release: Any
 ) -> PopulationAnswer:
-    """Solve the question and return the answer; ``release`` are the fields that name it."""
-    setting, solution = setting.solve(question.asked, question.amount)
+    """Return the answer; ``release`` are the fields that name what is released."""
     game, bounds, compared = question.game, solution.bounds, solution.compared
     epsilon, inside, coupled = solution.epsilon, solution.epsilon_population, solution.coupled
     mean_distance = profile.mean_distance
@@ -517,7 +528,6 @@ def _answer(
         theorems=bounds.theorems,
         assumptions=bounds.assumptions,
         asked=question.asked,
-        setting=replace(setting, progress=None),
         compared=compared,
         bounds=bounds,
         coupled=coupled,
@@ -582,8 +592,6 @@ def _largest_norm(values: FloatArray) -> float:
 
 def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechanism, int | None]:
     """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
-    if question.asked == "sigma":
-        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
     if candidates is None:
         raise InputError("the exponential mechanism needs candidates.")
     values, moved = question.clipped_values()
