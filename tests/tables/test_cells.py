@@ -46,6 +46,16 @@ def test_rows_are_written_in_order_with_their_value(tmp_path, ending):
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 
 
+def test_all_rows_of_a_person_have_that_persons_value(tmp_path):
+    table, out = random_table(13, 500), tmp_path / "out.parquet"
+    write_records(table, KEYS, values_for(table, unit="who"), out, unit="who")
+    whose = table.column("who").to_pylist()
+    bags = dict(zip(dict.fromkeys(whose), naive.bags_of(table, KEYS, "who"), strict=True))
+    alike = Counter(bags.values())
+    assert len(set(alike.values())) > 1
+    assert pq.read_table(out).column(NAME).to_pylist() == [1 / alike[bags[who]] for who in whose]
+
+
 def test_an_existing_file_is_kept_unless_told(tmp_path):
     table, out = pa.table({"x": [1, 1]}), tmp_path / "a.csv"
     out.write_text("precious")

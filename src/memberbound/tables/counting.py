@@ -258,8 +258,8 @@ def _int64(rows: pa.Table, name: str) -> NDArray[np.int64]:
 # ── The table's rows, each with the leak of its count
 #
 # Record leakage depends on a row only through the count of its cell (X7), so row-level output is a
-# join of the counted rows with a small list count → value, written by the engine without passing
-# through Python.
+# join of the table with its own cell counts and with a small list count → value, written by the
+# engine without passing through Python.
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER",
@@ -318,24 +318,24 @@ def _write(
     force: bool,
 ) -> int:
     engine, key = table.engine, exact_keys(table.types(table.columns), table.name)
-    place, whose, number = (engine.fresh(stem) for stem in ("place", "unit", "count"))
-    rows = f"SELECT *, row_number() OVER () AS {place}"
+    place, number = engine.fresh("place"), engine.fresh("count")
     if unit is None:
-        cell = ", ".join(key[name] for name in keys)
-        counted = f"{rows}, 0 AS {whose}, count(*) OVER (PARTITION BY {cell}) AS {number}"
-        counted = f"{counted} FROM {table.view}"
+        cell = {engine.fresh("key"): key[name] for name in keys}
+        listed = ", ".join(f"{value} AS {alias}" for alias, value in cell.items())
+        counts = f"SELECT {listed}, count(*) AS {number} FROM {table.view} GROUP BY ALL"
     else:
+        cell = {engine.fresh("unit"): key[unit]}
         bags = bags_of(numbered(table, keys, unit=unit))
-        counts = compiled_rows(bags.select("unit", n=bags.count().over(group_by=bags.bag)))
-        counted = (
-            f"SELECT r.*, s.n AS {number} FROM ({rows}, {key[unit]} AS {whose} FROM {table.view}) "
-            f"AS r JOIN ({counts}) AS s ON r.{whose} = s.unit"
-        )
+        same = bags.count().over(group_by=bags.bag)
+        counts = compiled_rows(bags.select(**dict.fromkeys(cell, bags.unit), **{number: same}))
+    # Null equals null here, as it does in a GROUP BY.
+    equal = " AND ".join(f"{value} IS NOT DISTINCT FROM {alias}" for alias, value in cell.items())
     values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
     select = (
-        f"SELECT t.* EXCLUDE ({place}, {whose}, {number}), w.leak AS {LEAK_COLUMN} "
-        f"FROM ({counted}) AS t JOIN (VALUES {values}) AS w(n, leak) ON w.n = t.{number} "
-        f"ORDER BY t.{place}"
+        f"SELECT r.* EXCLUDE ({place}), w.leak AS {LEAK_COLUMN} "
+        f"FROM (SELECT *, row_number() OVER () AS {place} FROM {table.view}) AS r "
+        f"JOIN ({counts}) AS s ON {equal} "
+        f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.{number} ORDER BY r.{place}"
     )
     form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
     copied = 0
