@@ -50,18 +50,14 @@ ReleaseStatistics = Mapping[str | float, FloatArray]
 class ShadowAudit(MeasuredAttacks):
     """Result of :func:`audit_shadows`.
 
-    ``curves`` are per attack the FPR and the TPR of its ROC curve, averaged over releases (an
-    estimate).
+    ``roc`` has the FPR and the TPR of ``roc_attack``, the one with the largest estimate, averaged
+    over releases (an estimate).
     """
 
     run: ShadowRun
     records: Exposure
-    curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
-
-    @property
-    def best_curve(self) -> str:
-        """The attack whose curve is shown: the largest estimate."""
-        return max(self.curves, key=lambda name: self.attacks[name].advantage.estimate)
+    roc_attack: str
+    roc: tuple[FloatArray, FloatArray] = field(repr=False)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -121,21 +117,25 @@ def audit_shadows(
     if run.failures:
         warnings.append("No record is listed as exposed: that needs uniform halves, fits failed.")
     blocks = [_attack_block(run, chosen, targets, rates) for targets in blocks_of(total)]
-    audits, curves = {}, {}
+    audits: dict[str, AttackAudit] = {}
+    scores: dict[str, FloatArray] = {}
     for name, attack in chosen.items():
-        estimates, curves[name] = _attack_everyone(everyone, attack, rates, run)
+        scores[name] = scored(attack, everyone)
+        estimates = _everyone_statistics(scores[name], run, rates)
         parts = [block.statistics[name] for block in blocks]
         drawn = {kind: np.concatenate([part[kind] for part in parts]) for kind in estimates}
         audits[name] = _attack_audit(
             run, name, estimates, drawn, fpr=fpr, among=len(chosen), confidence=confidence
         )
+    shown = max(audits, key=lambda name: audits[name].advantage.estimate)
     return ShadowAudit(
         attacks=audits,
         confidence=confidence,
         warnings=(*run.warnings, *warnings),
         run=run,
         records=record_exposure(run, blocks, confidence),
-        curves=curves,
+        roc_attack=shown,
+        roc=mean_roc(scores[shown], run.membership),
     )
 
 
@@ -196,18 +196,15 @@ def _attack_block(
     return Block(first, last, verdicts, accuracy, statistics)
 
 
-def _attack_everyone(
-    everyone: Targets, attack: Attack, rates: tuple[float, ...], run: ShadowRun
-) -> tuple[ReleaseStatistics, tuple[FloatArray, FloatArray]]:
-    """Attack every model with all others: what is reached on average, and the mean ROC curve."""
-    member, scores = run.membership, scored(attack, everyone)
-    odd = np.arange(len(member)) % 2 == 1
+def _everyone_statistics(
+    scores: FloatArray, run: ShadowRun, rates: tuple[float, ...]
+) -> ReleaseStatistics:
+    """Return what is reached against every model, attacked with all others."""
+    member, odd = run.membership, np.arange(len(scores)) % 2 == 1
     thresholds = np.empty(len(scores))
     for half in (odd, ~odd):  # a target's threshold is chosen on the other half of the targets
         thresholds[half] = best_threshold(scores[~half], member[~half])
-    sampled = run.sample is not None
-    statistics = release_statistics(scores, member, thresholds, rates, sampled=sampled)
-    return statistics, mean_roc(scores, member)
+    return release_statistics(scores, member, thresholds, rates, sampled=run.sample is not None)
 
 
 def best_threshold(scores: FloatArray, member: BoolArray) -> float:

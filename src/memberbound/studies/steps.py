@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, r2_score
 
 from memberbound.attacks.learner_audit import Exposure as RecordExposure
-from memberbound.attacks.learner_audit import ShadowAudit
+from memberbound.attacks.learner_audit import ShadowAudit, mean_roc
 from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.shadows import attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
@@ -508,18 +508,10 @@ def attack_given(context: Context, progress: Progress) -> Finding:
 
 def _roc_of_given(detail: ModelAudit) -> RocCurve:
     """Return the curve of the best attack, on the records that it was not told about."""
-    best = detail.best
-    score, where = detail.scores[best]
-    inside = detail.member[where]
-    sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
-    # At most as many points as a picture shows; each is a threshold.
-    levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
-    tpr, fpr = (
-        [1 - float(np.searchsorted(side, level, "left")) / side.size for level in levels]
-        for side in sides
-    )
-    name = f"{LABELS['given']}: best attack tried ({best})"
-    return RocCurve("given", "estimate", name, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
+    score, where = detail.scores[detail.best]
+    fpr, tpr = mean_roc(score[where][None, :], detail.member[where][None, :])
+    name = f"{LABELS['given']}: best attack tried ({detail.best})"
+    return RocCurve("given", "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))
 
 
 def audit_model(context: Context, progress: Progress) -> Finding:
@@ -538,8 +530,8 @@ def audit_model(context: Context, progress: Progress) -> Finding:
     audited = audit_run(run, confidence=question.confidence)
     detail = audited.detail
     average = average_row(detail)
-    fpr, tpr = detail.curves[detail.best_curve]
-    label = f"{LABELS['model']}: best attack tried ({detail.best_curve})"
+    fpr, tpr = detail.roc
+    label = f"{LABELS['model']}: best attack tried ({detail.roc_attack})"
     counts, edges = np.histogram(audited.records.estimate, bins=np.linspace(0, 1, 21))
     failed = [w for w in detail.warnings if run.failures and w in run.warnings]
     finding = Finding(
