@@ -327,18 +327,19 @@ def _delete(folder: Path, lock: int, owner: int) -> None:
         os.close(lock)
 
 
-def remove_leftovers(prefix: str = "memberbound-") -> list[Path]:
-    """Delete the private folders of this user's runs that were killed, and return them.
+@functools.cache
+def remove_leftovers(place: str) -> None:
+    """Delete the private folders of this user's killed runs from a place, once in this process.
 
     They hold people's data; a run that was killed could not delete them itself.  Whoever makes one
     has a minute to lock it.
     """
-    folders = Path(tempfile.gettempdir()).glob(f"{prefix}*")
-    return [folder for folder in folders if _removed(folder, stat.S_ISDIR, folder / _LOCK)]
+    for folder in Path(place).glob("memberbound-*"):
+        _remove(folder, stat.S_ISDIR, folder / _LOCK)
 
 
-def _removed(path: Path, kind: Callable[[int], bool], lock: Path) -> bool:
-    """Delete what a killed run of this user left; tell whether there was such a thing."""
+def _remove(path: Path, kind: Callable[[int], bool], lock: Path) -> None:
+    """Delete what a killed run of this user left."""
     with contextlib.suppress(OSError):
         status = path.lstat()
         user = getattr(os, "getuid", lambda: status.st_uid)  # not on every system
@@ -349,27 +350,14 @@ def _removed(path: Path, kind: Callable[[int], bool], lock: Path) -> bool:
             try:
                 if _locked(handle):
                     path.unlink() if lock is path else shutil.rmtree(path)
-                    return True
             finally:
                 os.close(handle)
-    return False
-
-
-_looked: list[str] = []
-
-
-def remove_once() -> None:
-    """Delete what killed runs left in the temporary folder, the first time in this process."""
-    place = tempfile.gettempdir()
-    if place not in _looked:
-        _looked.append(place)
-        remove_leftovers()
 
 
 def remove_drafts(folder: Path) -> None:
     """Delete the drafts that killed runs left in a folder."""
     for draft in folder.glob(f"{_DRAFT}*"):
-        _removed(draft, stat.S_ISREG, draft)
+        _remove(draft, stat.S_ISREG, draft)
 
 
 def _locked(handle: int) -> bool:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -16,7 +17,7 @@ from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces import endings
 from memberbound.faces.command_line import _guarded
 from memberbound.faces.endings import ending, keep_traceback
-from memberbound.files import written_whole
+from memberbound.files import PrivateFolder, remove_leftovers, written_whole
 
 UNFORESEEN = (
     "import sys; from memberbound import verbs; import memberbound.verbs.explain as m\n"
@@ -187,6 +188,27 @@ def test_a_signal_that_an_engine_forgot_is_still_143(monkeypatch):
     monkeypatch.setattr(endings._signals, "terminated", True)
     assert ending(RuntimeError("Query interrupted")) == ("stopped.", 143)
     assert ending(InputError("a step failed."))[1] == 143
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of the system are needed")
+def test_folders_in_use_and_those_of_others_stay(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    used = PrivateFolder()
+    without_lock = tmp_path / "memberbound-serve-starting"
+    without_lock.mkdir()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "lock").touch()
+    link = tmp_path / "memberbound-serve-link"
+    link.symlink_to(elsewhere)
+    pointing = tmp_path / "memberbound-serve-pointing"
+    pointing.mkdir()
+    (pointing / "lock").symlink_to(elsewhere / "lock")
+    for path in (used.path, pointing):
+        os.utime(path, (0, 0))
+    remove_leftovers(str(tmp_path))
+    assert all(path.exists() for path in (used.path, without_lock, link, elsewhere, pointing))
+    used.remove()
+    assert not used.path.exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

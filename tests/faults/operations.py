@@ -416,7 +416,7 @@ def forgotten() -> None:
     from memberbound.faces import command_line
 
     files._delete = lambda *given: None
-    command_line.remove_once = lambda: None
+    command_line.remove_leftovers = lambda place: None
 
 
 def unpaired() -> None:

@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
 from memberbound.faces.terminal import preview_lines, print_text
-from memberbound.files import check_output, csv_encoding, remove_once
+from memberbound.files import check_output, csv_encoding, remove_leftovers
 from memberbound.limits import Limit, Limited, write_junit
 
 #: Headings of the help page and the verbs below them: a new verb needs its name here.
@@ -530,7 +531,7 @@ def main() -> None:
     listed = () if chosen else VERBS
 
     def run() -> object:
-        remove_once()
+        remove_leftovers(tempfile.gettempdir())
         group = typer.main.get_command(application(chosen, listed))
         return group.main(arguments, prog_name="memberbound", standalone_mode=False)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import FULL, PrivateFolder, remove_once, unwritable
+from memberbound.files import FULL, PrivateFolder, remove_leftovers, unwritable
 from memberbound.tables.exact import exact_array, exact_batches, exact_schema
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Engine:
     def __init__(self, memory_limit: str | None = None) -> None:
         import duckdb
 
-        remove_once()
+        remove_leftovers(tempfile.gettempdir())
         private = PrivateFolder()
         self.folder = private.path
         self._serial = 0

@@ -28,7 +28,7 @@ from memberbound.faces.web.jobs import Jobs
 from memberbound.faces.web.processes import Limits, RefusedError, perform, warm_up
 from memberbound.faces.web.schemas import ExplainOptions, JobRequest, equivalent, verb_form
 from memberbound.faces.web.uploads import Uploads, shown_name
-from memberbound.files import PrivateFolder, remove_leftovers
+from memberbound.files import PrivateFolder
 
 # ── What one running server holds ─────────────────────────────────────────────────────────────────
 
@@ -38,7 +38,6 @@ class State:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        remove_leftovers()
         self._private = PrivateFolder("memberbound-serve-")
         self.folder = self._private.path
         self._turn = asyncio.Semaphore(limits.questions)
