@@ -1,4 +1,4 @@
-"""Curves of DP-SGD: compositions by quadrature, limits, other accountants, extreme parameters."""
+"""Curves of DP-SGD: compositions by quadrature, limits, the theory's numbers, extreme parameters."""
 
 import math
 import warnings
@@ -167,7 +167,7 @@ def test_without_noise_only_sampling_protects(sigma, adjacency):
         assert parameters.sampled_probability >= sampled
 
 
-# ---- other accountants ----------------------------------------------------------------------
+# ---- numbers of the theory (dp-accounting: verbs/test_explain.py) ------------------------------
 
 
 def test_numbers_of_the_theory():
@@ -177,24 +177,6 @@ def test_numbers_of_the_theory():
     assert curve.epsilon(1e-5) == pytest.approx(1.828, rel=TIGHT)
     assert curve.tpr(0.01) == pytest.approx(0.02914, rel=TIGHT)
     assert curve.tpr(0.001) == pytest.approx(0.004068, rel=TIGHT)
-
-
-@pytest.mark.parametrize(
-    ("sigma", "q", "steps"), [(1.0, 0.01, 1000), (0.6, 0.05, 40), (2.0, 0.5, 10)]
-)
-def test_dp_accounting_agrees(sigma, q, steps):
-    """Its lattice is pessimistic too, so each of the two may be above the other by its excess."""
-    from dp_accounting.pld import privacy_loss_distribution
-
-    other = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, sampling_prob=q, value_discretization_interval=4e-4
-    ).self_compose(steps)
-    curve = guarantee_from_dp_sgd(DpSgd(sigma, q, steps)).curve
-    for epsilon in (0.0, 0.5, 1.0, 2.0):
-        theirs = other.get_delta_for_epsilon(epsilon)
-        if theirs > 1e-6:
-            assert curve.delta(epsilon) == pytest.approx(theirs, rel=1e-2)
-    assert curve.epsilon(1e-5) == pytest.approx(other.get_epsilon_for_delta(1e-5), rel=TIGHT)
 
 
 # ---- extreme parameters ---------------------------------------------------------------------

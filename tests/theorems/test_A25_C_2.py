@@ -49,12 +49,6 @@ def test_between_both_indices():
     assert_holds(inside(from_shannon), indices, broken)
 
 
-def test_chain_of_eq25():
-    for p in laws():
-        index = diversity(p)
-        assert from_shannon(index)[1] <= math.sqrt(index.atoms * index.shannon) + 1e-12
-
-
 def test_equality_cases():
     fair = diversity([0.5, 0.5])
     assert from_gini_simpson(fair)[0] == pytest.approx(fair.c_k)  # p = ½
