@@ -1,6 +1,6 @@
 """Exact oracle: every quantity by enumeration in rational arithmetic.
 
-The exact modules import nothing of the library under test and use no floating point, so a
+The exact modules use nothing of the library under test and no floating point, so a
 disagreement between library and oracle is never a rounding question.  Each quantity that matters
 is computed in two ways which share no code; ``test_oracle.py`` compares them.
 

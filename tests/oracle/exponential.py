@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
+import numpy as np
+from numpy.typing import ArrayLike
 
+from memberbound.subset.exponential import ExponentialMechanism
 from oracle.finite import Law
 
 
@@ -32,3 +36,11 @@ def halving(losses: Sequence[Sequence[int]]) -> Callable[[frozenset[int]], Law]:
         return {w: weight / sum(weights) for w, weight in enumerate(weights)}
 
     return release
+
+
+def halving_mechanism(losses: ArrayLike, size: int) -> ExponentialMechanism:
+    """The library's mechanism with the law of :func:`halving`, up to a rounding of ln 2."""
+    table = np.array(losses, dtype=float)
+    spread = float(np.ptp(table, axis=0).max()) or 1.0
+    # ε/(2Δk) = ln 2 with Δ = spread/k.
+    return ExponentialMechanism(table, size, 2 * spread * math.log(2), spread / size)

@@ -67,16 +67,16 @@ def _tail(x: mp.mpf) -> mp.mpf:
 
 
 @cache
-def gaussian_hockey_stick(mu: float, epsilon: float) -> mp.mpf:
+def gaussian_hockey_stick(mu: float | mp.mpf, epsilon: float) -> mp.mpf:
     """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); digits to spare for small mu.
 
     Zero stands for values below e^-5000.
     """
-    if Fraction(epsilon) / Fraction(mu) - Fraction(mu) / 2 > 100:
-        return mp.mpf(0)
     spare = 80 + 2 * max(0, -int(mp.log10(mu)))
     with digits(spare):
         m, e = mp.mpf(mu), mp.mpf(epsilon)
+        if e / m - m / 2 > 100:
+            return mp.mpf(0)
         return _tail(m / 2 - e / m) - mp.exp(e) * _tail(-m / 2 - e / m)
 
 

@@ -6,7 +6,7 @@ quantities come from enumerating the subsets; the target record is one of the N 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations
 
@@ -87,13 +87,12 @@ def pmp_delta(mechanism: Mechanism, size: int, k: int, gamma: Fraction) -> Fract
 
 def pmp_ratio(mechanism: Mechanism, size: int, k: int) -> Fraction | None:
     """e^epsilon of the least pure PMP epsilon; None when infinite."""
-    worst = ONE
-    for x in range(size):
-        ratio = finite.max_ratio(*world_laws(mechanism, size, k, x))
-        if ratio is None:
-            return None
-        worst = max(worst, ratio)
-    return worst
+    return _largest(finite.max_ratio(*world_laws(mechanism, size, k, x)) for x in range(size))
+
+
+def _largest(ratios: Iterable[Fraction | None]) -> Fraction | None:
+    every = list(ratios)
+    return None if None in every else max(every, default=ONE)
 
 
 def swaps(size: int, k: int, x: int) -> Iterator[tuple[Subset, Subset, int]]:
@@ -121,13 +120,7 @@ def dp_delta(mechanism: Mechanism, size: int, k: int, gamma: Fraction) -> Fracti
 def dp_ratio(mechanism: Mechanism, size: int, k: int) -> Fraction | None:
     """e^epsilon of the least pure DP epsilon among the subsets; None when infinite."""
     table = tabulate(mechanism, size, k)
-    worst = ONE
-    for d, e in neighbours(size, k):
-        ratio = finite.max_ratio(table[d], table[e])
-        if ratio is None:
-            return None
-        worst = max(worst, ratio)
-    return worst
+    return _largest(finite.max_ratio(table[d], table[e]) for d, e in neighbours(size, k))
 
 
 def post_process(

@@ -212,15 +212,9 @@ def naive(name, record, epsilon, sigma):
     total = F(0)
     for square in exact_squares(name)[record]:
         if square:
-            with digits(80):
+            with digits(200):
                 mu = mp.sqrt(mp.mpf(square.numerator) / square.denominator) / mp.mpf(sigma)
-                m, e = mu, mp.mpf(epsilon)
-                if e / m - m / 2 > 60:
-                    continue
-                with digits(80 + 2 * max(0, -int(mp.log10(mu)))):
-                    a, b = m / 2 - e / m, -m / 2 - e / m
-                    tails = [mp.erfc(-t / mp.sqrt(2)) / 2 for t in (a, b)]
-                    total += bracket(tails[0] - mp.exp(e) * tails[1])[0]
+            total += bracket(gaussian_hockey_stick(mu, epsilon))[0]
     return total / len(exact_squares(name)[record])
 
 

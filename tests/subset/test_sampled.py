@@ -26,19 +26,13 @@ from oracle import exponential, finite, subset
 RECORDS = 8
 
 
-def mechanism_of(losses, size):
-    table = np.array(losses, dtype=float)
-    sensitivity = max(1.0, float(np.ptp(table))) / size
-    return ExponentialMechanism(table, size, 2 * sensitivity * size * math.log(2), sensitivity)
-
-
 @cache
 def instance(size, seed=0, spread=3):
     """Losses, the mechanism, and the exact laws of every record as lists of rationals."""
     losses = np.random.default_rng(seed).integers(0, spread, size=(RECORDS, 3))
     table = subset.tabulate(exponential.halving(losses), RECORDS, size)
     laws = [subset.world_laws(table, RECORDS, size, x) for x in range(RECORDS)]
-    return mechanism_of(losses, size), laws
+    return exponential.halving_mechanism(losses, size), laws
 
 
 @cache
@@ -231,7 +225,9 @@ def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their
 
     monkeypatch.setattr(sampled, "sampled_bounds", remembered)
     losses = np.random.default_rng(3).integers(0, 3, size=(40, 3))
-    setting = ExponentialSetting(mechanism_of(losses, 20), 0.0, 0.9, subsets=200, seed=5)
+    setting = ExponentialSetting(
+        exponential.halving_mechanism(losses, 20), 0.0, 0.9, subsets=200, seed=5
+    )
     _, bounds = setting.for_target("target_pmp", 0.2)
     assert bounds.confidence == 0.9
     assert bounds.pmp_epsilon_upper <= 0.2

@@ -8,22 +8,13 @@ import math
 from fractions import Fraction
 from random import Random
 
-import numpy as np
 import pytest
 
-from memberbound.subset.exponential import ExponentialMechanism, exact_bounds, subset_laws
+from memberbound.subset.exponential import exact_bounds, subset_laws
 from oracle import exponential, subset
 
 #: ln 2 is no double: ε is off by a unit in the last place, and so is everything that follows.
 ROUNDING = 1e-12
-
-
-def halving(losses: list[list[int]], size: int) -> ExponentialMechanism:
-    """The mechanism with P(w given D) ∝ 2^(-Σ loss)."""
-    table = np.array(losses, dtype=float)
-    spread = float(np.ptp(table, axis=0).max()) or 1.0
-    # ε/(2Δk) = ln 2 with Δ = spread/k.
-    return ExponentialMechanism(table, size, 2 * spread * math.log(2), spread / size)
 
 
 def instances():
@@ -46,7 +37,7 @@ def two_sided(ratios):
 
 def test_every_record_s_epsilon_is_the_two_sided_maximum():
     for losses, size in instances():
-        result = exact_bounds(halving(losses, size))
+        result = exact_bounds(exponential.halving_mechanism(losses, size))
         for record, value in enumerate(result.pmp_epsilon):
             truth = math.log(two_sided(true_ratios(losses, size, record)))
             assert truth - 1e-15 <= value <= truth + ROUNDING
@@ -61,7 +52,7 @@ def test_the_printed_one_sided_value_is_too_small():
     # The definition fails at the printed value: out(w1) > 4/3·in(w1).
     inside, outside = subset.world_laws(exponential.halving(losses), 4, 2, 0)
     assert outside[0] > printed * inside[0]
-    mechanism = halving(losses, 2)
+    mechanism = exponential.halving_mechanism(losses, 2)
     assert math.exp(exact_bounds(mechanism).pmp_epsilon_upper) == pytest.approx(1.5, abs=ROUNDING)
     one_sided = math.exp(subset_laws(mechanism).ratio.max())
     assert one_sided == pytest.approx(4 / 3, abs=ROUNDING)
