@@ -1,4 +1,4 @@
-"""Curves of DP-SGD: compositions by quadrature, limits, the theory's numbers, extreme parameters."""
+"""Curves of DP-SGD: compositions by quadrature, limits, extreme parameters."""
 
 import math
 import warnings
