@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,10 +68,3 @@ def test_a_subject_of_one_report_only_is_shown_beside_a_dash() -> None:
     alone = [row for row in found.rows if row.before is None]
     assert alone
     assert any(" – " in line for line in found.summary().splitlines())
-
-
-def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(memberbound.InputError, match="existing file"):
-        memberbound.compare(tmp_path / "none.json", sample())
-    with pytest.raises(memberbound.InputError, match="schema"):
-        memberbound.compare(sample(), {"schema": "other"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -235,24 +234,14 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
 
 
 QUIET = """
-import json, sys
-import memberbound, memberbound.report.page, memberbound.report.charts
-from memberbound.faces import command_line
-drawn = lambda: sorted(m for m in sys.modules if m.split(".")[0] in ("matplotlib", "plotly"))
-found = {"import": drawn()}
-memberbound.explain(epsilon=1.0)
-memberbound.plan(uniform=10, security=0.9)
-memberbound.certify(uniform=10, n=1000)
-found["verbs"] = drawn()
+import sys, memberbound, memberbound.report.page, memberbound.studies.studying
 from memberbound.report.charts import explanation_chart
-explanation_chart(memberbound.explain(epsilon=1.0)).svg()
-found["pyplot"] = "matplotlib.pyplot" in sys.modules
-found["drawn"] = "matplotlib.figure" in sys.modules
-print(json.dumps(found))
+explanation = memberbound.explain(epsilon=1.0)
+print({"matplotlib", "plotly", "pydantic"} & set(sys.modules))
+explanation_chart(explanation).svg()
+print("matplotlib.figure" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
 
 
-def test_matplotlib_comes_with_the_first_chart_and_never_pyplot() -> None:
-    ran = python("-c", QUIET)
-    found = json.loads(ran.stdout)
-    assert found == {"import": [], "verbs": [], "pyplot": False, "drawn": True}
+def test_matplotlib_comes_with_the_first_chart_and_pydantic_with_reading() -> None:
+    assert python("-c", QUIET).stdout.splitlines() == ["set()", "True False"]

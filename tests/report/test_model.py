@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from commands import python
 from memberbound.errors import InputError
 from memberbound.report import model
 from report import sample as reports
@@ -175,10 +174,3 @@ def test_whole_numbers_may_be_written_without_a_point() -> None:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     assert model.checked(rewritten(reports.sample())) == model.checked(reports.sample())
-
-
-def test_reading_is_what_imports_pydantic() -> None:
-    """Commands that show no report start without it."""
-    code = "import sys, memberbound.report.model, memberbound.studies.studying as s;"
-    code += "print('pydantic' in sys.modules)"
-    assert python("-c", code).stdout.strip() == "False"
