@@ -13,6 +13,10 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
+from memberbound.games import SubsetGame
+from memberbound.release.half.fitting import FreshSubsets, distance_target, least_draws
+from memberbound.release.half.refitting import calibrate
+from memberbound.release.noise import Calibration
 from oracle.subset import swaps
 
 MARGIN = 1e-12
@@ -41,6 +45,16 @@ def statistics(size: int, seed: int = 0) -> Iterator[tuple[str, Column]]:
     yield "maximum", Column(rng.exponential(size=size), np.max)
     yield "names one record", Column(np.eye(size)[0], np.sum)
     yield "spread", Column(rng.normal(size=size), np.std)
+
+
+def calibrated(
+    statistic: object, game: SubsetGame, method: str, eta: float, **more: object
+) -> Calibration:
+    """Calibrate at confidence 0.999, the false-alarm rate of a case, with few fits."""
+    target = distance_target(game, eta, 0.0) if method == "neighbour" else eta
+    asked = {"confidence": 0.999, "workers": 1} | more
+    asked["pairs"] = 5 * least_draws(target, 0.999, game.population)
+    return calibrate(statistic, FreshSubsets(game, 1), eta=eta, method=method, **asked)
 
 
 def normal_cdf(z: np.ndarray) -> np.ndarray:

@@ -12,13 +12,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import FreshSubsets, least_draws
-from memberbound.release.half.refitting import calibrate
 from memberbound.release.half.statistics import FittedParameters, Population
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from oracle.bayes_attack import exact_attack
 from oracle.released_statistic import (
     Column,
+    calibrated,
     gains,
     laplace_cdf,
     normal_cdf,
@@ -26,14 +25,6 @@ from oracle.released_statistic import (
 
 SIZE, HALF = 8, 4
 DRAWS = 3000
-
-
-def calibrated(statistic, method, record, eta, seed=7):
-    """Confidence 0.999 is the false-alarm rate of a case."""
-    fresh = FreshSubsets(SubsetGame(SIZE, HALF, record), seed)
-    pairs = 5 * least_draws(eta if method != "neighbour" else 2 * eta, 0.999, SIZE)
-    asked = {"eta": eta, "method": method, "confidence": 0.999, "workers": 1}
-    return calibrate(statistic, fresh, pairs=pairs, **asked)
 
 
 class Logistic:
@@ -80,7 +71,7 @@ def reached(attacked, record):
 @pytest.mark.parametrize("method", ["neighbour", "moment", "izzo"])
 def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
     risk, outputs, members = learner
-    result = calibrated(risk, method, record, eta)
+    result = calibrated(risk, SubsetGame(SIZE, HALF, record), method, eta)
     attacked = exact_attack(result.noise, outputs, members, draws=DRAWS, seed=11)
     certified = 0.5 + result.certificate.value
     assert result.certificate.value <= eta
@@ -92,7 +83,7 @@ def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
 @pytest.mark.parametrize("record", ["average", "every"])
 def test_a_tenth_of_the_noise_is_caught(record, learner):
     risk, outputs, members = learner
-    result = calibrated(risk, "neighbour", record, 0.1)
+    result = calibrated(risk, SubsetGame(SIZE, HALF, record), "neighbour", 0.1)
     broken = GaussianNoise(result.noise.scale / 10, risk.dimension)
     attacked = exact_attack(broken, outputs, members, draws=DRAWS, seed=11)
     assert reached(attacked, record).lower > 0.5 + result.certificate.value

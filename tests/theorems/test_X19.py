@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import FreshSubsets, least_draws
-from memberbound.release.half.refitting import calibrate
 from oracle.claims import assert_bound
 from oracle.released_statistic import (
     Column,
+    calibrated,
     gains,
     laplace_cdf,
     normal_cdf,
@@ -57,19 +56,12 @@ def test_bound_is_reached_by_two_records():
     assert centred(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
 
 
-def calibrated(statistic, size, k, eta, method):
-    """Confidence 0.999 is the false-alarm rate of a case."""
-    fresh = FreshSubsets(SubsetGame(size, k), 1)
-    asked = {"eta": eta, "method": method, "confidence": 0.999, "workers": 1}
-    return calibrate(statistic, fresh, pairs=5 * least_draws(eta, 0.999), **asked)
-
-
 @pytest.mark.parametrize("eta", [0.1, pytest.param(0.02, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("size", "k"), [(6, 3), (7, 5)])
 def test_calibrated_noise_keeps_the_promise(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
-        result = calibrated(statistic, size, k, eta, "moment")
+        result = calibrated(statistic, SubsetGame(size, k), "moment", eta)
         scale = result.details["scale"]
         assert result.record == "every"
         assert gains(outputs, size, k, scale).max() <= result.certificate.value <= eta, name
@@ -78,6 +70,6 @@ def test_calibrated_noise_keeps_the_promise(size, k, eta):
 def test_cauchy_tails_are_certified_although_no_moment_exists():
     rng = np.random.default_rng(4)
     statistic = Column(rng.standard_cauchy(40) ** 3, np.mean)
-    result = calibrated(statistic, 40, 20, 0.1, "moment")
+    result = calibrated(statistic, SubsetGame(40, 20), "moment", 0.1)
     assert result.certificate.value <= 0.1
     assert math.isfinite(result.noise_scale)

@@ -13,15 +13,17 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.fitting import (
-    FreshSubsets,
-    certified_scale,
-    distance_target,
-    least_draws,
-)
-from memberbound.release.half.refitting import calibrate, matched_neighbours, neighbour_groups
+from memberbound.release.half.fitting import FreshSubsets, certified_scale
+from memberbound.release.half.refitting import matched_neighbours, neighbour_groups
 from memberbound.release.noise import GaussianNoise
-from oracle.released_statistic import Column, gains, neighbour_means, outputs_of, statistics
+from oracle.released_statistic import (
+    Column,
+    calibrated,
+    gains,
+    neighbour_means,
+    outputs_of,
+    statistics,
+)
 
 
 def gaussian_distance(scale):
@@ -31,12 +33,8 @@ def gaussian_distance(scale):
 GAMES = [(6, 3), (7, 5)]
 
 
-def calibrated(statistic, size, k, record, eta):
-    """Confidence 0.999 is the false-alarm rate of a case."""
-    fresh = FreshSubsets(SubsetGame(size, k, record), 1)
-    asked = {"eta": eta, "method": "neighbour", "confidence": 0.999, "workers": 1}
-    asked["pairs"] = 4 * least_draws(distance_target(fresh.game, eta, 0.0), 0.999, size)
-    return calibrate(statistic, fresh, partners=1, **asked)
+def by_pairs(statistic, size, k, record, eta):
+    return calibrated(statistic, SubsetGame(size, k, record), "neighbour", eta, partners=1)
 
 
 @pytest.mark.parametrize("eta", [0.1, pytest.param(0.02, marks=pytest.mark.long)])
@@ -45,7 +43,7 @@ def test_calibrated_noise_keeps_the_promise_for_every_attack(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
         for record in ("average", "every"):
-            result = calibrated(statistic, size, k, record, eta)
+            result = by_pairs(statistic, size, k, record, eta)
             truth = gains(outputs, size, k, result.noise.scale)
             reached = truth.mean() if record == "average" else truth.max()
             assert reached <= result.certificate.value <= eta, (name, record)
@@ -56,7 +54,7 @@ def test_less_noise_would_break_the_promise_somewhere():
     """The broken variant: half of the distance that is due.  The soundness test must see it."""
     size, k, eta = 6, 3, 0.2
     statistic = Column(np.eye(size)[0], np.sum)
-    result = calibrated(statistic, size, k, "every", eta)
+    result = by_pairs(statistic, size, k, "every", eta)
     outputs = outputs_of(statistic, size, k)
     assert gains(outputs, size, k, result.noise.scale).max() <= eta
     assert gains(outputs, size, k, result.noise.scale / 2).max() > eta
@@ -65,7 +63,7 @@ def test_less_noise_would_break_the_promise_somewhere():
 def test_average_promise_does_not_cover_the_worst_record():
     size, k, eta = 8, 4, 0.05
     statistic = Column(np.eye(size)[0], np.sum)
-    result = calibrated(statistic, size, k, "average", eta)
+    result = by_pairs(statistic, size, k, "average", eta)
     truth = gains(outputs_of(statistic, size, k), size, k, result.noise.scale)
     assert truth.mean() <= eta < truth.max()
 
