@@ -398,7 +398,9 @@ ALL = [
     (release, form)
     for form, (world, _) in FORMATS.items()
     for release in RELEASES
-    if world is UNTYPED or release in ("logistic", "synthetic table")
+    if world is UNTYPED
+    or release == "logistic"
+    or (release == "synthetic table" and world is TYPED)
 ]
 
 
