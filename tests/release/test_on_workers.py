@@ -23,6 +23,7 @@ from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
+from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.public_bounds import cell_counts
 from memberbound.release.budget import Part
@@ -197,7 +198,8 @@ def test_what_a_cluster_cannot_do_is_refused(file, client, tmp_path, monkeypatch
         mb.summarize(plain, statistic="mean", columns=["age"], client=client)
     with pytest.raises(InputError, match="left out with unit"):
         mb.protect(file, target="ill", unit="patient_id", client=client)
-    monkeypatch.setattr(protecting, "checked_form", lambda _learner: "network")
+    form = LearnerForm("network", factory=print)
+    monkeypatch.setattr(protecting, "checked_form", lambda _learner: form)
     with pytest.raises(InputError, match="not a network"):
         mb.protect(file, target="ill", learner="tests:network", client=client)
     monkeypatch.setattr(on_workers, "_version", lambda: "0.1")

@@ -18,7 +18,7 @@ from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
 from memberbound.release.all_rows.boosting import leaf_sums
 from memberbound.release.all_rows.gradient import clipped_sum
-from memberbound.release.all_rows.learner_forms import Settings, settings_of
+from memberbound.release.all_rows.learner_forms import Settings, checked_form
 from memberbound.release.saving import save
 
 ROWS = 3000
@@ -60,7 +60,7 @@ def recall(model):
     ],
 )
 def test_what_is_read(estimator, settings):
-    assert settings_of(estimator) == settings
+    assert checked_form(estimator).settings == settings
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_settings_are_stored_and_rehearsed(tmp_path):
     table = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(y=Y)
     learner = LogisticRegression(C=1e-6, class_weight={0: 1.0, 1: 1.5})
     made = protect(table, target="y", learner=learner, eta=0.1, bounds=BOUNDS, insecure_seed=1)
-    assert made.released.settings == settings_of(learner)
+    assert made.released.settings == checked_form(learner).settings
     save(made.released, tmp_path / "m.json")
     assert load(tmp_path / "m.json").settings == made.released.settings
     # The trial has the same settings: a penalty that leaves nothing is seen in its log loss.

@@ -548,7 +548,9 @@ def audit_model(context: Context, progress: Progress) -> Finding:
 def protect_every_record(context: Context, progress: Progress) -> Finding:
     """Protect the study's learner with noise on all rows; a refusal is the step's answer."""
     name = context.question.learner
-    learner = name if private_form(name) else private_form(context.learner()) or checked_form(name)
+    learner = (
+        name if private_form(name) else private_form(context.learner()) or checked_form(name).name
+    )
     finding = _released_model(context, "noise-every", learner)
     progress(1, 1)
     return finding

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,16 +34,8 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
-from memberbound.learners.examples import network_factory
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.release.all_rows.learner_forms import (
-    LEARNERS,
-    Settings,
-    checked_form,
-    private_form,
-    replaces_preprocessing,
-    settings_of,
-)
+from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
 from memberbound.release.all_rows.models import Features, Labels, PrivateModel, fit_private
 from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
@@ -159,13 +152,12 @@ def protect(
     checked_eta(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
-    form = default if learner is None else checked_form(learner)
-    settings = settings_of(learner)
-    if form == "network" and current_spread() is not None:
+    form = LearnerForm(default) if learner is None else checked_form(learner)
+    if form.factory is not None and current_spread() is not None:
         raise InputError("scheduler takes linear models and boosting, not a network.")
-    if ledger is not None and form == "network":
+    if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
-    endings = NETWORK_ENDINGS if form == "network" else LINEAR_ENDINGS
+    endings = LINEAR_ENDINGS if form.factory is None else NETWORK_ENDINGS
     seed = insecure_seed
     guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
@@ -188,18 +180,9 @@ def protect(
     # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
-    with entered(ledger, "protect", f"{form} model", eta, out) as reserve:
-        released = train(
-            table,
-            target,
-            form if learner is None else learner,
-            eta=eta,
-            bounds=public,
-            tune=tune,
-            seed=seed,
-            settings=settings,
-            reserve=reserve,
-        )
+    trained = partial(train, target=target, form=form, eta=eta, bounds=public, tune=tune)
+    with entered(ledger, "protect", f"{form.name} model", eta, out) as reserve:
+        released = trained(table, seed=seed, reserve=reserve)
         if out is not None:
             save(released, Path(out), force=force)
     advance(1, 2)
@@ -208,16 +191,14 @@ def protect(
     scores: tuple[Score, ...] = ()
     notes: list[str] = []
     if trial:
-        scores, notes = _trial_scores(
-            table, target, released, public, None if seed is None else seed + 1
-        )
+        scores, notes = _trial_scores(table, target, trained, None if seed is None else seed + 1)
     advance(2, 2)
-    if replaces_preprocessing(learner):
+    if form.pipeline:
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
     return Protection(
         calibration=released.calibration_,
         released=released,
-        what=f"{form} model",
+        what=f"{form.name} model",
         model_scores=scores,
         warnings=(
             *header_notes(source),
@@ -235,42 +216,40 @@ def protect(
 
 def train(
     table: Records,
-    target: str,
-    learner: object,
     *,
+    target: str,
+    form: LearnerForm,
     eta: float,
     bounds: Bounds,
     tune: bool,
     seed: int | None,
-    settings: Settings,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
-    """Train a learner that has a private form: a linear model, boosting, or a network."""
+    """Train a linear model, boosting, or a network."""
     source = source_from_seed(seed)
-    factory = network_factory(learner)
-    if factory is None:
+    if form.factory is None:
         return fit_private(
             table,
             target,
             eta=eta,
-            learner=str(private_form(learner)),
+            learner=form.name,
             bounds=bounds,
             tune=tune,
-            settings=settings,
+            settings=form.settings,
             source=source,
             reserve=reserve,
         )
     if tune:
         raise InputError("tune must be left out for a network: its settings are not tried out.")
-    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
-    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
+    network, name = form.factory, form.title
+    return fit_network(table, target, network, eta=eta, bounds=bounds, source=source, name=name)
 
 
 # ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
 
 
 def _trial_scores(
-    table: Records, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
+    table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
 ) -> tuple[tuple[Score, ...], list[str]]:
     """Return the scores of a trial, and notes.
 
@@ -280,14 +259,14 @@ def _trial_scores(
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores, notes = _scores(table, target, released, bounds, seed)
+            scores, notes = _scores(table, target, trained, seed)
     except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
         return (), ["the trial failed, perhaps for want of rows: there are no scores"]
     return tuple(score for score in scores if score.finite), notes
 
 
 def _scores(
-    table: Records, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
+    table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
 ) -> tuple[list[Score], list[str]]:
     """Score three models of the same rows: with noise, without noise, and one fixed answer."""
     records = len(table)
@@ -295,16 +274,7 @@ def _scores(
     order = np.random.default_rng(seed).choice(records, most, replace=False)
     cut = int(most * _TRAINED)
     training, test = table.taken(order[:cut]), table.taken(order[cut:])
-    trial = train(
-        training,
-        target,
-        getattr(released.model, "factory", released.learner),
-        eta=released.eta,
-        bounds=bounds,
-        tune=released.tuned,
-        seed=seed,
-        settings=released.settings,
-    )
+    trial = trained(training, seed=seed)
     names = trial.class_names
     truth, scorable = truth_of(test.columns[target], numbers=not names)
     seen, usable = truth_of(training.columns[target], numbers=not names)

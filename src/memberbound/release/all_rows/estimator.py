@@ -16,11 +16,7 @@ from memberbound.errors import InputError
 from memberbound.learners.examples import named_rows
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.learner_forms import (
-    checked_form,
-    replaces_preprocessing,
-    settings_of,
-)
+from memberbound.release.all_rows.learner_forms import checked_form
 from memberbound.release.all_rows.models import Labels, fit_private
 from memberbound.release.all_rows.public_bounds import Bounds, forms_of, read_bounds
 from memberbound.release.noise import checked_eta
@@ -180,8 +176,8 @@ class MembershipPrivate(PrivateEstimator):
         them by a maximum that is public.
         """
         checked_eta(self.eta)
-        form, settings = checked_form(self.estimator), settings_of(self.estimator)
-        if replaces_preprocessing(self.estimator):
+        form = checked_form(self.estimator)
+        if form.pipeline:
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
                 "private one, and only its last step says what is trained.",
@@ -211,10 +207,10 @@ class MembershipPrivate(PrivateEstimator):
             Records(columns, records.rows),
             _TARGET,
             eta=self.eta,
-            learner=form,
+            learner=form.name,
             bounds=public,
             tune=bool(self.tune),
-            settings=settings,
+            settings=form.settings,
             weight=None if sample_weight is None else _WEIGHT,
             source=source_from_seed(self.insecure_seed),
         )

@@ -6,7 +6,7 @@ its default: a search over it would compare noise with noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,7 @@ from memberbound.learners.examples import network_factory
 from memberbound.tables.columns import label_of
 
 if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
-    from typing_extensions import TypeIs
+    from torch.nn import Module
 
 #: What can be trained; logistic becomes softmax where there are more than two classes.
 LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
@@ -73,47 +72,66 @@ class Settings:
     class_weight: dict[str, float] | str | None = None
 
 
-def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
-    """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
-    return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
+_USUAL = Settings()
+
+
+@dataclass(frozen=True)
+class LearnerForm:
+    """How a learner is trained on all rows: by ``name``, one of :data:`LEARNERS` or ``network``.
+
+    Of a network ``factory`` makes the modules, and ``title`` is what a model is called.  Of a
+    ``pipeline`` the last step counts: the others, which would look at secret rows, are replaced by
+    private preprocessing.
+    """
+
+    name: str
+    settings: Settings = _USUAL
+    pipeline: bool = False
+    factory: Callable[..., Module] | None = None
+    title: str = ""
+
+
+def _last_step(learner: object) -> tuple[Any, bool]:
+    """Return the last step of a pipeline, or a learner as it is, and whether it is a pipeline."""
+    if type(learner).__name__ == "Pipeline" and hasattr(learner, "steps"):
+        return learner.steps[-1][1], True
+    return learner, False
 
 
 def private_form(learner: object) -> str | None:
-    """Return the form in which a learner can be trained on all rows, None if there is none.
-
-    Of a pipeline it is that of its last step: the others are replaced by private preprocessing.
+    """Return the name of the form in which a learner can be trained on all rows, None without.
 
     >>> private_form("linear"), private_form("tree")
     ('ridge', None)
     """
-    inner = learner.steps[-1][1] if replaces_preprocessing(learner) else learner
+    inner, _ = _last_step(learner)
     form = _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
     return "network" if form is None and network_factory(learner) is not None else form
 
 
-def checked_form(learner: object) -> str:
+def checked_form(learner: object) -> LearnerForm:
     """Return the private form of a learner, or refuse one that has none."""
-    form = private_form(learner)
-    if form is None:
+    name, factory = private_form(learner), network_factory(learner)
+    if name is None:
         shown = learner if isinstance(learner, str) else type(learner).__name__
         raise InputError(
             "learner must be one that can be trained on all rows with a guarantee for every "
             f"record, got {shown!r}. Take one of {', '.join(LEARNERS)} (boosting is the private "
             "form of trees) or a factory of PyTorch modules."
         )
-    return form
+    if name == "network":
+        title = learner if isinstance(learner, str) else getattr(factory, "__name__", name)
+        return LearnerForm(name, factory=factory, title=title)
+    inner, pipeline = _last_step(learner)
+    return LearnerForm(name, settings_of(inner), pipeline)
 
 
-def settings_of(learner: object) -> Settings:
-    """Return the settings of an estimator of scikit-learn; a name has none.
-
-    Edge cases: of a pipeline they are those of its last step.
-    """
-    inner: Any = learner.steps[-1][1] if replaces_preprocessing(learner) else learner
-    name = type(inner).__name__
-    if name not in _HONOURED or not hasattr(inner, "get_params"):
+def settings_of(learner: Any) -> Settings:
+    """Return the settings of an estimator of scikit-learn; a name has none."""
+    name = type(learner).__name__
+    if name not in _HONOURED or not hasattr(learner, "get_params"):
         return Settings()
-    usual, values = type(inner)().get_params(), inner.get_params()
+    usual, values = type(learner)().get_params(), learner.get_params()
     changes = {key: value for key, value in values.items() if repr(value) != repr(usual[key])}
     for key, value in changes.items():
         same = repr(value) in map(repr, _SAME_AS_DEFAULT.get(key, ()))

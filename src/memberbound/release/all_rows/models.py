@@ -131,11 +131,6 @@ class PrivateModel:
         )
 
     @property
-    def tuned(self) -> bool:
-        """Whether a part of the budget went to trials."""
-        return any(part.name == "a trial" for part in self.budget.parts)
-
-    @property
     def certificate_(self) -> Certificate:
         """What is promised."""
         certificate = self.budget.certificate(secure=self.secure)

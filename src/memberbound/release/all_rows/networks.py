@@ -406,8 +406,6 @@ class NetworkModel:
     training: Training
     scale: float
     unit: float
-    #: What makes the module; it is not stored.
-    factory: Callable[..., Module]
     #: Scores are slope·answer + offset.
     slope: float = 1.0
     offsets: FloatArray | float = 0.0
@@ -485,7 +483,6 @@ class PrivateNetwork(PrivateModel):
                 how,
                 float(fields["scale"]),
                 encoder.length,
-                factory,
                 float(fields["slope"]),
                 np.array(fields["offsets"], dtype=np.float64),
             )
@@ -567,7 +564,7 @@ def fit_network(
         source=source,
         unit=encoder.length,
     )
-    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length, factory)
+    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length)
     if counts is not None:
         line = probability_line(
             model if records.persons is None else replace(model, at_once=1),
