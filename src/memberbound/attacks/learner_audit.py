@@ -65,7 +65,8 @@ class ShadowAudit(MeasuredAttacks):
         sampled: tuple[str, ...] = ()
         if self.run.sample is not None:
             sampled = (
-                f"The attacked records are {self.run.sample.size} of the {self.game.population}, "
+                f"The attacked records are {self.run.sample.size} of the "
+                f"{self.run.game.population}, "
                 "drawn uniformly and apart from the halves; what is said of records is said of "
                 "these.",
             )
@@ -76,11 +77,6 @@ class ShadowAudit(MeasuredAttacks):
             "Each interval holds with the stated confidence on its own, not all of them at once.",
             *sampled,
         )
-
-    @property
-    def game(self) -> SubsetGame:
-        """The game that was audited."""
-        return self.run.game
 
 
 def audit_shadows(
@@ -144,18 +140,16 @@ def audit_shadows(
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Targets ``first`` to ``last`` - 1, attacked with the models before ``first``.
+    """Targets that were attacked with the models before them; everything is per attack.
 
     Attributes:
-        verdicts: per attack, whether each target (row) has each record, at the threshold chosen on
-            the shadows.
-        shadow_accuracy: what each attack reached on the shadows.
-        statistics: per attack what it reached against each target.
+        right: whether the verdict about each target (row) and record is right, at the threshold
+            chosen on the shadows.
+        shadow_accuracy: what the attack reached on the shadows.
+        statistics: what it reached against each target.
     """
 
-    first: int
-    last: int
-    verdicts: dict[str, BoolArray]
+    right: dict[str, BoolArray]
     shadow_accuracy: dict[str, float]
     statistics: dict[str, ReleaseStatistics]
 
@@ -182,18 +176,18 @@ def _attack_block(
     first, last = targets
     known, truth = run.membership[:first], run.membership[first:last]
     block = Targets(run.signals[first:last], run.signals[:first], known)
-    verdicts, accuracy, statistics = {}, {}, {}
+    right, accuracy, statistics = {}, {}, {}
     for name, attack in chosen.items():
         # The threshold is that of the same attack among the shadows, where all halves are known.
         practice = scored(attack, block.practice)
         threshold = best_threshold(practice, known)
         accuracy[name] = float(((practice >= threshold) == known).mean())
         scores = scored(attack, block)
-        verdicts[name] = scores >= threshold
+        right[name] = (scores >= threshold) == truth
         statistics[name] = release_statistics(
             scores, truth, threshold, rates, sampled=run.sample is not None
         )
-    return Block(first, last, verdicts, accuracy, statistics)
+    return Block(right, accuracy, statistics)
 
 
 def _everyone_statistics(
@@ -455,12 +449,8 @@ def record_exposure(run: ShadowRun, blocks: Sequence[Block], confidence: float) 
     Numerics: ends are rounded outward.
     Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
     """
-    right, used = [], []
-    for block in blocks:
-        name = max(block.shadow_accuracy, key=block.shadow_accuracy.__getitem__)
-        used.append(name)
-        right.append(block.verdicts[name] == run.membership[block.first : block.last])
-    answers = np.vstack(right)
+    used = [max(b.shadow_accuracy, key=b.shadow_accuracy.__getitem__) for b in blocks]
+    answers = np.vstack([block.right[name] for block, name in zip(blocks, used, strict=True)])
     trials, hits = len(answers), answers.sum(axis=0)
     each = (1 - confidence) / (2 * len(hits))
     lower = clopper_pearson_lower(hits, trials, each)

@@ -395,7 +395,7 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
     The floor fails with half of the error, as that of the worst record does: the verdict may take
     either after looking at both (proofs/audit-subset-game.md claim 6).
     """
-    game = audited.game
+    game = audited.run.game
     reached = max(
         _accuracy(game, a.advantage.estimate) if a.accuracy is None else a.accuracy.estimate
         for a in audited.attacks.values()

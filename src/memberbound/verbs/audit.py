@@ -244,10 +244,10 @@ def audit(
             seed=start,
         )
     else:
-        of_a_model = {"nonmembers": nonmembers, "target": target, "columns": names}
-        of_a_model |= {"learner": learner, "quick": quick or None, "seconds": seconds}
-        _check_idle(of_a_model | {"trust": trust or None, "factory": factory})
-        evidence = _given_table(members, predictions, one_run, by)
+        idle = {"nonmembers": nonmembers, "target": target, "columns": names, "learner": learner}
+        idle |= {"quick": quick or None, "seconds": seconds, "trust": trust or None}
+        tables = {"members": members, "predictions": predictions, "one_run": one_run}
+        evidence = _given_table(tables, by, idle | {"factory": factory})
     if one_run is not None and isinstance(evidence, ScoreTable):
         floors = audit_one_run(
             Scores.of(evidence.score, evidence.member),
@@ -299,30 +299,26 @@ def audit(
     return answer
 
 
-def _check_idle(options: Mapping[str, object]) -> None:
-    """Refuse options that mean nothing without a model."""
-    idle = [name for name, value in options.items() if value is not None]
-    if idle:
-        raise InputError(
-            f"model must be given with {' and '.join(idle)}, got none. A learner is audited on its "
-            "table by audit-learner."
-        )
-
-
 def _given_table(
-    members: object, predictions: object, one_run: object, by: str | None
+    tables: Mapping[str, object], by: str | None, idle: Mapping[str, object]
 ) -> Evidence | ScoreTable:
-    """Read the one table that stands for a model."""
-    tables = {"members": members, "predictions": predictions, "one_run": one_run}
-    sources = [name for name, table in tables.items() if table is not None]
+    """Read the one table that stands for a model; options that need a model are refused."""
+    idle_names, sources = (
+        [name for name, value in options.items() if value is not None] for options in (idle, tables)
+    )
+    if idle_names:
+        raise InputError(
+            f"model must be given with {' and '.join(idle_names)}, got none. A learner is audited "
+            "on its table by audit-learner."
+        )
     if len(sources) != 1:
         raise InputError(
             "members must be one table of scores or predictions where there is no model, got "
             f"{' and '.join(sources) or 'none'}."
         )
-    if one_run is not None:
-        return read_scores(one_run, by)
-    return read_table(members, by) if predictions is None else read_predictions(predictions, by)
+    (kind,) = sources
+    readers = {"members": read_table, "predictions": read_predictions, "one_run": read_scores}
+    return readers[kind](tables[kind], by)
 
 
 def _trained_references(

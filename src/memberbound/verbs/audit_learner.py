@@ -210,7 +210,7 @@ def audit_run(
     return LearnerAudit(
         **measured_fields(audit),
         assumptions=audit.assumptions,
-        population=audit.game.population,
+        population=run.game.population,
         models=run.signals.models,
         targets=audit.records.targets,
         failed_fits=run.failures,
