@@ -214,20 +214,36 @@ def train_shadows(
         if time.monotonic() > end and len(fits) < total:
             fits = _first_fits(fits)
             break
-    run = _collected(work, attacked, fits)
+    trained = {model: fit for model, fit in sorted(fits.items()) if isinstance(fit, Signals)}
+    failures = tuple(fit for _, fit in sorted(fits.items()) if isinstance(fit, FailedFit))
+    if 2 * len(failures) > len(fits) or len(trained) < 2:
+        raise InputError(
+            f"learner must be able to train on random halves, got {len(failures)} failures in "
+            f"{len(fits)} fits; the first one said: {failures[0].message}"
+        )
+    signals = Signals.stacked(list(trained.values()))
+    membership = np.vstack([work.half(model)[0] for model in trained])
     reused, damaged = (0, 0) if store is None else (store.reused, store.damaged)
     notes = {
+        f"{len(failures)} of {len(fits)} fits failed and were left out; the audit speaks of the "
+        "halves on which the learner succeeds.": failures,
+        "The learner has no predict_proba; its decision values were squashed to "
+        "probabilities.": signals.kind == "decision values",
+        "The learner gives labels only; the attacks see right or wrong.": signals.kind == "labels",
         f"The attacked records are a uniform sample of {attacked.rows} of the {examples.rows}; "
         "every model was trained on a half of all.": sample is not None,
         f"Damaged fits in the cache were computed again: {damaged} of {total}.": damaged,
     }
-    return replace(
-        run,
-        membership=run.membership if sample is None else run.membership[:, sample],
-        reused=reused,
-        warnings=(*run.warnings, *(note for note, applies in notes.items() if applies)),
-        sample=sample,
-        population=examples.rows,
+    return ShadowRun(
+        membership if sample is None else membership[:, sample],
+        signals,
+        tuple(trained),
+        failures,
+        attacked,
+        reused,
+        tuple(note for note, applies in notes.items() if applies),
+        sample,
+        examples.rows,
     )
 
 
@@ -244,35 +260,6 @@ def _first_fits(fits: dict[int, R]) -> dict[int, R]:
             f"seconds must be enough for {FEWEST_IN_TIME} models: {gap} were trained in that time."
         )
     return {model: fits[model] for model in range(1 << gap.bit_length() >> 1)}
-
-
-def _collected(
-    work: _Training, attacked: Examples, outcomes: dict[int, Signals | FailedFit]
-) -> ShadowRun:
-    """Return the fits that succeeded as one run; refused where more than half failed."""
-    ordered = dict(sorted(outcomes.items()))
-    fits = {model: fit for model, fit in ordered.items() if isinstance(fit, Signals)}
-    failures = tuple(fit for fit in ordered.values() if isinstance(fit, FailedFit))
-    if 2 * len(failures) > len(ordered) or len(fits) < 2:
-        raise InputError(
-            f"learner must be able to train on random halves, got {len(failures)} failures in "
-            f"{len(ordered)} fits; the first one said: {failures[0].message}"
-        )
-    signals = Signals.stacked(list(fits.values()))
-    warnings = []
-    if failures:
-        warnings.append(
-            f"{len(failures)} of {len(ordered)} fits failed and were left out; the audit speaks of "
-            "the halves on which the learner succeeds."
-        )
-    if signals.kind == "decision values":
-        warnings.append(
-            "The learner has no predict_proba; its decision values were squashed to probabilities."
-        )
-    if signals.kind == "labels":
-        warnings.append("The learner gives labels only; the attacks see right or wrong.")
-    membership = np.vstack([work.half(model)[0] for model in fits])
-    return ShadowRun(membership, signals, tuple(fits), failures, attacked, warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, eq=False)
