@@ -34,6 +34,8 @@ SAMPLES = [
 @example(SAMPLES[2])
 @example(SAMPLES[3])
 @example(SAMPLES[4])
+@example(SAMPLES[5])
+@example(([F(1), F(0)], [F(0), F(1)]))
 def test_every_read_off_is_sound_and_tight(pair):
     curve = PolygonCurve.from_masses(*pair)
     assert faults(curve, pair, TIGHT) == []
@@ -57,6 +59,7 @@ def test_sums_off_by_the_tolerance_do_not_hide_a_difference():
     scaled = ([m / sum(exact[0]) for m in exact[0]], exact[1])
     assert shortfalls(curve, scaled) == []
     assert curve.advantage > 0
+    assert PolygonCurve.from_masses([0.1] * 10, [0.1] * 10).advantage == 0
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -118,35 +121,11 @@ def test_monotone_and_round_trip(pair):
     assert list(curve.roc(rates)) == pytest.approx([curve.tpr(a) for a in rates], rel=1e-14)
 
 
-def test_one_outcome_tells_nothing():
-    for curve in (
-        PolygonCurve.from_masses([1.0], [1.0]),
-        PolygonCurve.from_masses([F(1)], [F(1)]),
-        PolygonCurve.from_masses([0.1] * 10, [0.1] * 10),
-        PolygonCurve.from_masses([F(1, 3), F(2, 3), F(0)], [F(1, 3), F(2, 3), F(0)]),
-    ):
-        assert curve.advantage == curve.eta == curve.delta(0.0) == curve.epsilon(0.0) == 0.0
-        assert curve.security() == 1.0
-        assert [curve.tpr(a) for a in (0.0, 1e-300, 0.3, 1.0)] == [0.0, 1e-300, 0.3, 1.0]
-        assert curve.accuracy(0.5) == 0.5
-        assert curve.accuracy(0.25) == 0.75
-
-
 @pytest.mark.parametrize("prior", [0.1, 0.3, 1e-17, 0.49999999999999994, 0.7, 1e-12, 1 - 1e-12])
 def test_accuracy_of_guessing_is_rounded_up_and_to_the_nearest_double(prior):
     value = F(PolygonCurve.from_masses([1.0], [1.0]).accuracy(prior))
     truth = max(F(prior), 1 - F(prior))
     assert truth <= value <= truth + F(2, 2**53)
-
-
-def test_disjoint_laws_tell_everything():
-    curve = PolygonCurve.from_masses([1.0, 0.0], [0.0, 1.0])
-    assert curve.advantage == curve.tpr(0.0) == curve.tpr(1e-300) == curve.accuracy(1e-12) == 1.0
-    assert curve.delta(1e5) == 1.0
-    assert curve.epsilon(0.999999) == math.inf
-    assert curve.epsilon(1.0) == 0.0
-    assert curve.precision(1e-12) == 1.0
-    assert curve.security() == 0.0
 
 
 def test_epsilon_around_the_certain_mass():

@@ -56,15 +56,6 @@ def test_without_the_extra_it_says_which_to_install():
     assert "fastapi" in ran.stderr
 
 
-def test_importing_the_package_needs_no_web():
-    code = (
-        "import sys; sys.modules['fastapi'] = sys.modules['uvicorn'] = None;"
-        "import memberbound, memberbound.faces.command_line\n"
-        "print(memberbound.explain(epsilon=1).eta_upper)"
-    )
-    assert float(python("-c", code).stdout) == pytest.approx(math.tanh(0.5) / 2)
-
-
 def children(process):
     """Processes that the server has started, and those that these have."""
     found = []
