@@ -461,7 +461,7 @@ def encoded_rows(
     forms = encoder.named_transformers_["numbers"][0].kw_args["forms"] if numbers else {}
     for column in numbers:
         values = Values.of(frame[column], forms[column]).numbers
-        absent = Values.of(frame[column]).positions([""]) == 0
+        absent = Values.of(frame[column]).absent
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])

@@ -141,7 +141,7 @@ def _rows_by_person(population: Population, unit: str) -> tuple[DataFrame, Perso
     assert target is not None
     _, first, whose = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
     # A person whose first row has no target is not in the population.
-    left_out = Values.of(frame[target].iloc[first]).positions([""]) == 0
+    left_out = Values.of(frame[target].iloc[first]).absent
     # Persons by the place of their first row, those left out at the end.
     number = np.argsort(np.lexsort((first, left_out)))[whose]
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]

@@ -463,6 +463,14 @@ class Values:
             return numbers
         return np.where(self.missing[rows], np.nan, numbers)
 
+    @property
+    def absent(self) -> NDArray[np.bool_]:
+        """Where the value is missing, so that the label is empty."""
+        if self.parsed is not None:
+            return np.array([text == "" for text in self.texts], dtype=bool)[self.raw]
+        gone = np.isnan(self.raw) if self.raw.dtype.kind == "f" else np.zeros(len(self), bool)
+        return gone if self.missing is None else gone | self.missing
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The label of every code."""
@@ -493,8 +501,7 @@ class Values:
         """Return a code for every row, and the label of every code; several may share one."""
         if self.parsed is not None:
             return self.raw.astype(np.int64, copy=False), list(self.labels)
-        gone = np.isnan(self.raw) if self.raw.dtype.kind == "f" else np.zeros(len(self), bool)
-        gone = gone if self.missing is None else gone | self.missing
+        gone = self.absent
         distinct, inverse = np.unique(self.raw[~gone], return_inverse=True)
         codes = np.full(len(self), len(distinct), dtype=np.int64)
         codes[~gone] = inverse

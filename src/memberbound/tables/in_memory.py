@@ -619,7 +619,7 @@ def read_population(
 
 def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
     """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
-    missing = Values.of(frame[target]).positions([""]) == 0
+    missing = Values.of(frame[target]).absent
     count = int(missing.sum())
     if not 0 < count < len(frame):
         return frame, ()

@@ -125,7 +125,7 @@ class Bins:
         numbers = values.numbers
         codes = np.searchsorted(np.asarray(self.edges), numbers, side="left").astype(np.int64)
         codes[np.isnan(numbers)] = len(labels) - 1
-        codes[values.positions([""]) == 0] = len(labels) - 2
+        codes[values.absent] = len(labels) - 2
         return _labelled(series, codes, labels)
 
 

@@ -141,7 +141,7 @@ class ColumnCode:
         if not self.width:
             return []
         values = read[self.name]
-        seen = values.positions([""]) == 0
+        seen = values.absent
         if self.labels:
             seen |= values.positions(self.labels) >= 0
         else:
