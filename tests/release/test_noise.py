@@ -13,11 +13,11 @@ from scipy import special, stats
 
 from memberbound.errors import InputError
 from memberbound.release.noise import (
+    FINE,
     GaussianNoise,
     NoiseLaw,
     NormExponentialNoise,
     floating_point_slack,
-    grid_steps,
     release,
     snapped,
 )
@@ -170,7 +170,7 @@ def test_functions_keep_the_assumed_accuracy():
 
 def test_release_is_on_a_grid_that_the_value_does_not_move():
     for law in laws():
-        steps = grid_steps(law)
+        steps = FINE.steps(law.coordinate_rms)
         assert (np.frexp(steps)[0] == 0.5).all()
         ratio = steps / law.coordinate_rms
         assert ((ratio > 2.0**-7) & (ratio <= 2.0**-6)).all()
@@ -184,7 +184,7 @@ def test_low_order_bits_carry_nothing():
     """Two secrets that differ reach the same outputs; a plain sum reaches different ones."""
     law = GaussianNoise(1.0, 1)
     noise = law.draw(InsecureSource(2), 20_000)[:, 0]
-    step = grid_steps(law)[0]
+    step = FINE.steps(law.coordinate_rms)[0]
     first, second = (set(snapped(np.full(noise.shape, q), noise, step)) for q in (0.0, 0.1))
     near = {x for x in first | second if abs(x) < 1.5}
     assert near <= first
@@ -215,7 +215,7 @@ def test_crossing_probability_is_below_the_slack():
     e, count = 1e-4, 200_000
     for law in (GaussianNoise(1.0, 1), NormExponentialNoise([1.0], 1.0)):
         drawn = law.draw(InsecureSource(9), count)[:, 0]
-        rms, step = law.coordinate_rms[0], grid_steps(law)[0]
+        rms, step = law.coordinate_rms[0], FINE.steps(law.coordinate_rms)[0]
         for offset in (0.0, 0.37 * step):
             moved = drawn + e * (np.abs(drawn) + rms)
             crossed = (np.rint((drawn + offset) / step) != np.rint((moved + offset) / step)).mean()

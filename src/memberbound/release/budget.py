@@ -30,7 +30,13 @@ from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, checked_eta, snapped
+from memberbound.release.noise import (
+    COARSE,
+    SAMPLER_ASSUMPTION,
+    SIMPLE_ERROR,
+    checked_eta,
+    snapped,
+)
 from memberbound.release.randomness import SECURE, RandomSource
 
 #: Where the curve is read off for an answer.
@@ -40,13 +46,6 @@ _READ_DELTA = 1e-5
 #: How far a replaced record moves a histogram: one count falls by 1 and another rises by 1.
 HISTOGRAM_MOVES = up(math.sqrt(2.0))
 
-#: A grid step is between this and half of this share of the noise's scale: the grid widens the
-#: noise's variance by at most a 192nd part, and few draws lie near a border.
-_SHARE = 2.0**-2
-#: Chance of crossing a cell border, per unit of relative error (proofs/gradient-descent.md).
-_CROSSING = 42.0
-#: Chance that a draw needs more than the two words it gets, with room to spare.
-_UNDERFLOW = 2.0**-70
 #: Parts of a budget stay this far below their share, which absorbs every rounding of sums of μ².
 _MARGIN = 1.0 - 2.0**-40
 #: The largest μ: an attacker who is right all but once in 10^280 times.
@@ -87,12 +86,8 @@ def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> Floa
     """
     value = np.asarray(values, dtype=np.float64)
     size = positive("scale", scale)
-    if not 1e-200 < size < 1e200:
-        raise InputError(f"scale must be between 1e-200 and 1e200, got {scale!r}.")
-    # frexp: size = m·2^e with ½ ≤ m < 1, so 2^(e-1) ≤ size < 2^e.
-    step = math.ldexp(_SHARE, math.frexp(size)[1] - 1)
     noise = size * source.normal(value.size).reshape(value.shape)
-    return snapped(value, noise, np.full(value.shape, step))
+    return snapped(value, noise, COARSE.steps(size))
 
 
 def release_slack(coordinates: float) -> float:
@@ -100,8 +95,7 @@ def release_slack(coordinates: float) -> float:
 
     Theorem: proofs/gradient-descent.md, claim 3; ``coordinates`` counts those of all releases.
     """
-    per_coordinate = _CROSSING * SIMPLE_ERROR + _UNDERFLOW
-    return min(1.0, up(nonnegative("coordinates", coordinates) * per_coordinate, 8))
+    return COARSE.slack(nonnegative("coordinates", coordinates), SIMPLE_ERROR)
 
 
 @dataclass

@@ -283,36 +283,51 @@ SAMPLER_ASSUMPTION = (
     "elementary and special functions that turn them into noise are accurate to a relative 2^-47."
 )
 
-#: A grid step is between this and half of this share of a coordinate's rms.
-_SHARE = 2.0**-6
 #: Steps stay clear of the ends of the double range, so that every operation below is exact.
 _EXPONENTS = (-900, 900)
-#: Chance of crossing a cell border, per unit of relative error (proofs/snapping.md, claim 2).
-_CROSSING = 600.0
 #: Chance that a draw needs more than the two words it gets, with room to spare.
 _UNDERFLOW = 2.0**-70
 
 
-def grid_steps(law: NoiseLaw) -> FloatArray:
-    """Return one power of two per coordinate: more than 1/128, at most 1/64, of its rms.
+@dataclass(frozen=True)
+class Grid:
+    """Powers of two whose multiples are released, by the size of the noise.
 
-    The grid widens the noise's variance by at most a 49 000th part.  Edge cases: a coordinate
-    without noise has step 0, which means no grid.
+    ``crossing`` is the chance that an error moves a draw across the border of a cell, per unit of
+    relative error.
     """
-    sizes = law.coordinate_rms
-    steps = np.zeros(sizes.shape)
-    noisy = sizes > 0
-    # frexp: size = m·2^e with ½ ≤ m < 1, so 2^(e-1) ≤ size.
-    exponents = np.frexp(sizes[noisy])[1] - 1 + int(math.log2(_SHARE))
-    if not np.isfinite(sizes).all() or (
-        exponents.size and not _EXPONENTS[0] <= exponents.min() <= exponents.max() <= _EXPONENTS[1]
-    ):
-        raise InputError(
-            "noise must have a scale between 1e-268 and 1e270 in every coordinate. "
-            "Rescale the statistic."
-        )
-    steps[noisy] = np.ldexp(1.0, exponents)
-    return steps
+
+    share: float
+    crossing: float
+
+    def steps(self, sizes: ArrayLike) -> FloatArray:
+        """Return a power of two per size: at most this share of it, and more than half of that.
+
+        Edge cases: a coordinate without noise has step 0, which means no grid.
+        """
+        rms = np.asarray(sizes, dtype=np.float64)
+        steps = np.zeros(rms.shape)
+        noisy = rms > 0
+        # frexp: size = m·2^e with ½ ≤ m < 1, so 2^(e-1) ≤ size.
+        exponents = np.frexp(rms[noisy])[1] - 1 + int(math.log2(self.share))
+        least, most = _EXPONENTS
+        if not np.isfinite(rms).all() or ((exponents < least) | (exponents > most)).any():
+            raise InputError(
+                "noise must have a scale between 1e-268 and 1e270 in every coordinate. "
+                "Rescale the statistic."
+            )
+        steps[noisy] = np.ldexp(1.0, exponents)
+        return steps
+
+    def slack(self, coordinates: float, error: float) -> float:
+        """Return the total variation that draws with this relative error may add, rounded up."""
+        return min(1.0, up(coordinates * (self.crossing * error + _UNDERFLOW), 8))
+
+
+#: Of single releases: widens the variance by at most a 49 000th part (proofs/snapping.md, claim 2).
+FINE = Grid(share=2.0**-6, crossing=600.0)
+#: … and of many: by a 192nd part, and few draws lie near a border (proofs/gradient-descent.md, 3).
+COARSE = Grid(share=2.0**-2, crossing=42.0)
 
 
 def snapped(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> FloatArray:
@@ -357,7 +372,7 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> 
         raise InputError(
             f"values must be a vector of length {law.dimension}, got shape {value.shape!r}."
         )
-    return snapped(value, law.draw(source, 1)[0], grid_steps(law))
+    return snapped(value, law.draw(source, 1)[0], FINE.steps(law.coordinate_rms))
 
 
 def floating_point_slack(law: NoiseLaw) -> float:
@@ -373,9 +388,7 @@ def floating_point_slack(law: NoiseLaw) -> float:
         >>> floating_point_slack(GaussianNoise(scale=1.0, dimension=1000)) < 1e-8
         True
     """
-    if law.rms == 0:
-        return 0.0
-    return min(1.0, up(law.dimension * (_CROSSING * law.draw_error + _UNDERFLOW), 8))
+    return FINE.slack(law.dimension, law.draw_error) if law.rms > 0 else 0.0
 
 
 # ── What a release says about its noise: the law, the certificate, and the numbers released ───────
