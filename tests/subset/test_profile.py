@@ -178,13 +178,13 @@ HEAPS = np.repeat([[0.0, 0], [9, 0], [0, 5]], 40, axis=0)
 @pytest.mark.parametrize(
     ("table", "loss"),
     [
-        (np.random.default_rng(0).normal(size=(300, 4)), 1.05),
-        (HEAPS + 0.1 * np.random.default_rng(1).normal(size=(120, 2)), 1.35),
-        (np.random.default_rng(2).standard_cauchy(size=(150, 2)), 1.05),
+        (np.random.default_rng(0).normal(size=(300, 4)), 1.04),
+        (HEAPS + 0.1 * np.random.default_rng(1).normal(size=(120, 2)), 1.32),
+        (np.random.default_rng(2).standard_cauchy(size=(150, 2)), 1.01),
     ],
 )
 def test_the_worst_record_is_close_to_that_of_pairs(table, loss):
-    """Tight: within 5 % of its gain over a coin, where records are not in a few heaps."""
+    """Tight: within 4 % of its gain over a coin, where records are not in a few heaps."""
     coarse, exact = NeighbourProfile(MeanSquares.of(table)), NeighbourProfile.from_vectors(table)
     for share in (0.3, 3.0):
         sigma = exact.diameter / share

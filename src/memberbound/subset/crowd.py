@@ -23,14 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.curve.base import price_exponent
-from memberbound.errors import InputError, fraction, nonnegative, positive
+from memberbound.errors import fraction, nonnegative, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.profile import checked_vectors, largest_entry
+from memberbound.subset.profile import checked_vectors, scaled_entries
 from memberbound.subset.record_bounds import RecordBounds
 
-THEOREMS = ("X21", "I24-P2", "L24-D2")
 ASSUMPTIONS = (
     "The subset is uniform among all subsets of its size, and the attacker knows the population "
     "but nothing else about the subset.",
@@ -70,15 +69,8 @@ class CrowdTable:
     @classmethod
     def of(cls, records: ArrayLike, game: SubsetGame) -> CrowdTable:
         """Centre and rotate the records: divergences are invariant under both."""
-        table = checked_vectors(records)
-        count, columns = table.shape
-        if count != game.population:
-            raise InputError(
-                f"records must be {game.population} rows, one per record, got {count!r}."
-            )
-        exponent = math.frexp(largest_entry(table))[1]
-        with np.errstate(under="ignore"):
-            halves = np.ldexp(table, -exponent)  # now of size at most one
+        halves, exponent = scaled_entries(checked_vectors(records))
+        count, columns = halves.shape
         halves -= halves.mean(axis=0)
         halves /= 2
         scatter, basis = np.linalg.eigh(halves.T @ halves)
@@ -379,9 +371,9 @@ class Crowd:
 
     def bounds(self, delta: float) -> RecordBounds:
         """Return success and ε̃ of every record as certificates."""
-        epsilon = self.pmp_epsilon(delta)
+        epsilon, theorems = self.pmp_epsilon(delta), ("X21", "I24-P2", "L24-D2")
         return RecordBounds(
-            self.table.game, delta, epsilon, self.success, "the crowd", THEOREMS, ASSUMPTIONS
+            self.table.game, delta, epsilon, self.success, "the crowd", theorems, ASSUMPTIONS
         )
 
 

@@ -179,7 +179,7 @@ class ExactDistances(Distances):
     def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
         """Measure every pair by the difference of its vectors."""
         records = vectors.shape[0]
-        scaled, exponent = _scaled(vectors)
+        scaled, exponent = scaled_entries(vectors)
         matrix = np.empty((records, records))
         for row in range(records):
             matrix[row] = _row(vectors, scaled, row)
@@ -420,8 +420,8 @@ class _Grid:
         return np.bincount(bin_of.ravel(), minlength=length).reshape(-1, self.edges.size)
 
 
-def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
-    """Vectors times a power of two, all entries at most one, and the exponent to undo it."""
+def scaled_entries(vectors: FloatArray) -> tuple[FloatArray, int]:
+    """Return vectors times a power of two, all entries at most one, and the exponent to undo it."""
     exponent = math.frexp(largest_entry(vectors))[1]
     with np.errstate(under="ignore"):
         return np.ldexp(vectors, -exponent), exponent
@@ -429,7 +429,7 @@ def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
 
 def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
     """Scaled vectors about their median, and the exponent; one table, however large."""
-    scaled, exponent = _scaled(vectors)
+    scaled, exponent = scaled_entries(vectors)
     for column in scaled.T:
         column -= np.median(column)  # noqa: PLW2901  # in place: the column is a view
     return scaled, exponent
