@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -350,7 +351,7 @@ def _option(hint: object) -> Option:
 def _sections(doc: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return the first paragraph, the lines about arguments and the examples of a docstring."""
     lines = doc.splitlines()
-    first = " ".join(line.strip() for line in _until_blank(lines))
+    first = " ".join(line.strip() for line in takewhile(bool, lines))
     arguments: dict[str, str] = {}
     examples: list[str] = []
     section, name = "", ""
@@ -370,8 +371,3 @@ def _sections(doc: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
         elif section == "Command line" and line.strip():
             examples.append(line.strip())
     return first, arguments, tuple(examples)
-
-
-def _until_blank(lines: Sequence[str]) -> list[str]:
-    end = lines.index("") if "" in lines else len(lines)
-    return list(lines[:end])

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
 
@@ -80,44 +79,30 @@ def fitted(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table, and the kind of its number if it has one."""
-
-    text: str
-    kind: Kind | None
-
-
-@dataclass(frozen=True)
-class Block:
-    """A paragraph (one cell per row), or a table whose rows have equally many cells."""
-
-    heads: list[str]
-    rows: list[list[Cell]]
-
-
-def blocks(text: str, *, measures: bool) -> list[Block]:
+def blocks(text: str, *, measures: bool) -> list[dict[str, Any]]:
     r"""Return a summary as the tables and paragraphs that it is made of, for a page.
 
-    A table of more than two columns begins with its heads.
+    A paragraph has one cell per row; a table of more than two columns begins with its heads.  A
+    cell has the kind of its number, if it has one.
 
-    >>> first, second = blocks("Sure.\n\nleak Δ  ≤ 0.04\nrows    12", measures=False)
-    >>> [cell.text for (cell,) in first.rows]
-    ['Sure.']
-    >>> [[(cell.text, cell.kind) for cell in row] for row in second.rows]
-    [[('leak Δ', None), ('≤ 0.04', 'certificate')], [('rows', None), ('12', None)]]
+    >>> first, second = blocks("Sure.\n\nleak Δ  ≤ 0.04", measures=False)
+    >>> first
+    {'heads': [], 'rows': [[{'text': 'Sure.', 'kind': None}]]}
+    >>> second["rows"][0][1]
+    {'text': '≤ 0.04', 'kind': 'certificate'}
     """
 
-    def cell(text: str) -> Cell:
-        return Cell(text, next((kind for *_, kind in kinds_in(text, measures=measures)), None))
+    def cell(text: str) -> dict[str, str | None]:
+        kinds = [kind for *_, kind in kinds_in(text, measures=measures)]
+        return {"text": text, "kind": kinds[0] if kinds else None}
 
-    made: list[Block] = []
+    made = []
     for count, group in groupby(text.split("\n"), key=lambda line: len(_cells(line))):
         rows = [_cells(line) for line in group]
         if count == 0:
             continue
         heads = rows.pop(0) if count > 2 and len(rows) > 1 else []
-        made.append(Block(heads, [[cell(item) for item in row] for row in rows]))
+        made.append({"heads": heads, "rows": [[cell(item) for item in row] for row in rows]})
     return made
 
 

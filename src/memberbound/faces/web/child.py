@@ -22,7 +22,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -149,7 +148,7 @@ def performed(
 
 def _shown(answer: Answer, verb: Verb) -> dict[str, Any]:
     """Return the dictionary of an answer, and its summary in parts."""
-    summary = [asdict(block) for block in blocks(answer.summary(), measures=verb.measures)]
+    summary = blocks(answer.summary(), measures=verb.measures)
     return {"result": answer.to_dict(), "summary": summary}
 
 
