@@ -98,17 +98,6 @@ def test_a_record_among_its_own_partners_is_caught():
     assert below > 0
 
 
-def test_partners_from_the_training_set_are_caught():
-    """Broken twin: partners drawn from D₀ ∪ x, whose "replacement" changes nothing."""
-    size, k = 6, 3
-    outputs = outputs_of(Column(np.array([0.0, 0, 0, 0, 0, 1]), np.sum), size, k)
-    law = Mixtures(outputs, size, k, 0.3)
-    # x = 5 replaced by a member of D₀ leaves a set with x: all those distances are 0.
-    inside = [law.density[frozenset((*b, 5))] for b in combinations(range(5), k - 1)]
-    broken = np.mean([law.tv(a, np.mean([a, a], axis=0)) for a in inside])
-    assert broken < 0.8 < law.truth(5) <= law.partners(5, size - k) + 1e-9
-
-
 def sampled_groups(count, width, scale, seed=4, size=6, k=3):  # noqa: PLR0917
     statistic = Column(np.random.default_rng(2).normal(size=size) ** 3, np.sum)
     groups = neighbour_groups(FreshSubsets(SubsetGame(size, k), seed), count, width)

@@ -59,10 +59,6 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
 
     Their mean over a data set is the loss of the geometric median (L24 §5).
     Numerics: to about d/2 + 2 roundings, without the cancellation of the ‖x‖² - 2x·w + ‖w‖² form.
-
-    Examples:
-        >>> l2_losses([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
-        [[0.0], [5.0]]
     """
     rows, targets = checked_table("records", records), checked_table("candidates", candidates)
     if rows.shape[1] != targets.shape[1]:
@@ -374,12 +370,6 @@ def subset_laws(
         the normalising sums, and those of sums of non-negative terms in any order.  Typically 1e-14
         to 1e-12.
     Edge cases: more than 45 million subsets are refused; None where exponents are too large.
-
-    Examples:
-        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-        >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
-        >>> round(math.exp(subset_laws(mechanism).ratio[0, 0]), 12)  # 1/3 against 1/2
-        0.666666666667
     """
     game, scores = mechanism.game, mechanism.scores
     if not is_enumerable(game):
