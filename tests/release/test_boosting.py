@@ -1,6 +1,5 @@
 """Private boosting: what one record can move, what the noise is worth, and what is learnt."""
 
-import json
 import math
 
 import numpy as np
@@ -13,13 +12,11 @@ from tests.oracle.training import advantage, fitted, loss_and_target
 from tests.oracle.training import boosted as boosted_rows
 
 from memberbound.curve import GaussianCurve
-from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoding
-from memberbound.release.all_rows.boosting import BoostedModel, Boosting, leaf_sums
+from memberbound.release.all_rows.boosting import Boosting, leaf_sums
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.learner_forms import Settings
-from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.public_bounds import MISSING, cells_of, read_bounds
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
@@ -239,33 +236,15 @@ def test_every_value_has_a_bin_of_its_own_making():
 # What is learnt, and kept
 
 
-@pytest.fixture(scope="module")
-def boosted():
-    return fitted(hills(), learner="boosting", bounds=HILLS)
-
-
-def test_what_no_line_can_tell_is_learnt(boosted):
+def test_what_no_line_can_tell_is_learnt():
     fresh = hills(seed=1)
-    line = fitted(hills(), bounds=HILLS)
+    boosted, line = (fitted(hills(), learner=k, bounds=HILLS) for k in ("boosting", "logistic"))
     assert accuracy(boosted, fresh) > 0.85
     assert accuracy(line, fresh) < 0.65
     chances = boosted.predict_proba(fresh)
     assert np.allclose(chances.sum(axis=1), 1.0)
     assert boosted.certificate_.value <= 0.05
     assert boosted.calibration_.method == "boosting"
-
-
-def test_a_stored_model_is_the_model(boosted, tmp_path):
-    fresh = hills(200, seed=2)
-    again = PrivateModel.from_dict(json.loads(json.dumps(boosted.to_dict())))
-    assert np.array_equal(again.predict_proba(fresh), boosted.predict_proba(fresh))
-    assert again.to_dict() == boosted.to_dict()
-    assert again.calibration_.noise_scale == boosted.calibration_.noise_scale
-    broken = boosted.to_dict()
-    broken["tables"] = broken["tables"][:1]
-    with pytest.raises(InputError, match="another"):
-        PrivateModel.from_dict(broken)
-    assert isinstance(again.model, BoostedModel)
 
 
 def test_three_classes_and_numbers():

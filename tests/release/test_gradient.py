@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tests.oracle.training import (
     NumberRows,
     canary_advantage,
     descended,
+    fitted,
     lengths_of,
     loss_and_target,
 )
@@ -28,12 +30,14 @@ from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.gradient import (
     LOSSES,
     Descent,
+    TrainingRows,
     clipped_residuals,
     clipped_sum,
     most_draws,
     path_sensitivity,
     row_lengths,
 )
+from memberbound.release.all_rows.models import _mark
 from memberbound.release.budget import Budget, Part, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 
@@ -332,3 +336,52 @@ def test_no_default_path_draws_more_than_was_allowed_for_before(width, outputs, 
     fewer = data.draw(st.integers(1, outputs))
     steps = Descent.default(rows=100, width=narrower, outputs=fewer, mu=1.0).steps
     assert steps * fewer * (narrower + 1) <= most_draws(width, outputs)
+
+
+# Tuning
+
+
+@pytest.mark.parametrize("learner", ["logistic", "ridge"])
+def test_tuning_is_paid_for(monkeypatch, learner):
+    """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
+    moved, sums = {}, Part.sums
+
+    def remembered(part, *, sensitivity, times=1):
+        moved[part.name] = sensitivity
+        return sums(part, sensitivity=sensitivity, times=times)
+
+    monkeypatch.setattr(Part, "sums", remembered)
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
+    bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
+    plain = fitted(table, "y", bounds=bounds, learner=learner)
+    found = fitted(table, "y", bounds=bounds, learner=learner, tune=True)
+    names = [part.name for part in found.budget.parts]
+    assert names.count("a trial") == 3
+    assert moved["the trials' scores"] >= math.sqrt(3)
+    assert "the trials' scores" in names
+    assert "a trial" not in plain.budget.shares()
+    assert math.hypot(*(part.mu for part in found.budget.parts)) <= found.budget.mu
+    assert found.budget.slack > plain.budget.slack
+    assert found.budget.curve().eta <= 0.05
+    shared = {part.name: part.mu for part in found.budget.parts}
+    assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
+    # The score of a trial, with one record replaced by any other.
+    loss, wanted = loss_and_target("logistic" if learner == "logistic" else "ridge", table["y"])
+    rows, weights = table[["x"]].to_numpy(), np.ones(400)
+    read = table["y"].to_numpy().astype(float)
+    descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
+    base = TrainingRows(NumberRows(rows), read, wanted, weights)
+    model = descended(rows, wanted, loss, descent, Part("a trial", 0.2, InsecureSource(2)))
+
+    def mark(rows):
+        return _mark(rows, model, loss) / 2**30
+
+    for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 0.5), (0.0, 1, 0.0)):
+        changed = [array.copy() for array in (rows, read, weights)]
+        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
+        other = TrainingRows(NumberRows(changed[0]), changed[1], wanted, changed[2])
+        assert abs(mark(other) - mark(base)) <= 1
+    # The bound of 1 is needed: leaving one record out moves a score nearly as far.
+    gone = [replace(base, weights=(np.arange(400) != place) * 1.0) for place in range(40)]
+    assert max(mark(base) - mark(rows) for rows in gone) > 0.7

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from tests.oracle.training import PUBLIC as BOUNDS
-from tests.oracle.training import people
+from tests.oracle.training import fitted, people
 
 import memberbound
 from memberbound import (
@@ -30,6 +30,7 @@ from memberbound import (
 )
 from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
+from memberbound.release.all_rows.learner_forms import LEARNERS
 from memberbound.release.all_rows.public_bounds import read_bounds
 from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
@@ -153,16 +154,19 @@ def test_what_cannot_be_asked_is_one_sentence(options, words, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("ending", ["skops", "json"])
-def test_a_saved_model_is_the_model(ending, released, tmp_path):
+@pytest.mark.parametrize(
+    ("ending", "learner"), [("skops", "logistic"), ("json", "logistic"), ("json", "boosting")]
+)
+def test_a_saved_model_is_the_model(ending, learner, tmp_path):
     if ending == "skops":
         pytest.importorskip("skops")
-    path = tmp_path / f"model.{ending}"
-    save(released.released, path)
+    path, model = tmp_path / f"model.{ending}", fitted(people(), bounds=BOUNDS, learner=learner)
+    save(model, path)
     again, fresh = load(path), people(300, 1)
-    assert again.to_dict() == released.released.to_dict()
-    assert (again.predict(fresh) == released.released.predict(fresh)).all()
-    assert np.array_equal(again.predict_proba(fresh), released.released.predict_proba(fresh))
+    assert again.to_dict() == model.to_dict()
+    assert (again.predict(fresh) == model.predict(fresh)).all()
+    assert np.array_equal(again.predict_proba(fresh), model.predict_proba(fresh))
+    assert again.calibration_.noise_scale == model.calibration_.noise_scale
     answered = predict(path, fresh[["city", "age", "ill"]])
     assert answered.to_dict()["game"] == "neighbour"
     assert list(answered.frame) == ["prediction", "probability_no", "probability_yes"]
@@ -193,11 +197,13 @@ def test_any_seed_from_zero_on_repeats_a_release(options):
         values(-1)
 
 
-def test_a_file_of_something_else_is_refused(released, tmp_path):
+@pytest.mark.parametrize("learner", ["logistic", "boosting"])
+def test_a_file_of_something_else_is_refused(learner, tmp_path):
     path = tmp_path / "model.json"
-    save(released.released, path)
+    save(fitted(people(), bounds=BOUNDS, learner=learner), path)
     whole = json.loads(path.read_text())
-    for broken in ([], {}, whole | {"coefficients": [[1.0]]}, whole | {"loss": "other"}):
+    short = {"coefficients": [[1.0]]} if learner == "logistic" else {"tables": whole["tables"][:1]}
+    for broken in ([], {}, whole | short, whole | {"loss": "other"}):
         path.write_text(json.dumps(broken))
         said = json.loads(certificate_path(path).read_text())
         said["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -292,6 +298,42 @@ def test_a_target_of_numbers(learner):
     assert found.score == "R²"
     assert found.score_released > found.score_baseline + 0.1
     assert predict(found.released, table).probabilities is None
+
+
+def test_a_raw_table_needs_no_bounds():
+    fresh = people(8000, seed=1)
+    model = fitted(people(8000), seed=2)
+    reached = float(np.mean(model.predict(fresh) == fresh["ill"]))
+    constant = float(fresh["ill"].value_counts(normalize=True).max())
+    assert reached > constant + 0.15
+    chances = model.predict_proba(fresh)
+    assert np.allclose(chances.sum(axis=1), 1.0)
+    assert ((chances[:, 1] > 0.5) == (model.predict(fresh) == "yes")).all()
+    # Rows that look like nothing before are predicted all the same.
+    odd = pd.DataFrame({"age": [None, "old", 1e300], "city": [None, 7, "Ulm"]})
+    assert set(model.predict(odd)) <= {"yes", "no"}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_learner_takes_public_bounds_alone(learner):
+    table = people(400)
+    table["ill"] = np.arange(400) % 2
+    target = [0, 1] if learner in ("ridge", "huber") else {"categories": [0, 1]}
+    model = fitted(table, bounds=BOUNDS | {"ill": target}, learner=learner)
+    assert len(model.predict(table)) == 400
+    assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))
+
+
+def test_digits_of_half_the_table():
+    images, digits = load_digits(return_X_y=True)
+    table = pd.DataFrame(images).add_prefix("f").assign(y=digits)
+    bounds = {f"f{k}": [0, 16] for k in range(64)} | {"y": {"categories": list(range(10))}}
+    right = []
+    for seed in range(3):
+        train = table.sample(frac=0.5, random_state=seed)
+        test, model = table.drop(train.index), fitted(train, "y", seed=seed, bounds=bounds)
+        right.append(np.mean(model.predict(test) == test["y"].astype(str)))
+    assert np.mean(right) > 0.78  # the constant classifier has 0.1
 
 
 def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
