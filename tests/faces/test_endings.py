@@ -185,7 +185,7 @@ def test_a_failed_write_names_the_output_and_leaves_the_old_file(tmp_path):
 
 
 def test_a_signal_that_an_engine_forgot_is_still_143(monkeypatch):
-    monkeypatch.setattr(endings._signals, "terminated", True)
+    monkeypatch.setattr(endings._sigterm_seen, "is_set", lambda: True)
     assert ending(RuntimeError("Query interrupted")) == ("stopped.", 143)
     assert ending(InputError("a step failed."))[1] == 143
 

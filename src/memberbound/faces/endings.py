@@ -15,7 +15,6 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from memberbound._version import __version__
@@ -29,22 +28,12 @@ _KEPT = 20
 INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
-class TerminatedError(KeyboardInterrupt):
-    """The system asked this process to end; handled like Ctrl-C, so that everything is tidied."""
-
-
 class StoppedError(MemberboundError):
     """Ctrl-C or SIGTERM, on its way through Typer, which would end the process in its own way."""
 
 
-@dataclass
-class _Signals:
-    """Whether SIGTERM has come; an engine that it stops forgets which signal it was."""
-
-    terminated: bool = False
-
-
-_signals = _Signals()
+#: Set when SIGTERM has come: an engine that it stops forgets which signal it was.
+_sigterm_seen = threading.Event()
 
 
 def debugging() -> bool:
@@ -63,8 +52,8 @@ def stopped_in_order() -> Iterator[None]:
         del frame
         # A second one must not interrupt the tidying.
         signal.signal(number, signal.SIG_IGN)
-        _signals.terminated = True
-        raise TerminatedError
+        _sigterm_seen.set()
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
@@ -80,7 +69,7 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
     """
     if _interrupted(problem):
         sentence = str(problem) if isinstance(problem, StoppedError) else ""
-        return sentence or "stopped.", _TERMINATED if _signals.terminated else INTERRUPTED
+        return sentence or "stopped.", _TERMINATED if _sigterm_seen.is_set() else INTERRUPTED
     if isinstance(problem, MemberboundError):
         return str(problem), 2 if isinstance(problem, InputError) else 1
     # Typer carries its own copy of click, so its errors are known by what they can say.
@@ -111,7 +100,7 @@ def _interrupted(problem: BaseException) -> bool:
     """Whether a signal ended it; the command line and the engine have their own words for it."""
     return (
         isinstance(problem, (KeyboardInterrupt, StoppedError))
-        or _signals.terminated
+        or _sigterm_seen.is_set()
         or type(problem).__name__ in ("Abort", "InterruptException")
         or (isinstance(problem, RuntimeError) and str(problem) == "Query interrupted")
     )
