@@ -9,12 +9,13 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
+from memberbound.tables.table import open_table
 from oracle.files import stored
 
 
-def refusal(source, *args, **kwargs) -> str:
+def refusal(source, *args, database_table=None, **kwargs) -> str:
     with pytest.raises(InputError) as caught:
-        count_profile(source, *args, **kwargs)
+        count_profile(open_table(source, database_table), *args, **kwargs)
     message = str(caught.value)
     assert "\n" not in message
     assert message.endswith(".")
@@ -107,7 +108,7 @@ def test_databases_need_a_table(tmp_path):
     plain = stored(table, tmp_path / "a.parquet")
     assert "only a database" in refusal(plain, database_table="one")
     before = path.read_bytes()
-    count_profile(path, database_table="one")
+    count_profile(open_table(path, "one"))
     assert path.read_bytes() == before
 
 

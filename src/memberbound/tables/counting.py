@@ -37,13 +37,7 @@ class PairProfile(NamedTuple):
     cells: NDArray[np.int64]
 
 
-def count_profile(
-    source: object,
-    columns: Columns = None,
-    unit: str | None = None,
-    *,
-    database_table: str | None = None,
-) -> CountProfile:
+def count_profile(source: object, columns: Columns = None, unit: str | None = None) -> CountProfile:
     """Return the counts of counts of a table over ``columns`` (all unless named).
 
     With ``unit`` a record is not a row but a person: the *bag* of all rows with one value of
@@ -65,7 +59,7 @@ def count_profile(
         >>> count_profile(visits, unit="who").expanded().tolist()
         [1, 2]
     """
-    with opened_table(source, database_table) as opened:
+    with opened_table(source) as opened:
         keys = record_columns(opened, columns, unit)
         counts = _counts_of_counts(opened, keys, unit)
         if counts.num_rows == 0:
@@ -296,16 +290,10 @@ def write_records(
             raise InputError(f"{opened.name} must not have a column {LEAK_COLUMN!r}.")
         formats = tuple(_FORMATS)
         target = check_output(Path(out), formats=formats, source=opened.path, force=overwrite)
-        local = opened.embedded()
-        try:
-            if unit is not None:
-                refuse_null_units(local, unit)
-            return local.run(
-                lambda: _write(local, keys, unit, leak_by_count, target, force=overwrite)
-            )
-        finally:
-            if local is not opened:
-                local.close()
+        local = opened.local
+        if unit is not None:
+            refuse_null_units(local, unit)
+        return local.run(lambda: _write(local, keys, unit, leak_by_count, target, force=overwrite))
 
 
 def _write(
