@@ -27,7 +27,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_input
 from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.engine import identifier, streamed
+from memberbound.tables.engine import identifier
 from memberbound.tables.table import Table, opened_table
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
         ]
     )
     query = f"SELECT {selected} FROM ({table.query}) ORDER BY record, position"
-    stream = table.run(lambda: streamed(table.engine.connection, query, _BLOCK))
+    stream = table.run(lambda: table.engine.connection.sql(query).to_arrow_reader(_BLOCK))
     rest: dict[str, NDArray[np.generic]] | None = None
     for batch in stream:
         values = {

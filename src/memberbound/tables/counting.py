@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, written_whole
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import literal, streamed, writing
+from memberbound.tables.engine import literal, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -81,7 +81,7 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
         cells = ", ".join(exact_keys(table.types(keys), table.name).values())
         inner = f"SELECT count(*) AS n FROM {table.view} GROUP BY {cells}"
         query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
-        return streamed(table.engine.connection, query).read_all()
+        return table.engine.connection.sql(query).to_arrow_table()
 
     return table.run(counted)
 

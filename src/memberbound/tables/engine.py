@@ -125,13 +125,6 @@ def reading(name: str) -> Iterator[None]:
         raise
 
 
-def streamed(
-    connection: DuckDBPyConnection, query: str, rows: int = BATCH_ROWS
-) -> pa.RecordBatchReader:
-    """Return the rows of a query as a stream."""
-    return connection.sql(query).to_arrow_reader(rows)
-
-
 class Engine:
     """One DuckDB connection with its memory limit and its private folder.
 

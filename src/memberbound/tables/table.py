@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import csv_codec, csv_encoding
 from memberbound.tables.columns import label_of
-from memberbound.tables.engine import Engine, one_sentence, reading, streamed
+from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading
 from memberbound.tables.exact import (
     compiled_rows,
     fetched_columns,
@@ -198,7 +198,8 @@ class Table:
 
         def copied() -> str:
             moved = moved_columns(self.types(names), self.name)
-            stream = streamed(connection, f"SELECT {moved} FROM ({self.query}) AS stored_rows")
+            rows = connection.sql(f"SELECT {moved} FROM ({self.query}) AS stored_rows")
+            stream = rows.to_arrow_reader(BATCH_ROWS)
             return copy.engine.copied(stream.schema, stream)
 
         copy.view = self.run(copied)
@@ -295,7 +296,7 @@ class Table:
         """
         chosen = fetched_columns(self.types(self.choose(columns)))
         select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows {limit}"
-        return streamed(self.engine.connection, select, _PART_ROWS)
+        return self.engine.connection.sql(select).to_arrow_reader(_PART_ROWS)
 
     def stored_columns(self, columns: Columns = None) -> dict[str, object]:
         """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
