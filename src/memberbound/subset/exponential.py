@@ -801,9 +801,7 @@ def _sampled_success(
 ) -> FloatArray:
     """Return the best accuracy at the prior k/N, per record, from above (I24-P2, L24-L6)."""
     rare, common = sorted((game.size, game.population - game.size))
-    blind = common / game.population
-    if 2 * rare != game.population:
-        blind = math.nextafter(blind, 1.0)
+    blind = double_above(Fraction(common, game.population))
     # With the rarer world as the upper law: max{π·up, (1-π)·low} = (1-π)·low + π(up - γ·low)₊.
     price = math.log1p((common - rare) / rare) * (1 - 16 * UNIT)
     one = joining if game.size == rare else leaving
@@ -813,7 +811,7 @@ def _sampled_success(
     summed = up_array(blind + up(rare / game.population) * gain)
     # An ε-indistinguishable pair is guessed right 1/(1+e^{-ε}) of the time at most, or blindly.
     tilted = np.where(pure > 0, up_array(1 / (1 + np.exp(-pure)), 8), 0.5)
-    return np.maximum(np.minimum(summed, tilted), blind)
+    return np.minimum(summed, tilted)
 
 
 # ── The mechanism at any ε, and the ε for a target ────────────────────────────────────────────────

@@ -522,22 +522,19 @@ def mixture_bounds(
         )
     checked = table[:, 0]
     scale, target = positive("sigma", sigma), fraction("delta", delta)
-    count, size = game.population, game.size
+    count = game.population
     epsilon, success = np.full(count, math.inf), np.ones(count)
     if (checked == checked[0]).all():
-        blind = up_array(np.array([max(size, count - size) / count]))[0]
-        epsilon = np.zeros(count)
-        success = np.full(count, 0.5 if 2 * size == count else blind)
+        epsilon, success = np.zeros(count), np.zeros(count)  # the blind guess
     else:
         # A shift changes nothing; by a value of the table, whole numbers stay whole.
         with np.errstate(over="ignore"):
             centred = checked - np.sort(checked)[count // 2]
-        distinct, first, twins = np.unique(centred, return_index=True, return_inverse=True)
-        with np.errstate(over="ignore"):
             scaled = centred / scale
+        distinct, first, twins = np.unique(centred, return_index=True, return_inverse=True)
         plan = None
         if np.abs(scaled).max() < 1e6:
-            plan = fourier_sums(scaled, size, min(len(first), MOST_EXACT))
+            plan = fourier_sums(scaled, game.size, min(len(first), MOST_EXACT))
         if plan is not None:
             epsilon, success = _along_the_line(
                 plan, distinct, first, game=game, sigma=scale, delta=target, progress=progress
