@@ -344,9 +344,7 @@ def recognised_members(
 
     rng = content_generator(seed, scores, member, purpose="recognised")
     # Ties are broken by coins: then all orders of exchangeable scores are equally likely.
-    order = np.lexsort((rng.random(len(scores)), scores))
-    rank = np.empty(len(scores), dtype=np.int64)
-    rank[order] = np.arange(len(scores))
+    rank = np.argsort(np.lexsort((rng.random(len(scores)), scores)))
     outside = rng.permutation(np.flatnonzero(~member))
     calibrating, others = outside[: len(outside) // 2], outside[len(outside) // 2 :]
     tried = np.concatenate([np.flatnonzero(member), others])

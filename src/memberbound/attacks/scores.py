@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple, TypedDict, overload
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,15 +180,16 @@ class AttackAudit:
 
     def to_dict(self, *, proved: bool = True) -> dict[str, object]:
         """Return the contract's fields; ends are missing where nothing is proved."""
+
+        def fields(bound: AuditBound | None) -> IntervalFields | None:
+            return None if bound is None else interval_fields(bound, proved=proved)
+
         counts = {"members": self.members, "non_members": self.non_members, "access": self.access}
         return {
-            "auc": interval_fields(self.auc, proved=proved),
-            "advantage": interval_fields(self.advantage, proved=proved),
-            "accuracy": interval_fields(self.accuracy, proved=proved),
-            "tpr_at_fpr": {
-                rate: interval_fields(bound, proved=proved)
-                for rate, bound in self.tpr_at_fpr.items()
-            },
+            "auc": fields(self.auc),
+            "advantage": fields(self.advantage),
+            "accuracy": fields(self.accuracy),
+            "tpr_at_fpr": {rate: fields(bound) for rate, bound in self.tpr_at_fpr.items()},
             **{name: value for name, value in counts.items() if value is not None},
         }
 
@@ -225,14 +226,8 @@ class IntervalFields(TypedDict):
     upper: Upper | None
 
 
-@overload
-def interval_fields(bound: AuditBound, *, proved: bool = ...) -> IntervalFields: ...
-@overload
-def interval_fields(bound: AuditBound | None, *, proved: bool = ...) -> IntervalFields | None: ...
-def interval_fields(bound: AuditBound | None, *, proved: bool = True) -> IntervalFields | None:
+def interval_fields(bound: AuditBound, *, proved: bool = True) -> IntervalFields:
     """Return what a measured bound is in the contract."""
-    if bound is None:
-        return None
     ends = (bound.lower, bound.upper) if proved else (None, None)
     estimate, lower, upper = map(json_number, (bound.estimate, *ends))
     return {"estimate": estimate, "lower": lower, "upper": upper}
