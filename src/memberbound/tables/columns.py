@@ -467,9 +467,9 @@ class Values:
     def absent(self) -> NDArray[np.bool_]:
         """Where the value is missing, so that the label is empty."""
         if self.parsed is not None:
-            return np.array([text == "" for text in self.texts], dtype=bool)[self.raw]
-        gone = np.isnan(self.raw) if self.raw.dtype.kind == "f" else np.zeros(len(self), bool)
-        return gone if self.missing is None else gone | self.missing
+            return np.asarray(np.array([text == "" for text in self.texts], dtype=bool)[self.raw])
+        gaps = np.zeros(len(self), bool) if self.missing is None else self.missing
+        return gaps | np.isnan(self.raw) if self.raw.dtype.kind == "f" else gaps
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
