@@ -2,7 +2,7 @@
 
 from memberbound.declarations import Parameter, Verb
 from memberbound.faces.command_line import VERBS, verb_named
-from memberbound.report.prose import GAMES, words
+from memberbound.report import words
 
 #: What is typed for a kind of argument that has no word of its own.
 _TYPED = {"number": "number", "whole": "N", "rates": "rate (may be repeated)", "switch": ""}
@@ -17,7 +17,7 @@ def with_options(page: str) -> str:
 def with_glossary(page: str) -> str:
     """Return the page of the glossary with the words of the reports, and the games, below it."""
     rows = [f"| {word} | {meaning} |" for word, meaning in words()["glossary"].items()]
-    games = [f"- **{name}**: {text}." for name, text in GAMES.items()]
+    games = [f"- **{name}**: {text}." for name, text in words()["games"].items()]
     table = ["| word | meaning |", "|---|---|", *rows]
     return "\n".join([page, *table, "", "## Who attacks", "", *games, ""])
 

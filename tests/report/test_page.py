@@ -19,9 +19,9 @@ import pytest
 
 from faces.web.pages_checks import until
 from memberbound.quantities import Kind, marked
-from memberbound.report import charts, prose, template_text
+from memberbound.report import charts, template_text
 from memberbound.report.drawing import palette
-from memberbound.report.page import _headline
+from memberbound.report.page import _assumed, _headline
 from memberbound.report.page import render as render_typed
 from report import sample as reports
 from report.sample import typed
@@ -249,7 +249,7 @@ def test_the_appendix_holds_every_theorem_and_assumption() -> None:
     text = Reader(render(report)).text
     for entry in report["ledger"]:
         assert " ".join(entry["statement"].split()) in text
-    for sentence in (*report["assumptions"], *prose.assumed(typed(report))):
+    for sentence in (*report["assumptions"], *_assumed(typed(report))):
         assert " ".join(sentence.split()) in text
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-__all__ = ["DRAWINGS", "template_text"]
+__all__ = ["DRAWINGS", "template_text", "words"]
 
 
 def template_text(name: str) -> str:
     """Return a file of the folder ``templates``."""
     return files(__name__).joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def words() -> dict[str, Any]:
+    """Return the texts of ``words.yaml`` by their names."""
+    import yaml
+
+    texts: dict[str, Any] = yaml.safe_load(template_text("words.yaml"))
+    return texts
 
 
 def _draw(name: str, answer: object, target: Path) -> Path:

@@ -53,9 +53,10 @@ from memberbound.report.model import (
     Result,
     RocCurve,
     SandwichRow,
+    allowed_over,
+    blind_guess,
     score_mark,
 )
-from memberbound.report.prose import allowed_over, blind_guess
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

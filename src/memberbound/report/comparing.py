@@ -11,7 +11,7 @@ from memberbound.answers import INTERNAL, Answer, EstimateOf, Lower, Sided, Uppe
 from memberbound.declarations import Option, Several
 from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, marked, vacuous
-from memberbound.report import prose
+from memberbound.report import words
 from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject
 from memberbound.report.publication import checked_report
 
@@ -134,10 +134,11 @@ class Comparison(Answer):
     @computed
     def sentence(self) -> str:
         """What became of the verdict and of the promise, and what to beware of."""
-        then, now = (prose.LEVELS[report.verdict.level] for report in (self.before, self.after))
+        both = (self.before, self.after)
+        then, now = (words()["levels"][report.verdict.level] for report in both)
         level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"
-        promise = " → ".join(str(_promised(report)) for report in (self.before, self.after))
-        sentence = f"{level}; the best promise for {prose.WHOM}: {promise}."
+        promise = " → ".join(str(_promised(report)) for report in both)
+        sentence = f"{level}; the best promise for {words()['whom']}: {promise}."
         if not self.same_data:
             sentence += " The tables are different."
         if self.settings:
@@ -165,7 +166,7 @@ class Comparison(Answer):
                     lines.append(_line(f"  {RECORDS[record]}", kind, *texts))
         lines += ["", "history"]
         for item in self.history:
-            lines.append(f"  {item.started}  {prose.LEVELS[item.verdict]}  {item.data}")
+            lines.append(f"  {item.started}  {words()['levels'][item.verdict]}  {item.data}")
         return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from memberbound.quantities import (
     points,
     significant,
 )
-from memberbound.report import prose, template_text
+from memberbound.report import template_text, words
 from memberbound.report.model import access_floors
 from memberbound.report.page import environment, filled_page
 from memberbound.report.publication import About, Case, Promise, Publication, ReleasedFile
@@ -94,7 +94,7 @@ def _markdown() -> Environment:
 
 def _filled(template: str, **facts: object) -> str:
     """Return a Markdown document."""
-    text = _markdown().get_template(template).render(prose=prose, **facts)
+    text = _markdown().get_template(template).render(words=words(), **facts)
     return text.rstrip("\n") + "\n"
 
 
@@ -189,7 +189,7 @@ _SEEDED = "This file was made with a test seed, so that its noise can be worked 
 
 
 def _kind(file: ReleasedFile) -> str:
-    kind: str = prose.words()["kinds"].get(file.kind, file.kind)
+    kind: str = words()["kinds"].get(file.kind, file.kind)
     return kind
 
 
@@ -214,7 +214,7 @@ def promised(case: Case) -> tuple[str, ...]:
         f"be right more than {right} times in 100. A pure guess is right {blind} times in 100."
     )
     persons = case.release is not None and case.release.counted == "persons"
-    more = [prose.words()["knowing"]["persons" if persons else promise.game]]
+    more = [words()["knowing"]["persons" if persons else promise.game]]
     if not every:
         more.append(_OF_ONE)
     if promise.confidence < 1:
@@ -237,7 +237,7 @@ def must_be_true(case: Case) -> list[str]:
         "counted": "rows" if unit is None else "people",
         "name": None if file is None else file.name,
     }
-    texts = prose.words()["must_be_true"]
+    texts = words()["must_be_true"]
     return [text.format_map(facts) for part in parts for text in texts[part]]
 
 
@@ -329,7 +329,6 @@ def _plain_words(case: Case) -> dict[str, Any]:
     """Return what is said about a case in plain words, by the names of the templates."""
     return {
         "case": case,
-        "words": prose.words(),
         "what": None if case.file is None else what_it_is(case, case.file),
         "promised": promised(case),
         "costs": costs(case),

@@ -21,6 +21,7 @@ from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, MemberboundError, one_of
 from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
+from memberbound.report import words
 from memberbound.report.documents import (
     SIZES,
     checklist,
@@ -35,7 +36,6 @@ from memberbound.report.documents import (
 )
 from memberbound.report.model import Report
 from memberbound.report.page import find_browser, page_count, print_pdf, render
-from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Case, Publication
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Export(Answer):
         what, name = self.exported, FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
-            lines.append(OWNER_ONLY)
+            lines.append(words()["owner_only"])
         else:
             of = "the settings of a study of" if what.file is None else "the release"
             lines = [
@@ -319,7 +319,7 @@ def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> Entr
         metrics["measured/model/exposed_records_lower"] = audit["records"]["exposed_records"]
     settings = asdict(report.question) | {"columns": None, "data_columns": len(data.columns)}
     settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
-    note = f"{OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"
+    note = f"{words()['owner_only']}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"
     return Entry(
         f"membership study of {clean(data.name)}"[:_NAME_LENGTH],
         note[:_TAG_LENGTH],

@@ -21,7 +21,7 @@ from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import down
-from memberbound.quantities import Mark, decimals, marked, significant
+from memberbound.quantities import Mark, allowed, decimals, marked, percent, significant
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -295,6 +295,16 @@ def score_mark(value: float) -> Mark:
     small = abs(value) < 10
     shown = decimals(value, "estimate", 3) if small else significant(value, "estimate", 4)
     return Mark("estimate", f"≈ {shown}")
+
+
+def blind_guess(value: float) -> Mark:
+    """Return how often a blind guess is right: known exactly, and rounded as bounds beside it."""
+    return Mark("given", percent(value, "upper"))
+
+
+def allowed_over(blind: float, eta: float) -> Mark:
+    """Return what a study allows somebody who could as well guess blindly."""
+    return Mark("given", allowed(blind, eta))
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,14 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report import charts, prose, template_text
+from memberbound.report import charts, template_text, words
 from memberbound.report.model import (
     RECORDS,
     Report,
     Result,
     access_floors,
+    allowed_over,
+    blind_guess,
     score_mark,
 )
 
@@ -71,8 +73,7 @@ def render(
         report=report,
         nonce=nonce,
         charts=charts.charts_of_report(report),
-        prose=prose,
-        words=prose.words(),
+        assumed=_assumed(report),
         given=given,
         **_given_rows(given),
         explained=report.answer("explain"),
@@ -85,7 +86,7 @@ def render(
         settings=[*_settings(report), *(stated or {}).items()],
         recipe=_recipe(report),
         exposed=_exposed(report),
-        promise=prose.promise(report.blind_in("subset"), report.question.eta),
+        promise=_promise(report.blind_in("subset"), report.question.eta),
     )
 
 
@@ -93,9 +94,24 @@ def filled_page(template: str, style: str, script: str = "", **content: Any) -> 
     """Return an HTML template with its content, and a policy that allows these two texts only."""
     policy = _policy(style, script)
     filled = environment().get_template(template)
-    page = filled.render(style=style, script=script, policy=policy, **content)
+    page = filled.render(style=style, script=script, policy=policy, words=words(), **content)
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _assumed(report: Report) -> list[str]:
+    """Return the assumptions in plain words, of the steps that gave an answer."""
+    steps = [step.id for step in report.steps_in("done")]
+    return list(dict.fromkeys(text for step in steps for text in words()["assumed"][step]))
+
+
+def _promise(blind: float, eta: float) -> str:
+    """Return where the allowed share comes from.
+
+    >>> _promise(0.5008787346221442, 0.05)
+    'blind guessing 50.09 % + 5 points'
+    """
+    return f"blind guessing {blind_guess(blind)} + {points(eta)}"
 
 
 def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
@@ -108,16 +124,16 @@ def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
     row = report.row_of("given", "average") or report.row_of("model", "worst")
     if row is not None and row.beaten is not None:
         right, blind = (of_hundred(value, "lower") for value in (row.beaten, row.blind))
-        words = f"Of 100 guesses about the {RECORDS[row.record]}, at least {right} are right"
-        people.append((row.label, right, blind, "audit", words))
+        text = f"Of 100 guesses about the {RECORDS[row.record]}, at least {right} are right"
+        people.append((row.label, right, blind, "audit", text))
     best = report.recommended
     if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
         right = of_hundred(best.accuracy_upper, "upper")
         whom = "any record, the most exposed one included,"
-        words = f"Of 100 guesses about {whom} at most {right} are right"
+        text = f"Of 100 guesses about {whom} at most {right} are right"
         title = "As it is" if best.id == "nothing" else f"With {best.label.lower()}"
         blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
-        people.append((title, right, blind, "certificate", words))
+        people.append((title, right, blind, "certificate", text))
     return people
 
 
@@ -128,33 +144,35 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     """
     best, eta = report.recommended, report.question.eta
     blind = report.blind_in(report.game if best is None else best.game)
-    words = f"for {prose.WHOM}: {prose.promise(blind, eta)}; {prose.who_chose(report)}"
+    default, whom = report.defaulted("eta"), words()["whom"]
+    whose = "memberbound's default, which nobody chose" if default else "chosen by you"
+    text = f"for {whom}: {_promise(blind, eta)}; {whose}"
     shown: list[tuple[str, Mark | None, str]] = [
-        ("Limit of this study", prose.allowed_over(blind, eta), words)
+        ("Limit of this study", allowed_over(blind, eta), text)
     ]
     if best is None:
-        words = "no remedy tried is enough and leaves a useful model"
-        shown.append(("After a remedy", marked(None, "certificate"), words))
+        text = "no remedy tried is enough and leaves a useful model"
+        shown.append(("After a remedy", marked(None, "certificate"), text))
     else:
         name = "As it is" if best.id == "nothing" else "With the remedy"
         sure = "" if best.confidence is None else at_confidence(best.confidence)
         sure = sure or ", certain if the assumptions hold"
-        words = f"for {prose.WHOM}: {best.label.lower()}{sure}"
-        shown.append((name, marked(best.accuracy_upper, "certificate"), words))
+        text = f"for {whom}: {best.label.lower()}{sure}"
+        shown.append((name, marked(best.accuracy_upper, "certificate"), text))
         if best.change is not None and best.id != "nothing":
-            words = f"{best.score_name} {best.after}; {report.usual} {best.before}"
+            text = f"{best.score_name} {best.after}; {report.usual} {best.before}"
             name = "What it gains" if (best.loss_estimate or 0) < 0 else "What it costs"
-            shown.append((name, best.change, words))
+            shown.append((name, best.change, text))
     given = report.row_of("given", "average")
     rows = [given] if given else [report.row_of("model", r) for r in ("worst", "average")]
     for row in rows:
         if row is None:
             continue
-        words = "an attack is right" if row.beaten else NO_LEAK
+        text = "an attack is right" if row.beaten else NO_LEAK
         if not row.beaten and row.observed is not None and row.observed > row.blind + eta:
-            words += f"; the best attack reached {row.seen}, more models (--shadows) may show it"
+            text += f"; the best attack reached {row.seen}, more models (--shadows) may show it"
         name = f"{row.label}, {RECORDS[row.record]}"
-        shown.append((name, row.least if row.beaten else None, words))
+        shown.append((name, row.least if row.beaten else None, text))
     return shown
 
 
@@ -164,7 +182,7 @@ def _given_rows(answer: Result | None) -> dict[str, Sequence[tuple[str | Mark, .
         return {}
     access = [
         (
-            prose.ACCESS.get(level, level),
+            words()["access"].get(level, level),
             attack,
             marked(estimate, "estimate"),
             "no floor: not comparable" if floor is None else marked(floor, "audit", blind=0.5),
@@ -254,6 +272,7 @@ def environment() -> Environment:
         "estimated": lambda value: marked(value, "estimate"),
         "given": lambda value: marked(value, "given"),
         "score": score_mark,
+        "blind_guess": blind_guess,
         # A number and its percent sign stay on one line.
         "bound": lambda text: text.replace(" %", "\u00a0%").replace("≈ ", "≈\u00a0"),
         "confident": confident,

@@ -20,7 +20,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_input, read_document
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import sum_up
-from memberbound.report import prose
+from memberbound.report import words
 from memberbound.report.model import (
     Confidence,
     Name,
@@ -128,7 +128,7 @@ class Publication:
             promise=Promise(
                 "neighbour", "every record", 0.5, min(1.0, sum_up(0.5, asked.eta)), 1.0
             ),
-            assumptions=prose.release_assumptions(),
+            assumptions=tuple(words()["assumed"]["protect-every"]),
         )
 
     @classmethod

@@ -46,6 +46,7 @@ from memberbound.quantities import (
     percent,
     points,
 )
+from memberbound.report import words
 from memberbound.report.model import (
     LABELS,
     RECORDS,
@@ -64,7 +65,6 @@ from memberbound.report.model import (
     Verdict,
     typed_as,
 )
-from memberbound.report.prose import OWNER_ONLY
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -178,7 +178,7 @@ class Study(Answer, Limited):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
         lines += ["", *(f"wrote {name}" for name in self.files)]
-        lines += ["", f"note: {OWNER_ONLY}"]
+        lines += ["", f"note: {words()['owner_only']}"]
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         best = self.report.recommended
         if best is not None and best.command is not None:
@@ -384,18 +384,6 @@ def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
 
 _FILES = ("report.html", "report.json")
-_LEARNER_CHOSEN = (
-    "The learner ({learner}) was chosen by looking at the target's values. No bound covers what "
-    "this choice tells about them; name a learner to choose without looking."
-)
-_REMEDY_CHOSEN = (
-    "The recommended remedy was chosen by bounds and scores computed from the rows. No bound "
-    "covers what this choice tells about them."
-)
-_FIRST_ROWS = (
-    "Attacks, counts and scores are about each person's first row. Models with noise and tables of "
-    "new rows are made of all rows of a person, with the influence of one."
-)
 Progress = Callable[[str, int, int], None]
 
 
@@ -693,13 +681,13 @@ class _Run:
         question, data = self.context.question, self.context.data
         failed = [r.title for r in self.records if r.state in ("failed", "stopped")]
         listed, findings = remedies(self.findings), self.findings.values()
-        choices = []
+        texts, choices = words()["choices"], []
         if self.looked_at_target:
-            choices.append(_LEARNER_CHOSEN.format(learner=question.learner))
+            choices.append(texts["learner"].format(learner=question.learner))
         if any(remedy.recommended for remedy in listed):
-            choices.append(_REMEDY_CHOSEN)
+            choices.append(texts["remedy"])
         if question.unit is not None:
-            choices.append(_FIRST_ROWS)
+            choices.append(texts["unit"])
         assumed = dict.fromkeys(text for f in findings for text in f.result["assumptions"])
         used = tuple(dict.fromkeys(id for f in findings for id in f.result["theorems"]))
         entries = (entry for id in used for entry in theorems(id).results)
