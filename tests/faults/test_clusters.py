@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -75,30 +74,31 @@ class Processes:
                 process.wait()
 
 
-@pytest.fixture
-def cluster():
+@contextlib.contextmanager
+def started(*threads):
+    """A scheduler, and a worker with each of these numbers of threads."""
     made = Processes()
     made.start_scheduler()
-    made.start_worker()
-    made.start_worker()
+    for number in threads:
+        made.start_worker(number)
     try:
-        made.wait(2)
+        made.wait(len(threads))
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def cluster():
+    with started(1, 1) as made:
+        yield made
 
 
 @pytest.fixture
 def worker():
     """One worker that does two things at a time: a second process would import everything again."""
-    made = Processes()
-    made.start_scheduler()
-    made.start_worker(threads=2)
-    try:
-        made.wait(1)
+    with started(2) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def timeless(answer) -> dict:
     return {k: v for k, v in answer.to_dict().items() if "seconds" not in k}
 
 
-def during(*acts, after: float = 1.0) -> ExitStack:
+@contextlib.contextmanager
+def during(*acts, after: float = 1.0):
     """Do something while what stands in the block runs."""
-    stack = ExitStack()
 
     def run() -> None:
         for act in acts:
@@ -124,8 +124,8 @@ def during(*acts, after: float = 1.0) -> ExitStack:
 
     thread = threading.Thread(target=run)
     thread.start()
-    stack.callback(thread.join)
-    return stack
+    yield
+    thread.join()
 
 
 @pytest.mark.long

@@ -207,28 +207,30 @@ def _check_trees(root: object, file: _File) -> None:
         elif isinstance(part, np.ndarray):
             waiting += part.ravel().tolist() if part.dtype == object else []
         elif kind == "Tree" and hasattr(part, "children_left"):
-            left = np.asarray(part.children_left, dtype=np.int64)
-            right, split = np.asarray(part.children_right), np.asarray(part.feature)
-            _check_tree((left, right, split), left == -1, int(part.n_features), file)
+            left, right = np.asarray(part.children_left), np.asarray(part.children_right)
+            _check_tree(file, left, right, part.feature, leaf=left == -1, features=part.n_features)
         elif kind == "TreePredictor":
             nodes = np.asarray(part.nodes)
             walk = (nodes["left"], nodes["right"], nodes["feature_idx"])
-            _check_tree(walk, nodes["is_leaf"] != 0, None, file)
+            _check_tree(file, *walk, leaf=nodes["is_leaf"] != 0)
         else:
             waiting += list(getattr(part, "__dict__", {}).values())
 
 
 def _check_tree(
-    walk: tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.generic]],
-    leaf: NDArray[np.bool_],
-    features: int | None,
     file: _File,
+    left: NDArray[np.generic],
+    right: NDArray[np.generic],
+    split: NDArray[np.generic],
+    *,
+    leaf: NDArray[np.bool_],
+    features: float = np.inf,
 ) -> None:
     """Walk a tree from its root: every index inside, no node twice.
 
-    ``walk`` has per node the child for "left", the child for "right" and the feature that decides.
+    Per node: the child for "left", the child for "right" and the feature that decides.
     """
-    left, right, split = (np.asarray(part, dtype=np.int64) for part in walk)
+    left, right, split = (np.asarray(part, dtype=np.int64) for part in (left, right, split))
     total = left.size
     if not (right.size == split.size == leaf.size == total > 0):
         raise file.unsound("a tree whose arrays differ in length")
@@ -236,18 +238,13 @@ def _check_tree(
     while level.size:
         if level.min() < 0 or level.max() >= total:
             raise file.unsound("a tree whose branches lead out of it")
+        if visited[level].any() or np.unique(level).size != level.size:
+            raise file.unsound("a tree with a cycle")
         visited[level] = True
         inner = level[~leaf[level]]
-        if (
-            features is not None
-            and inner.size
-            and not (split[inner].min() >= 0 and split[inner].max() < features)
-        ):
+        if not ((split[inner] >= 0) & (split[inner] < features)).all():
             raise file.unsound("a tree that asks for a column that is not there")
         level = np.concatenate([left[inner], right[inner]])
-        inside = level[(level >= 0) & (level < total)]
-        if visited[inside].any() or np.unique(level).size != level.size:
-            raise file.unsound("a tree with a cycle")
 
 
 # ── boosting, in the formats of its libraries ─────────────────────────────────────────────────────
@@ -355,9 +352,9 @@ def _check_lightgbm_tree(tree: dict[str, str], features: int, file: _File) -> No
     )
     none = np.zeros(leaves, dtype=np.int64)
     split = arrays["split_feature"].astype(np.int64)
-    walk = tuple(np.concatenate([part, none]) for part in (left, right, split))
+    left, right, split = (np.concatenate([part, none]) for part in (left, right, split))
     leaf = np.arange(inner + leaves) >= inner
-    _check_tree((walk[0], walk[1], walk[2]), leaf, features, file)
+    _check_tree(file, left, right, split, leaf=leaf, features=features)
 
 
 def _check_categories(
@@ -399,9 +396,9 @@ def _xgboost(file: _File) -> TrainedModel:
         booster_part = learner["gradient_booster"]
         inner = booster_part.get("gbtree", booster_part)  # dart keeps its trees one level down
         for tree in inner.get("model", {}).get("trees", []):
-            left = np.array(tree["left_children"], dtype=np.int64)
-            walk = (left, np.array(tree["right_children"]), np.array(tree["split_indices"]))
-            _check_tree(walk, left == -1, features, file)
+            left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+            split = np.array(tree["split_indices"])
+            _check_tree(file, left, right, split, leaf=left == -1, features=features)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):

@@ -112,7 +112,7 @@ def _computed(
                     yield from results.items()
         except pickle.PicklingError:
             warnings.warn(
-                "The learner cannot be sent to workers; this process goes on alone.", stacklevel=2
+                "The learner cannot be sent to workers; this process goes on alone.", stacklevel=3
             )
             break
         except _LostError as problem:

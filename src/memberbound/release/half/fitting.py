@@ -210,22 +210,13 @@ def is_nondeterministic(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _GroupFit:
-    """What came back from a group of subsets."""
-
-    row: FloatArray
-    failures: list[str]
-    warned: dict[str, type[Warning]]
-
-
-@dataclass(frozen=True, eq=False)
 class _Refit:
-    """Fits a group of subsets; sent to the workers."""
+    """Fits a group of subsets: outputs, reasons of failures, warnings.  Sent to the workers."""
 
     statistic: Statistic
     reduce: Reduce | None
 
-    def __call__(self, group: Group) -> _GroupFit:
+    def __call__(self, group: Group) -> tuple[FloatArray, list[str], dict[str, type[Warning]]]:
         outputs, failures = [], []
         warned: dict[str, type[Warning]] = {}
         for subset in group:
@@ -237,8 +228,7 @@ class _Refit:
                 failures.append(reason)
             warned |= {str(w.message): w.category for w in seen}
         row = np.array(outputs)
-        row = row if self.reduce is None else self.reduce(row)
-        return _GroupFit(row, failures, warned)
+        return row if self.reduce is None else self.reduce(row), failures, warned
 
 
 def fitted(
@@ -269,29 +259,30 @@ def fitted(
         # A generator that such a statistic carries is copied, state and all, with every batch of
         # the work: draws of different batches would then not be independent, as X4 needs.
         workers = 1
-    fits: dict[int, _GroupFit] = {}
+    rows: dict[int, FloatArray] = {}
     failures: list[str] = []
-    for place, fit in refits(
+    warned: dict[str, type[Warning]] = {}
+    for place, (row, failed, texts) in refits(
         _Refit(statistic, reduce), groups, workers=workers, batches=_BATCHES, progress=progress
     ):
-        fits[place] = fit
-        failures += fit.failures
+        rows[place] = row
+        failures += failed
+        warned |= texts
         if len(failures) * _FAILURES > planned:
             raise InputError(
                 f"statistic must be finite on nearly every subset, got {len(failures)} failed fits "
                 f"of {planned}: {failures[0]} Failed fits cannot be left out; make the learner "
                 "robust (regularise, merge rare classes)."
             )
-    ordered = [fits[place] for place in range(total)]
-    warned = {message: kind for fit in ordered for message, kind in fit.warned.items()}
     if failures:
-        warned[
+        warnings.warn(
             f"{len(failures)} failed of {planned} fits: {failures[0]} A fit that fails releases "
-            "zeros, and the noise hides it."
-        ] = UserWarning
-    for message, category in list(warned.items())[-3:]:
-        warnings.warn(message, category, stacklevel=3)
-    return Fits(np.array([fit.row for fit in ordered]), planned, len(failures), own)
+            "zeros, and the noise hides it.",
+            stacklevel=3,
+        )
+    for message in sorted(warned)[:3]:
+        warnings.warn(message, warned[message], stacklevel=3)
+    return Fits(np.array([rows[place] for place in range(total)]), planned, len(failures), own)
 
 
 # ── The least noise that is enough ────────────────────────────────────────────────────────────────
