@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -264,10 +264,10 @@ def harden(
         check_names(used, list(frame.columns), opened.name)
         with opened_table(opened if reference is None else reference, beside=opened) as fitted:
             other = None if reference is None else _read(fitted, list(frame.columns), unit)
-            parts = _split_rows(frame, other, wish.seed)
+            fitting, others = _split_rows(frame, other, wish.seed)
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).
-            with fitted.with_frame(parts.fitting) as fitting:
-                readings = fitting.readings(roles=roles)
+            with fitted.with_frame(fitting) as seen:
+                readings = seen.readings(roles=roles)
     if target is not None:
         check_target_role(target, readings[target])
     selection = selected(
@@ -276,13 +276,11 @@ def harden(
         apart=targets,
         named=(*wish.keep, *wish.edges, *wish.hierarchies),
     )
-    parts = replace(
-        parts,
-        fitting=_with_numbers(parts.fitting, readings, (*wish.keep, target)),
-        released=_with_numbers(parts.released, readings, (*wish.keep, target)),
+    fitting, others = (
+        _with_numbers(rows, readings, (*wish.keep, *targets)) for rows in (fitting, others)
     )
-    search, state = choose(parts.fitting, len(parts.released), wish, selection)
-    rules, released, certified = _released(search, state, parts, wish)
+    search, state = choose(fitting, len(others), wish, selection)
+    rules, released, certified = _released(search, state, others, wish)
     assert state is not None
     counted = [c for c in frame.columns if c not in selection.left_out]
     information = search.information([*search.front(), state], wish.seed)
@@ -305,15 +303,15 @@ def harden(
         security=wish.security,
         record_leak=wish.record_leak,
         target=target,
-        validity=parts.validity,
+        validity="split" if reference is None else "reference",
         rows_read=len(frame),
-        rows_fitted=len(parts.fitting),
+        rows_fitted=len(fitting),
         rows_released=len(released),
         theorems=("A25-T14", "X5", "X7", "X15", "X18"),
         assumptions=(
             f"the rows are independent draws from one distribution, and {person}",
             *_ASSUMPTIONS,
-            parts.assumption,
+            _independence(len(fitting), split=reference is None),
         ),
         roles=selection.roles,
         warnings=notes,
@@ -354,7 +352,7 @@ def _read(
 
 
 def _with_numbers(
-    frame: DataFrame, readings: Mapping[str, Reading], kept: Collection[str | None]
+    frame: DataFrame, readings: Mapping[str, Reading], kept: Collection[str]
 ) -> DataFrame:
     """Return the table with written numbers as numbers; what is no number becomes missing.
 
@@ -383,42 +381,35 @@ def _with_numbers(
 _FIT_SHARE, _FIT_ROWS = 0.25, 50_000
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Rows for choosing and rows to be certified and released."""
-
-    fitting: DataFrame
-    released: DataFrame
-    validity: str
-
-    @property
-    def assumption(self) -> str:
-        """Why the certificate holds although the recipe was chosen on data."""
-        if self.validity == "reference":
-            return (
-                f"the recipe was fitted and chosen on {len(self.fitting)} rows of a reference "
-                "table that are independent of the released ones (no person is in both); what the "
-                "recipe says about those rows is not certified"
-            )
+def _independence(fitted: int, *, split: bool) -> str:
+    """Return why the certificate holds although the recipe was chosen on data."""
+    if split:
         return (
-            f"the recipe was fitted and chosen on {len(self.fitting)} rows that are not released; "
-            "what the recipe says about those rows is not certified; rows were picked for release "
-            "by their place in the table and the seed, so whoever knows both knows who was picked"
+            f"the recipe was fitted and chosen on {fitted} rows that are not released; what the "
+            "recipe says about those rows is not certified; rows were picked for release by their "
+            "place in the table and the seed, so whoever knows both knows who was picked"
         )
+    return (
+        f"the recipe was fitted and chosen on {fitted} rows of a reference table that are "
+        "independent of the released ones (no person is in both); what the recipe says about those "
+        "rows is not certified"
+    )
 
 
-def _split_rows(frame: DataFrame, reference: DataFrame | None, seed: int) -> _Parts:
+def _split_rows(
+    frame: DataFrame, reference: DataFrame | None, seed: int
+) -> tuple[DataFrame, DataFrame]:
     """Return the rows to choose on and the rows to release."""
     order = np.random.default_rng(seed)
     if reference is not None:
         # More rows than will be certified would make the search too optimistic about cell sizes.
         size = min(len(reference), len(frame), _FIT_ROWS)
         chosen = np.sort(order.permutation(len(reference))[:size])
-        return _Parts(reference.iloc[chosen][list(frame.columns)], frame, "reference")
+        return reference.iloc[chosen][list(frame.columns)], frame
     size = min(int(_FIT_SHARE * len(frame) + 0.5), _FIT_ROWS)
     chosen = np.zeros(len(frame), dtype=bool)
     chosen[order.permutation(len(frame))[:size]] = True
-    return _Parts(frame[chosen], frame[~chosen], "split")
+    return frame[chosen], frame[~chosen]
 
 
 def _certified(profile: CountProfile, confidence: float) -> Certified:
@@ -428,7 +419,7 @@ def _certified(profile: CountProfile, confidence: float) -> Certified:
 
 
 def _released(
-    search: Search, state: State | None, parts: _Parts, wish: Wish
+    search: Search, state: State | None, rows: DataFrame, wish: Wish
 ) -> tuple[Recipe, DataFrame, Certified]:
     """Return the chosen recipe, the released rows under it and their certificate, or refuse.
 
@@ -439,7 +430,7 @@ def _released(
     reached = f"the best expected was security ≈ {decimals(max(0.0, 1 - best), 'estimate', 6)}"
     if state is not None:
         recipe = search.recipe(state)
-        table = recipe.apply(parts.released).reset_index(drop=True)
+        table = recipe.apply(rows).reset_index(drop=True)
         if table.shape[1] > 0:
             certified = _certified(cell_profile(table), wish.confidence)
             most = 1.0 if wish.record_leak is None else wish.record_leak
@@ -453,6 +444,6 @@ def _released(
     limits = {"security": wish.security, "record leak": wish.record_leak}
     wanted = [f"{n} {significant(v, 'given')}" for n, v in limits.items() if v is not None]
     raise InputError(
-        f"{' and '.join(wanted)} must be within reach of {len(parts.released)} released rows, but "
+        f"{' and '.join(wanted)} must be within reach of {len(rows)} released rows, but "
         f"{reached}. Keep fewer columns, give a coarser target, or ask for less."
     )
