@@ -23,6 +23,16 @@ def replayed(monkeypatch, make):
         return make(), sums
 
 
+def published(answer):
+    """Return all that is said and released, but what is for the owner of the rows only."""
+    private = getattr(answer, "owner_only", ())
+    shown = {key: value for key, value in answer.to_dict().items() if key not in private}
+    if hasattr(answer, "table"):
+        return repr((shown, answer.table.astype(str).to_dict()))
+    model = getattr(answer, "released", None)
+    return repr((shown, model.to_dict() if hasattr(model, "to_dict") else None))
+
+
 def spent(first, second):
     """Return Σ(distance/noise)² of two worlds, infinity where different things were asked for."""
     if [(a.shape, scale) for a, scale in first] != [(b.shape, scale) for b, scale in second]:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracle.replay import replayed, spent
+from tests.oracle.replay import published, replayed, spent
 from tests.oracle.training import canary_advantage, lengths_of, loss_and_target
 
 from memberbound import protect, summarize, synthesize
@@ -100,23 +100,18 @@ RELEASES = {
 }
 
 
-def published(release, table):
-    """Return all that a verb says and releases, but what is for the owner of the rows only."""
+def observed(release, table):
+    """Return all that a verb publishes about a table of patients."""
     verb, options = RELEASES[release]
     asked = {"unit": "patient", "bounds": BOUNDS, "eta": ETA, "insecure_seed": 3, **options}
     answer = verb(table, **asked, **({"trial": False} if verb is protect else {}))
-    shown = {k: v for k, v in answer.to_dict().items() if k not in answer.owner_only}
-    if verb is protect:
-        return repr((shown, answer.released.to_dict()))
-    if verb is synthesize:
-        assert answer.model.labels is not None
-        return repr((shown, answer.table.astype(str).to_dict()))
-    return repr(shown)
+    assert verb is not synthesize or "labels" in answer.noise
+    return published(answer)
 
 
 def replay(monkeypatch, release, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
-    return replayed(monkeypatch, lambda: published(release, table))
+    return replayed(monkeypatch, lambda: observed(release, table))
 
 
 def allowed():
@@ -156,7 +151,7 @@ def test_the_order_of_rows_decides_nothing(release):
     """Bit by bit, with real noise: engines without an order may give rows in any."""
     table = stays()
     shuffled = table.sample(frac=1.0, random_state=1)
-    assert published(release, table) == published(release, shuffled)
+    assert observed(release, table) == observed(release, shuffled)
 
 
 @pytest.mark.parametrize("learner", ["logistic", "boosting"])
@@ -241,9 +236,9 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
 
 def test_blocks_and_places_change_no_bit(monkeypatch):
     records = read_records(stays()).by_person("patient")
-    whole = published("logistic", stays())
+    whole = observed("logistic", stays())
     monkeypatch.setattr(gradient, "_BLOCK", 17)
-    assert published("logistic", stays()) == whole
+    assert observed("logistic", stays()) == whole
     cuts = gradient.row_cuts(records.rows, records.persons)
     assert {cut.start for cut in cuts} <= set(records.persons.starts.tolist())
 

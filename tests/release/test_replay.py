@@ -7,6 +7,7 @@ must be paid for.
 """
 
 import datetime as dt
+import importlib
 import json
 import sqlite3
 import sys
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -25,19 +27,19 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from tests.oracle.files import PACKED, in_sqlite, stored
-from tests.oracle.replay import replayed, spent
+from tests.oracle.replay import published, replayed, spent
 
-from memberbound import MembershipPrivate, open_table, protect, summarize
+from memberbound import MembershipPrivate, open_table, protect, summarize, synthesize
 from memberbound.errors import InputError
 from memberbound.release.all_rows import cells as column_cells
-from memberbound.release.all_rows import public_bounds, synthetic
+from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
-from memberbound.release.all_rows.synthetic import fit_synthetic
+from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables import columns, in_memory
 
+synthesizing = importlib.import_module("memberbound.verbs.synthesize")
 ROWS = 240
 #: Small tables have something to learn only at a large η; the sums do not depend on it.
 ETA = 0.45
@@ -249,12 +251,11 @@ def as_old_parquet(table, folder):
 
 
 def as_parts(table, folder):
-    """Rows that are read again whenever they are used."""
     parts = folder / "parts"
     parts.mkdir(exist_ok=True)
     for name, some in (("a", table[:100]), ("b", table[100:])):
         pq.write_table(arrow_of(some), parts / f"{name}.parquet")
-    return in_memory.read_secret_columns(parts, forms_of(TYPED.bounds), memory="1KB")
+    return parts
 
 
 def in_arrow_types(table, _):
@@ -283,41 +284,11 @@ FORMATS = {
 # ── Releases ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def forms_of(bounds):
-    return public_bounds.forms_of(public_bounds.read_bounds(bounds))
-
-
-def names_in(world, table):
-    """The names of the columns; a list has others."""
-    listed = isinstance(table, list)
-    return {name: f"x{k}" if listed else name for k, name in enumerate(world.names)}
-
-
-def model_of(learner, world, table, source, weight=None, **more):
-    names = names_in(world, table)
-    public = {names[n]: bound for n, bound in world.bounds.items()}
-    if learner in ("ridge", "huber"):
-        public |= {names["ill"]: {"range": [0, 1]}}
-    asked = {"eta": ETA, "learner": learner, "bounds": public, "source": source, **more}
-    return fit_private(table, names["ill"], weight=names.get(weight), **asked).to_dict()
-
-
-def statistic_of(statistic, chosen, world, table, source):
-    names = names_in(world, table)
-    public = {names[n]: bound for n, bound in world.bounds.items()}
-    records = in_memory.read_records(table, forms_of(public), columns=[names[n] for n in chosen])
-    made = release_table_statistic(records, statistic, eta=ETA, bounds=public, source=source)
-    return [made.values.tolist(), made.names, made.calibration.certificate.to_dict()]
-
-
-def synthetic_table(world, table, source):
-    names = names_in(world, table)
-    public = {names[n]: bound for n, bound in (world.bounds | world.listed).items()}
-    records = in_memory.read_records(table, forms_of(public))
-    made = fit_synthetic(records, eta=ETA, bounds=public, target=names["ill"], source=source)
-    assert made.pairs
-    drawn = made.sample(50, InsecureSource(3)).astype(str)
-    return [drawn.to_dict(), made.pairs, made.left_out, made.identifiers, made.noise]
+def weighted(table, *, target, bounds, eta, insecure_seed, weight, **_):
+    """No verb takes weights: the estimator does."""
+    balanced = Settings(class_weight="balanced")
+    asked = {"bounds": bounds, "eta": eta, "source": InsecureSource(insecure_seed)}
+    return fit_private(table, target, weight=weight, settings=balanced, **asked)
 
 
 STATISTICS = {
@@ -329,14 +300,37 @@ STATISTICS = {
     "contingency": ["group", "ill"],
 }
 assert set(STATISTICS) == set(TABLE_STATISTICS)
+#: What is asked of which verb; columns are named as in :class:`World`.
 RELEASES = {
-    **{learner: partial(model_of, learner) for learner in LEARNERS},
-    **{name: partial(statistic_of, name, chosen) for name, chosen in STATISTICS.items()},
-    "weighted": partial(
-        model_of, "logistic", weight="amount", settings=Settings(class_weight="balanced")
-    ),
-    "synthetic table": synthetic_table,
+    **{name: (protect, {"target": "ill", "learner": name}) for name in LEARNERS},
+    **{s: (summarize, {"statistic": s, "columns": names}) for s, names in STATISTICS.items()},
+    "weighted": (weighted, {"target": "ill", "weight": "amount"}),
+    "synthetic table": (synthesize, {"target": "ill", "rows": 50}),
 }
+
+
+def observed(release, world, table):
+    """Return all that a verb publishes about a table, or why it refuses."""
+    verb, options = RELEASES[release]
+    bounds = world.bounds | (world.listed if verb is synthesize else {})
+    if release in ("ridge", "huber"):
+        bounds = bounds | {"ill": {"range": [0, 1]}}
+    asked = dict(options)
+    if isinstance(table, list):  # which has no names
+        names = {name: f"x{k}" for k, name in enumerate(world.names)}
+        bounds = {names[name]: bound for name, bound in bounds.items()}
+        asked |= {key: names[asked[key]] for key in ("target", "weight") if key in asked}
+        asked |= {key: [names[n] for n in asked[key]] for key in ("columns",) if key in asked}
+    if isinstance(table, Path) and table.is_dir():  # rows are read again whenever they are used
+        asked["memory"] = "1KB"
+    if verb is protect:
+        asked["trial"] = False
+    try:
+        answer = verb(table, bounds=bounds, eta=ETA, insecure_seed=7, **asked)
+    except InputError as problem:
+        return f"refused: {problem}"
+    assert verb is not synthesize or answer.pairs
+    return published(answer)
 
 
 def without_names(records, name, cells, count, histograms):
@@ -352,14 +346,8 @@ def replay(monkeypatch, release, world, table):
     monkeypatch.setattr(column_cells, "noisy_texts", without_names)
     monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
 
-    def observed():
-        try:
-            made = RELEASES[release](world, table, InsecureSource(7))
-        except InputError as problem:
-            return f"refused: {problem}"
-        return json.dumps(made, sort_keys=True, default=str)
-
-    return replayed(monkeypatch, observed)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)  # for the owner of the rows
+    return replayed(monkeypatch, lambda: observed(release, world, table))
 
 
 def compare(monkeypatch, folder, release, form, neighbours):
