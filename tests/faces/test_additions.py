@@ -44,7 +44,7 @@ EDITS = {
         (
             "_STATISTICS = {\n",
             '_STATISTICS = {\n    "double": _Statistic(\n'
-            "        lambda work, _: (2 * (found := work.means(total=True))[0], *found[1:]),\n"
+            "        lambda work: (2 * (sums := work.means(total=True))[0], *sums[1:]),\n"
             "        lambda columns: 2 * columns,\n    ),\n",
         )
     ],
