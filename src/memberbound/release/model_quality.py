@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, EstimateOf
+from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 
-Labels = NDArray[Any]
 #: A model's scores by name; the first is the one that counts.
 ModelScores = dict[str, float]
 #: Scores of probabilities, of which less is better.

@@ -34,9 +34,11 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
+from memberbound.learners.examples import Labels
 from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
-from memberbound.release.all_rows.models import Features, Labels, PrivateModel, fit_private
+from memberbound.release.all_rows.models import Features, PrivateModel, fit_private
 from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.public_bounds import (
@@ -284,23 +286,17 @@ def _scores(
     rows = trial.encoded(test)[0]
     probabilities = trial.probabilities(rows)
 
-    def scored(answers: Labels, ranking: Labels, chances: Labels | None) -> ModelScores:
+    def scored(answers: Labels, ranking: FloatArray, chances: FloatArray | None) -> ModelScores:
         scores = scores_of(truth, answers, ranking, names)
         return scores if chances is None else scores | probability_scores(truth, chances, names)
 
-    noisy = scored(
-        trial.answered(rows)[scorable],
-        trial.ranking(rows)[scorable],
-        None if probabilities is None else probabilities[scorable],
-    )
+    chances = None if probabilities is None else probabilities[scorable]
+    noisy = scored(trial.answered(rows)[scorable], trial.ranking(rows)[scorable], chances)
     constant = constant_answer(seen)
     shares = np.array([np.mean(seen == name) for name in names])
     same_chances = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
-    fixed = scored(
-        np.full(len(truth), constant),
-        np.zeros_like(same_chances),
-        None if probabilities is None else same_chances,
-    )
+    same = None if probabilities is None else same_chances
+    fixed = scored(np.full(len(truth), constant), np.zeros_like(same_chances), same)
     noiseless: ModelScores = {}
     model = _noiseless_model(trial, _matrix(trial.encoded(training)[0])[usable], seen)
     if model is not None:

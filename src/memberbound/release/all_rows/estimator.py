@@ -13,11 +13,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import named_rows
+from memberbound.learners.examples import Labels, named_rows
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.learner_forms import checked_form
-from memberbound.release.all_rows.models import Labels, fit_private
+from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.public_bounds import Bounds, forms_of, read_bounds
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed

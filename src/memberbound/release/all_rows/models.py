@@ -20,7 +20,7 @@ from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.files import large_copy
-from memberbound.learners.examples import raw_records
+from memberbound.learners.examples import Labels, raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
@@ -68,8 +68,6 @@ from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.in_memory import Parts, Records, read_records
 
-#: A target as it was read: codes of classes, or numbers.
-Labels = NDArray[Any]
 #: Encoded rows: a block, or the bins of boosting.
 Features = Any
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
