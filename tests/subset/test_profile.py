@@ -371,6 +371,5 @@ def test_bad_questions_are_refused():
 
 def test_progress_reaches_the_end():
     seen = []
-    for kind in (ExactDistances, BinnedDistances, MeanSquares):
-        kind.of(tables()["plain"], lambda *at: seen.append(at))
-        assert seen.pop() == (24, 24)
+    BinnedDistances.of(tables()["plain"], lambda *at: seen.append(at))
+    assert seen[-1] == (24, 24)

@@ -176,14 +176,13 @@ class ExactDistances(Distances):
     at_once: ClassVar[int] = 3
 
     @classmethod
-    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
+    def of(cls, vectors: FloatArray) -> ExactDistances:
         """Measure every pair by the difference of its vectors."""
         records = vectors.shape[0]
         scaled, exponent = scaled_entries(vectors)
         matrix = np.empty((records, records))
         for row in range(records):
             matrix[row] = _row(vectors, scaled, row)
-            _report(progress, row + 1, records)
         matrix = up_array(np.ldexp(matrix, exponent), 1)
         return cls(matrix.max(axis=1), records, matrix)
 
@@ -246,7 +245,8 @@ class BinnedDistances(Distances):
             histogram = grid.count(squared, bin_of[:size])
             histogram[:, 0] -= 1
             counts[first : first + size] = histogram
-            _report(progress, first + size, records)
+            if progress is not None:
+                progress(first + size, records)
         used = counts.any(axis=0)
         reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
         edges = up_array(np.ldexp(up_array(np.sqrt(grid.edges[used]), 2), exponent), 1)
@@ -284,7 +284,7 @@ class MeanSquares(Distances):
     at_once: ClassVar[int] = 12
 
     @classmethod
-    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> MeanSquares:
+    def of(cls, vectors: FloatArray) -> MeanSquares:
         """Measure every record against the centre of all.
 
         Numerics: Σ_y ‖a - v_y‖² = N·(‖a - m‖² + s) holds for the exact mean m and the mean square s
@@ -307,7 +307,6 @@ class MeanSquares(Distances):
         edges = np.append(0.0, reach.max() * np.exp2(-np.arange(4095)[::-1] / 200))
         # No mean is beyond the largest distance.
         root = np.minimum(up_array(np.ldexp(root, exponent), 1), edges[-1])
-        _report(progress, records, records)
         return cls(reach, 1, edges, np.searchsorted(edges, root))
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
@@ -445,11 +444,6 @@ def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
     return up_array(np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0)), 2)
 
 
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)
-
-
 # ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
 
 #: Brackets of ε are narrowed to the first ratio before the chord is taken, and where e^ε still
@@ -488,10 +482,10 @@ class NeighbourProfile:
     ) -> NeighbourProfile:
         """Measure the distances between all rows of an (N, d) table, N ≥ 2 and d ≥ 1."""
         table = checked_vectors(vectors)
-        kind: type[ExactDistances | BinnedDistances | MeanSquares] = MeanSquares
-        if len(table) <= MOST_PAIRED_RECORDS:
-            kind = ExactDistances if len(table) <= EXACT_RECORDS else BinnedDistances
-        return cls(kind.of(table, progress))
+        if len(table) <= EXACT_RECORDS:
+            return cls(ExactDistances.of(table))
+        paired = len(table) <= MOST_PAIRED_RECORDS
+        return cls(BinnedDistances.of(table, progress) if paired else MeanSquares.of(table))
 
     @property
     def records(self) -> int:
