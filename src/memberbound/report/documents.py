@@ -276,7 +276,7 @@ def limit(case: Case) -> str:
 
 def measure(case: Case) -> str:
     """Return what was done to protect people."""
-    if case.file is not None and case.file.noise:
+    if case.file is not None and case.file.noisy:
         drawn = "drawn fresh and is kept nowhere" if case.file.secure else "drawn from a test seed"
         return f"Noise was added when the file was made. It was {drawn}."
     remedy = case.remedy

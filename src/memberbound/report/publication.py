@@ -63,7 +63,7 @@ class ReleasedFile:
     sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
     kind: Name
     method: Name
-    noise: Mapping[str, float | str] = field(default_factory=dict)
+    noisy: bool = False
     #: The column whose values are persons, None where every row is one.
     unit: str | None = None
     #: Whether nobody knows the noise; a seed makes it known.
@@ -148,12 +148,10 @@ class Publication:
                 "accuracy_upper": min(1.0, sum_up(blind, float(bound["upper"]))),
                 "tpr_upper": one_replaced.get("tpr_upper", {}),
             }
-            numbers = (str, float, int)
-            noise = certificate["noise"].items()
             file = _taken(certificate, "sha256", "kind", "method", "unit") | {
                 "name": certificate["file"],
                 "secure": certificate["secure_source"],
-                "noise": {name: value for name, value in noise if isinstance(value, numbers)},
+                "noisy": bool(certificate["noise"]),
                 **_taken(curve, "delta", "mu_upper", "mu_regret_upper"),
                 **_taken(one_replaced, "epsilon_upper"),
             }

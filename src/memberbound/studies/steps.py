@@ -272,16 +272,20 @@ def _table_rows(
 ) -> tuple[SandwichRow, ...]:
     """Return what is certified of a table: about the average record, and about the worst."""
     worst = min(1.0, accuracy_from_leak(bounds["record_leak"]["max"], IidGame()))
-    average = SandwichRow(
-        subject,
-        LABELS[subject],
-        "average",
-        "iid",
-        0.5,
-        bounds["accuracy_upper"],
-        confidence=bounds["confidence"],
-    )
-    return average, replace(average, record="worst", accuracy_upper=worst)
+    return _certified_rows(subject, "iid", bounds["accuracy_upper"], worst, bounds["confidence"])
+
+
+def _certified_rows(
+    subject: Subject,
+    game: Literal["iid", "neighbour"],
+    average: float | None,
+    worst: float | None,
+    confidence: float | None,
+) -> tuple[SandwichRow, ...]:
+    """Return the ceilings of a subject: for the average record, and for the worst."""
+    row = SandwichRow(subject, LABELS[subject], "average", game, 0.5, average)
+    row = replace(row, confidence=confidence)
+    return row, replace(row, record="worst", accuracy_upper=worst)
 
 
 def _release_remedy(
@@ -331,15 +335,8 @@ def _released_model(
         command=context.release_command("protect", learner=learner, out="model.skops"),
     )
     # A promise to every record is one to the average record.
-    row = SandwichRow(
-        subject,
-        LABELS[subject],
-        "average",
-        "neighbour",
-        0.5,
-        remedy.accuracy_upper,
-        confidence=remedy.confidence,
-    )
+    most = remedy.accuracy_upper
+    rows = _certified_rows(subject, "neighbour", most, most, remedy.confidence)
     budget = getattr(answer.released, "budget", None)
     roc = None
     if subject == "noise-every" and budget is not None:  # a network has none
@@ -347,7 +344,7 @@ def _released_model(
     return Finding(
         answer.to_dict(),
         answer.sentence,
-        rows=(row, replace(row, record="worst")),
+        rows=rows,
         roc=roc,
         score=context.score(data.examples, _private_training(context, learner)),
         remedy=remedy,
