@@ -534,11 +534,7 @@ def read_secret_columns(
         unit_column = [] if unit is None else [unit]
         table.choose(list(dict.fromkeys((*target_column, *chosen, *forms, *unit_column))))
         named = (*target_column, *(() if columns is None else chosen), *forms)
-        if unit is not None and unit in named:
-            raise InputError(
-                f"unit must be neither the target nor among the columns, got {unit!r}: it says "
-                "whose row it is."
-            )
+        _check_unit(unit, named)
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         names = [*features, *target_column, *unit_column]
         every = {**forms, **dict.fromkeys(unit_column, "unit")}
@@ -644,11 +640,7 @@ def first_rows(
         [30, 40]
     """
     check_names([unit], list(frame.columns), name)
-    if unit in used:
-        raise InputError(
-            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
-            "row it is."
-        )
+    _check_unit(unit, used)
     whose = frame[unit]
     if whose.isna().any():
         raise InputError(
@@ -662,6 +654,15 @@ def first_rows(
         "are used"
     )
     return kept, note
+
+
+def _check_unit(unit: str | None, used: Iterable[str]) -> None:
+    """Refuse a unit that is used for something else."""
+    if unit in used:
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
 
 
 def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
