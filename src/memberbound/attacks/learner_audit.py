@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -280,17 +281,11 @@ def _attack_audit(
     confidence: float,
 ) -> AttackAudit:
     """Bound the mean of each quantity by ``drawn``, of targets attacked with earlier models."""
+    measured = partial(mean_bound, confidence=confidence, game=run.game, attack=attack)
 
     def bound(kind: str | float, quantity: str, among: int = 1) -> AuditBound:
-        return mean_bound(
-            quantity,
-            drawn[kind],
-            confidence=confidence,
-            among=among,
-            game=run.game,
-            attack=attack,
-            estimate=float(estimates[kind].mean()),
-        )
+        mean = float(estimates[kind].mean())
+        return measured(quantity, drawn[kind], estimate=mean, among=among)
 
     shared = bound("advantage", "advantage", among)
     if run.failures:

@@ -158,14 +158,11 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class AttackAudit:
-    """What one attack reached, per quantity.
+    """What one attack reached; every bound holds with the audit's confidence on its own.
 
-    Attributes:
-        advantage: each bound holds with the audit's confidence on its own,
-        shared_advantage: this one together with those of all attacks that ran, so that choosing
-            the best of them after looking is paid for.
-        access: what the attack had to see of a given model.
-        notes: which quantities are missing, and why.
+    ``shared_advantage`` holds together with those of all attacks that ran, so that choosing the
+    best of them after looking is paid for.  ``access`` is what the attack had to see of a given
+    model; ``notes`` say which quantities are missing, and why.
     """
 
     advantage: AuditBound
