@@ -8,7 +8,7 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -625,7 +625,7 @@ def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, .
 
 
 def first_rows(
-    frame: DataFrame, unit: str, name: str = "the table", used: Iterable[str] = ()
+    frame: DataFrame, unit: str, name: str = "the table", used: Collection[str] = ()
 ) -> tuple[DataFrame, str]:
     """Return the first row of every value of a column, without that column, and a note.
 
@@ -656,7 +656,7 @@ def first_rows(
     return kept, note
 
 
-def _check_unit(unit: str | None, used: Iterable[str]) -> None:
+def _check_unit(unit: str | None, used: Collection[str]) -> None:
     """Refuse a unit that is used for something else."""
     if unit in used:
         raise InputError(
