@@ -121,7 +121,7 @@ class SyntheticTable:
             "curve": self.budget.readings(),
             "noise_by_part": dict(self.noise),
         }
-        noise = GaussianNoise(max(self.noise["columns"], 1e-300), size)
+        noise = GaussianNoise(self.noise["columns"], size)
         return Calibration(noise, self.certificate_, self.eta, "synthetic", 0, details)
 
     @property
