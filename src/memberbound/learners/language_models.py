@@ -94,7 +94,7 @@ def token_table(
     import torch
 
     model, tokenizer = lm
-    if base is not None and _vocabulary(base[1]) != _vocabulary(tokenizer):
+    if base is not None and base[1].get_vocab() != tokenizer.get_vocab():
         raise InputError("base must have the tokenizer of the model, got another.")
     pieces = list(_pieces(tokenizer, texts, _context(model, base)))
     pieces.sort(key=lambda piece: len(piece[2]))
@@ -124,10 +124,6 @@ def token_table(
             done += int(lengths.sum()) + len(group)
             if progress is not None:
                 progress(done, total)
-
-
-def _vocabulary(tokenizer: Any) -> dict[str, int]:
-    return dict(tokenizer.get_vocab())
 
 
 def _context(model: Any, base: tuple[Any, Any] | None) -> int:
