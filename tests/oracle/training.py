@@ -66,9 +66,14 @@ def loss_and_target(name, target, classes=2):
     return loss, loss.target(np.asarray(target))
 
 
+def codes_of(target):
+    """The codes of classes, or the numbers, that a loss made its target of."""
+    return target[:, 0] if target.shape[1] == 1 else target.argmax(axis=1)
+
+
 def descended(features, target, loss, how, part, *, weights=None, persons=None):
     """Descend on one part."""
-    rows = TrainingRows(NumberRows(features), target[:, 0], target, weights, persons)
+    rows = TrainingRows(NumberRows(features), codes_of(target), weights, persons)
     records = len(features) if persons is None else persons.count
     width = features.shape[1]
     return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
@@ -106,13 +111,13 @@ def canary_advantage(mu, runs, *, how=PLAIN, features=(1.0,), persons=None):
 
 def boosted(encoder, bins, target, loss, part, *, how):
     """Boost on one part."""
-    rows = PartsHere([TrainingRows(bins, target[:, 0], target)])
+    rows = PartsHere([TrainingRows(bins, codes_of(target))])
     return boost(rows, loss, how, part, records=len(bins), encoder=encoder)
 
 
 def line_of(scores, codes, weights, part, **how):
     """Return the probability line of scores that a model gives."""
-    rows = TrainingRows(scores, codes, codes[:, None], weights)
+    rows = TrainingRows(scores, codes, weights)
     outputs = {"records": len(codes), "outputs": scores.shape[1]}
     return probability_line(Given(), PartsHere([rows]), part, **outputs, **how)
 

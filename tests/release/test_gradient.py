@@ -371,7 +371,7 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
     descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
-    base = TrainingRows(NumberRows(rows), read, wanted, weights)
+    base = TrainingRows(NumberRows(rows), read, weights)
     model = descended(rows, wanted, loss, descent, Part("a trial", 0.2, InsecureSource(2)))
 
     def mark(rows):
@@ -380,7 +380,7 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 0.5), (0.0, 1, 0.0)):
         changed = [array.copy() for array in (rows, read, weights)]
         changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
-        other = TrainingRows(NumberRows(changed[0]), changed[1], wanted, changed[2])
+        other = TrainingRows(NumberRows(changed[0]), changed[1], changed[2])
         assert abs(mark(other) - mark(base)) <= 1
     # The bound of 1 is needed: leaving one record out moves a score nearly as far.
     gone = [replace(base, weights=(np.arange(400) != place) * 1.0) for place in range(40)]

@@ -109,7 +109,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
     monkeypatch.setattr(budgets, "noisy_release", noted)
     train_network(
         module._module(factory, 3, 2),
-        TrainingRows(rows, wanted, wanted[:, None]),
+        TrainingRows(rows, wanted),
         Training(steps, rate, 0.1, clip),
         classes=True,
         scale=1.0,

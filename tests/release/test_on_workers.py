@@ -253,7 +253,7 @@ def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
 
     def scores(kind):
         seen.clear()
-        rows = kind([TrainingRows(bins, target[:, 0], target)])
+        rows = kind([TrainingRows(bins, target[:, 0])])
         part = Part("boosting", 0.5, InsecureSource(1))
         how = Boosting(rounds=20, rate=0.3)
         boosting.boost(rows, loss, how, part, records=300, encoder=Encoder(codes))

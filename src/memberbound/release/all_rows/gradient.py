@@ -342,14 +342,13 @@ def row_cuts(rows: int, persons: Persons | None, block: int | None = None) -> li
 class TrainingRows:
     """A part of the rows, encoded, with their target.
 
-    Slices of ``features`` are blocks.  ``codes`` are the target as it was read, ``target`` as the
-    loss takes it.  ``weights`` are from 0 to 1, None: all are 1.  A row of weight 0, as one of a
-    class that is not listed, has no influence.
+    Slices of ``features`` are blocks.  ``codes`` are the target as it was read.  ``weights`` are
+    from 0 to 1, None: all are 1.  A row of weight 0, as one of a class that is not listed, has no
+    influence.
     """
 
     features: Any
     codes: NDArray[Any]
-    target: NDArray[Any]
     weights: FloatArray | None = None
     persons: Persons | None = None
     #: What is larger than so many bytes is kept on disk.
@@ -377,7 +376,7 @@ class TrainingRows:
 
         They take nothing of their person's clip either.
         """
-        residuals = loss.residuals(scores, self.target[rows])
+        residuals = loss.residuals(scores, loss.target(self.codes[rows]))
         return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
 
 

@@ -476,7 +476,6 @@ class _Training:
         return TrainingRows(
             features,
             large_copy(codes, part.memory),
-            large_copy(self.loss.target(codes), part.memory),
             None if (weights == 1).all() else large_copy(weights, part.memory),
             part.persons,
             part.memory,

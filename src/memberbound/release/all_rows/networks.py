@@ -554,7 +554,7 @@ def fit_network(
     budget = NetworkBudget.trained(eta, paid, how.sample_rate, how.steps)
     scale = up(budget.training.noise_multiplier * step_reach(how.clip, len(records)), 2)
     weights = known.astype(np.float64)
-    rows = TrainingRows(features, codes, codes[:, None], weights, records.persons)
+    rows = TrainingRows(features, codes, weights, records.persons)
     trained = train_network(
         module,
         rows,
