@@ -1,7 +1,7 @@
 """The verb ``study``: certify, audit, protect, translate and recommend, as one report.
 
-``question`` is what is asked, ``steps`` does the work with the other verbs and keeps what is
-finished, ``recommendation`` puts the answers side by side, and ``studying`` runs it all.
+``question`` is what is asked, ``steps`` asks the other verbs, and ``studying`` runs the steps,
+keeps what is finished, recommends a remedy and writes the report.
 """
 
 from memberbound.studies.studying import Study, study
