@@ -529,7 +529,7 @@ def checklist(case: Case) -> str:
         )
     private = promise.game == "neighbour" and case.release is not None
     published = case.published
-    given = "No parameters of differential privacy are certified."
+    none = "No parameters of differential privacy are certified."
     facts = {
         "success": percent(promise.accuracy_upper, "upper"),
         "blind": percent(promise.blind, "upper"),
@@ -538,7 +538,7 @@ def checklist(case: Case) -> str:
         "rows": case.size or "– rows",
         "unit": "what is protected is " + ("one row." if file is None else f"{_unit(file)}."),
         "private": "answered" if private else "not answered",
-        "parameters": parameters(published) if private else given,
+        "parameters": parameters(published) if private else none,
         "theorems": ", ".join(promise.theorems) or "as the report lists them",
         "change": measure(case),
         "cost": " ".join(costs(case)) or "not measured.",

@@ -203,11 +203,11 @@ def certify(
     """
     game = IidGame(float(nu), float(lam))
     sources = {"a table": table, "probabilities": probabilities, "uniform": uniform}
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) != 1:
+    named = [name for name, value in sources.items() if value is not None]
+    if len(named) != 1:
         raise InputError(
             "certify needs exactly one of a table, probabilities and uniform, got "
-            f"{' and '.join(given) or 'none of them'}."
+            f"{' and '.join(named) or 'none of them'}."
         )
     if table is None:
         options = (columns, roles, reference, unit, database_table, records)

@@ -139,8 +139,7 @@ def plan(
         if value is not None:
             fraction(name, value, open_left=True, open_right=True)
     game = IidGame(float(nu), float(lam))
-    given = [v is not None for v in (table, probabilities, uniform)]
-    if sum(given) != 1:
+    if sum(source is not None for source in (table, probabilities, uniform)) != 1:
         raise InputError("plan needs exactly one of a table, probabilities and uniform.")
     if table is None:
         if any(option is not None for option in (columns, roles, unit, database_table)):

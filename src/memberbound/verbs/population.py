@@ -435,13 +435,13 @@ def _asked(
         "target_pmp": target_pmp,
         "target_success": target_success,
     }
-    given = {name: value for name, value in every.items() if value is not None}
-    if len(given) != 1:
+    amounts = {name: value for name, value in every.items() if value is not None}
+    if len(amounts) != 1:
         raise InputError(
             "population needs exactly one of epsilon, sigma, target_pmp and target_success, "
-            f"got {' and '.join(given) or 'none of them'}."
+            f"got {' and '.join(amounts) or 'none of them'}."
         )
-    ((name, value),) = given.items()
+    ((name, value),) = amounts.items()
     if name == "target_success":
         return name, fraction(name, value, open_left=True, open_right=True)
     return name, nonnegative(name, value) if name == "epsilon" else positive(name, value)

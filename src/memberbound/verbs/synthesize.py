@@ -148,13 +148,13 @@ class Synthesis(AllRows):
         if self.unit is not None:
             who, made = "person's", f"all rows of {self.records} values of {self.unit!r}"
         most = percent(self.curve.replace_one.accuracy_upper, "upper")
-        given = ", the columns' names and the bounds given" if self.bounds else " and the names"
+        public = ", the columns' names and the bounds given" if self.bounds else " and the names"
         number = "number of rows" if self.unit is None else "number of these values"
         return (
             f"Nobody who knows every other record, and sees this table and whatever is made of it, "
             f"is right about any {who} membership more than {most} of the time (guessing blindly: "
             f"50 %). Its rows were drawn from noisy counts of {made}, of which only the {number}"
-            f"{given} are public; that conclusions from them hold for real people is not promised."
+            f"{public} are public; that conclusions from them hold for real people is not promised."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:

@@ -152,11 +152,11 @@ class Loss:
         """
         if not self.classes:
             return np.asarray(codes, dtype=np.float64)[:, None]
-        known = np.maximum(codes, 0).astype(np.int64)
+        classes = np.maximum(codes, 0).astype(np.int64)
         if self.outputs == 1:
-            hot = known[:, None].astype(np.int8)
+            hot = classes[:, None].astype(np.int8)
         else:
-            hot = np.eye(self.classes, dtype=np.int8)[known]
+            hot = np.eye(self.classes, dtype=np.int8)[classes]
         return np.asarray(2 * hot - 1 if self.name == "hinge" else hot)
 
     def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:

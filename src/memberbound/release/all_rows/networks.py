@@ -348,11 +348,11 @@ def train_network(
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
     count, persons = len(rows.codes), rows.persons
-    known = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
+    weighted = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
     expected = training.sample_rate * (count if persons is None else persons.count)
     # The tensors of a step are parts of one vector, whose noise has this scale.
     noise = NoisySums(scale, training.steps * len(learnt), source)
-    goals = np.where(known, rows.codes, 0)
+    goals = np.where(weighted, rows.codes, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -370,7 +370,7 @@ def train_network(
                 goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
                 wrapped.zero_grad()
                 _loss(wrapped(taken), goal, classes).backward()
-                kept = torch.from_numpy(np.pad(known[places], (0, missing)))
+                kept = torch.from_numpy(np.pad(weighted[places], (0, missing)))
                 parts = _clipped_sums(learnt, kept, training.clip)
                 sums = [total + part for total, part in zip(sums, parts, strict=True)]
             # From here on nothing but the noisy sum is used: post-processing.
