@@ -494,10 +494,8 @@ def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
     }
 
 
-def measured(
-    digits: Digits, setting: Setting, rng: np.random.Generator
-) -> dict[tuple[int, int], dict[str, float]]:
-    """Return the quantities of every cell of the table, by n and number of clusters.
+def measured(digits: Digits, setting: Setting, rng: np.random.Generator) -> Measured:
+    """Return the quantities of every cell, all n of one clustering after another's.
 
     One draw of clusterings and training sets.
     """
@@ -505,7 +503,7 @@ def measured(
     # What remains: the rows that training sets are drawn from, and that the law is read off.
     rest = order[len(setting.clusters) * setting.set_aside :]
     sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
-    table = {}
+    table = []
     for place, clusters in enumerate(setting.columns):
         if clusters == RAW:
             cells, test_cells = distinct(digits.train), distinct(digits.test)
@@ -524,7 +522,7 @@ def measured(
             }
             for reading, atoms in (("clusters", cells), ("pairs", pairs)):
                 values |= leaks(np.bincount(atoms[rest]), n, reading)
-            table[n, clusters] = values
+            table.append(values)
     return table
 
 
@@ -560,19 +558,15 @@ def tabulated(
     needed = len(setting.clusters) * setting.set_aside + max(setting.sizes)
     if len(digits.train) < needed:
         raise InputError(f"the training images must be at least {needed}, got {len(digits.train)}.")
-    tables = []
-    for trial in range(trials):
-        tables.append(measured(digits, setting, np.random.default_rng((seed, 25, 3, trial))))
-        if progress is not None:
-            progress(trial + 1, trials)
-    columns = setting.columns
+
+    def measure(trial: int) -> Measured:
+        return measured(digits, setting, np.random.default_rng((seed, 25, 3, trial)))
+
+    columns, sizes = tuple(map(float, setting.columns)), setting.sizes
+    cells = swept("cell", range(len(columns) * len(sizes)), trials, measure, progress).quantities
     sweeps = {
-        n: Sweep.of(
-            "clusters",
-            tuple(map(float, columns)),
-            [[table[n, k] for k in columns] for table in tables],
-        )
-        for n in setting.sizes
+        n: Sweep("clusters", columns, {name: rows[i :: len(sizes)] for name, rows in cells.items()})
+        for i, n in enumerate(sizes)
     }
     return Findings(
         [{"records": n} | row for n, sweep in sweeps.items() for row in sweep.rows()],

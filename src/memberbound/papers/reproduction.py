@@ -73,20 +73,6 @@ class Sweep:
     values: tuple[float, ...]
     quantities: Mapping[str, FloatArray]
 
-    @classmethod
-    def of(
-        cls,
-        parameter: str,
-        values: Sequence[float],
-        trials: Sequence[Measured],
-    ) -> Sweep:
-        """Return the sweep of trials that each hold the quantities at every value."""
-        quantities = {
-            name: np.array([[at[place][name] for at in trials] for place in range(len(values))])
-            for name in trials[0][0]
-        }
-        return cls(parameter, tuple(values), quantities)
-
     @property
     def trials(self) -> int:
         """How often every value was measured."""
@@ -138,7 +124,11 @@ def swept(
         measured.append(measure(trial))
         if progress is not None:
             progress(trial + 1, trials)
-    return Sweep.of(parameter, values, measured)
+    quantities = {
+        name: np.array([[at[place][name] for at in measured] for place in range(len(values))])
+        for name in measured[0][0]
+    }
+    return Sweep(parameter, tuple(values), quantities)
 
 
 # ── Checks ────────────────────────────────────────────────────────────────────────────────────────

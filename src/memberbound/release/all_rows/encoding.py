@@ -338,10 +338,8 @@ class TargetCode:
         if self.classes:
             codes = values.positions(self.classes)
             return codes.astype(np.min_scalar_type(-1 - len(self.classes))), codes >= 0
-        half = (self.high - self.low) / 2
-        scaled = (np.clip(values.numbers, self.low, self.high) - (self.low + half)) / half
-        known = ~np.isnan(scaled)
-        return np.where(known, scaled, 0.0), known
+        scaling = public_scaling(Range(self.low, self.high))
+        return scaling.encoded(values.numbers), ~np.isnan(values.numbers)
 
     def numbers(self, scaled: FloatArray) -> FloatArray:
         """Return predictions in the target's own units."""
