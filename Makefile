@@ -62,7 +62,7 @@ test-oldest: $(STAMP) ## import and a part of the tests with the oldest dependen
 		'pytest>=8.3' pytest-xdist hypothesis mpmath polars httpx jsonschema
 	@$(BIN)/uv pip install -q --python $(OLDEST) --no-deps --editable .
 	$(OLDEST) -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
-		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_cache.py \
+		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_shadows.py \
 		tests/release/test_saving.py tests/report/test_model.py
 
 # The other Pythons that pyproject.toml names, each in an environment of its own (.venv-3.12, …) with
