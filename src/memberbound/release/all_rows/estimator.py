@@ -191,11 +191,10 @@ class MembershipPrivate(PrivateEstimator):
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
         if sample_weight is not None:
-            if _shape(sample_weight) != (records.rows,) or _WEIGHT in records.columns:
-                raise InputError(
-                    "sample_weight must be one number per row of X, which has no column "
-                    f"{_WEIGHT!r}."
-                )
+            if _shape(sample_weight) != (records.rows,):
+                raise InputError("sample_weight must be one number per row of X.")
+            if _WEIGHT in records.columns:
+                raise InputError(f"X must not have a column {_WEIGHT!r} beside sample_weight.")
             columns[_WEIGHT] = Values.of(sample_weight)
         unknown = [name for name in public if name != _TARGET and name not in records.columns]
         if unknown:

@@ -157,7 +157,9 @@ def _class_weight(value: Any) -> dict[str, float] | str | None:
     if value is None or (isinstance(value, str) and value == "balanced"):
         return value
     if not isinstance(value, Mapping):
-        raise InputError(f"class_weight must be 'balanced' or map classes to weights, got {value}.")
+        raise InputError(
+            f"class_weight must be 'balanced' or map classes to weights, got {value!r}."
+        )
     weights = {label_of(key): nonnegative("class_weight", size) for key, size in value.items()}
     if not any(weights.values()):
         raise InputError(f"class_weight must have a weight above 0, got {value!r}.")
