@@ -23,6 +23,7 @@ from memberbound.declarations import (
     Eta,
     Force,
     Hidden,
+    InsecureSeed,
     LedgerFile,
     Memory,
     Names,
@@ -101,7 +102,7 @@ def protect(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: int | None = None,
+    insecure_seed: InsecureSeed | None = None,
     trial: Hidden = True,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training on all rows")]
     | None = None,

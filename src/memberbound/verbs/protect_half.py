@@ -19,6 +19,7 @@ from memberbound.declarations import (
     Force,
     Hidden,
     InputFile,
+    InsecureSeed,
     LearnerName,
     Names,
     Option,
@@ -81,7 +82,7 @@ def protect_half(
     workers: Workers | None = None,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
-    insecure_seed: int | None = None,
+    insecure_seed: InsecureSeed | None = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
     | None = None,
 ) -> HalfProtection:

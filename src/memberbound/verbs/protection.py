@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from memberbound.answers import (
 )
 from memberbound.errors import fractions, whole_number
 from memberbound.files import check_output
-from memberbound.games import GUESSES_STAND_ALONE, Game, SubsetGame
+from memberbound.games import GUESSES_STAND_ALONE, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     NO_GUARANTEE,
@@ -352,10 +352,6 @@ class HalfProtection(_Released):
         """Number of records that were drawn."""
         assert isinstance(self.game, SubsetGame)
         return self.game.size
-
-    @classmethod
-    def _game_of(cls, values: Mapping[str, Any]) -> Game:
-        return SubsetGame(values["population"], values["rows_trained"], values["record"])
 
     @computed
     def sentence(self) -> str:

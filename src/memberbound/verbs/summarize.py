@@ -13,6 +13,7 @@ from memberbound.declarations import (
     Eta,
     Force,
     Hidden,
+    InsecureSeed,
     LedgerFile,
     Memory,
     Names,
@@ -58,7 +59,7 @@ def summarize(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: int | None = None,
+    insecure_seed: InsecureSeed | None = None,
 ) -> Summary:
     """Release numbers about all rows so that nobody can tell whose record was among them.
 

@@ -26,6 +26,7 @@ from memberbound.declarations import (
     Eta,
     Force,
     Hidden,
+    InsecureSeed,
     LedgerFile,
     Memory,
     Names,
@@ -213,7 +214,7 @@ def synthesize(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
-    insecure_seed: int | None = None,
+    insecure_seed: InsecureSeed | None = None,
 ) -> Synthesis:
     """Make a table of new rows from which nobody can tell whose record was in the old one.
 

@@ -15,8 +15,11 @@ import pandas as pd
 import pytest
 
 import memberbound
+from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import jobs, uploads
+from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.processes import MIB
+from memberbound.faces.web.schemas import options_model
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 
@@ -127,7 +130,6 @@ REFUSED = [
     ({"verb": "certify", "options": {"reference": "x" * 22, "uniform": 3}}, 404),
     ({"verb": "audit", "options": {"learner": "os:system"}}, 422),
     ({"verb": "protect", "options": {"learner": "package.module:factory"}}, 422),
-    ({"verb": "protect", "options": {"insecure_seed": 1}}, 422),
     ({"verb": "audit", "options": {"cache": "x"}}, 422),
     ({"verb": "inspect", "options": {}}, 422),
     ({"verb": "explain"}, 422),
@@ -146,6 +148,11 @@ def test_requests_that_start_nothing(client, body, status):
     assert answer.status_code == status, answer.text
     assert set(answer.json()) == {"error"}
     assert len(client.get("/api/jobs").json()["jobs"]) == before
+
+
+@pytest.mark.parametrize("verb", JOBS)
+def test_noise_never_comes_from_a_seed(verb):
+    assert "insecure_seed" not in options_model(verb_named(verb)).model_fields
 
 
 @pytest.fixture
