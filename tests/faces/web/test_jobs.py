@@ -122,31 +122,38 @@ def test_a_job_from_start_to_download(client, table, path):
     assert not folder.exists()
 
 
+#: A body, the status, and what the answer must name: that is refused and nothing else.
 REFUSED = [
-    ({"verb": "certify", "options": {"records": "../x.csv"}}, 422),
-    ({"verb": "harden", "options": {"out": "x.csv"}}, 422),
-    ({"verb": "certify", "options": {"probabilities": "/etc/passwd"}}, 422),
-    ({"verb": "certify", "options": {"reference": "../../x"}}, 422),
-    ({"verb": "certify", "options": {"reference": "x" * 22, "uniform": 3}}, 404),
-    ({"verb": "audit", "options": {"learner": "os:system"}}, 422),
-    ({"verb": "protect", "options": {"learner": "package.module:factory"}}, 422),
-    ({"verb": "audit", "options": {"cache": "x"}}, 422),
-    ({"verb": "inspect", "options": {}}, 422),
-    ({"verb": "explain"}, 422),
-    ({"verb": "certify", "file": "unknown-file-id"}, 404),
-    ({"verb": "certify", "file": "../../etc"}, 422),
-    ({"verb": "certify", "extra": 1}, 422),
-    ({"file": None}, 422),
-    ({"verb": "harden", "options": {"bins": {"a": ["x"]}}}, 422),
+    ({"verb": "certify", "options": {"records": "../x.csv"}}, 422, "options.records"),
+    ({"verb": "harden", "options": {"out": "x.csv"}}, 422, "options.out"),
+    ({"verb": "certify", "options": {"probabilities": "/etc/passwd"}}, 422, "options.probab"),
+    ({"verb": "certify", "options": {"reference": "../../x"}}, 422, "options.reference"),
+    ({"verb": "certify", "options": {"reference": "x" * 22, "uniform": 3}}, 404, "an upload"),
+    ({"verb": "audit", "options": {"learner": "os:system"}}, 422, "options.learner"),
+    (
+        {"verb": "protect", "options": {"target": "y", "learner": "package.module:factory"}},
+        *(422, "options.learner"),
+    ),
+    ({"verb": "audit", "options": {"cache": "x"}}, 422, "options.cache"),
+    ({"verb": "inspect", "options": {}}, 422, "'inspect'"),
+    ({"verb": "explain"}, 422, "'explain'"),
+    ({"verb": "certify", "file": "unknown-file-id"}, 404, "an upload"),
+    ({"verb": "certify", "file": "../../etc"}, 422, "certify.file"),
+    ({"verb": "certify", "extra": 1}, 422, "certify.extra"),
+    ({"file": None}, 422, "'verb'"),
+    ({"verb": "harden", "options": {"bins": {"a": ["x"]}}}, 422, "options.bins"),
 ]
 
 
-@pytest.mark.parametrize(("body", "status"), REFUSED, ids=[str(b)[:70] for b, _ in REFUSED])
-def test_requests_that_start_nothing(client, body, status):
+@pytest.mark.parametrize(
+    ("body", "status", "named"), REFUSED, ids=[str(body)[:70] for body, *_ in REFUSED]
+)
+def test_requests_that_start_nothing(client, body, status, named):
     before = len(client.get("/api/jobs").json()["jobs"])
     answer = client.post("/api/jobs", json=body)
     assert answer.status_code == status, answer.text
     assert set(answer.json()) == {"error"}
+    assert named in answer.json()["error"]
     assert len(client.get("/api/jobs").json()["jobs"]) == before
 
 
