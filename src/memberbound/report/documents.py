@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -354,6 +355,7 @@ def render_decision(case: Case, size: float = SIZES[0]) -> str:
         right=None if promise is None else of_hundred(promise.accuracy_upper, "upper"),
         blind=None if promise is None else of_hundred(promise.blind, "lower"),
         command=None if remedy is None or case.file is not None else remedy.command,
+        check=shlex.join(["sha256sum", "FILE" if case.file is None else case.file.name]),
         **_plain_words(case),
     )
 

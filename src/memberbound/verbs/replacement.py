@@ -13,6 +13,7 @@ from pathlib import Path
 from memberbound.answers import EstimateOf, Upper
 from memberbound.attacks.model_audit import ModelAudit
 from memberbound.errors import InputError
+from memberbound.files import csv_codec
 from memberbound.learners.examples import Task
 from memberbound.quantities import decimals, percent
 from memberbound.verbs.protect import protect
@@ -23,15 +24,23 @@ _ETA = 0.05
 def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
     r"""Return a command line; options without a value are left out, names are joined by commas.
 
+    The declared encoding of CSV files is one of the options.
+
+    >>> from memberbound.files import csv_encoding
     >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
     "memberbound protect 'my table.csv' --eta 0.05"
     >>> command_of("protect", "t.csv", {"--columns": ("age", "height, cm")})
     'memberbound protect t.csv --columns \'age,"height, cm"\''
+    >>> with csv_encoding("cp1252"):
+    ...     command_of("protect", "t.csv", {})
+    'memberbound protect t.csv --encoding cp1252'
     """
     parts = ["memberbound", verb, source]
     for name, value in options.items():
         if value is not None:
             parts += [name, _names(value) if isinstance(value, tuple) else str(value)]
+    if csv_codec() != "utf-8":
+        parts += ["--encoding", csv_codec()]
     return shlex.join(parts)
 
 
