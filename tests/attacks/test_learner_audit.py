@@ -85,6 +85,15 @@ def test_scores_without_information_reach_at_most_the_fpr_on_average():
     assert [int(allowed_above(rate, 30)) for rate in (0.1, 1 / 31, 0.03)] == [2, 0, -1]
 
 
+def test_no_tpr_where_a_release_has_too_few_non_members():
+    """Counting such a release as 0 would lower the ceiling of an attack that knows everybody."""
+    member = np.arange(20) < np.where(np.arange(24) % 2, 8, 14)[:, None]
+    audit = audit_shadows(run_of(member, 9.0 * member), attacks=["loss"], fpr=(0.1, 0.2))
+    reached = audit.attacks["loss"].tpr_at_fpr
+    assert (reached["0.1"], reached["0.2"].estimate) == (None, 1.0)
+    assert any("6 non-members per release are too few" in text for text in audit.warnings)
+
+
 def test_the_advantage_of_a_sample_is_linear_in_its_records():
     """A quotient by |D ∩ R| has a mean that no certificate bounds (claim 7)."""
     rng = np.random.default_rng(3)

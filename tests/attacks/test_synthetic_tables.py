@@ -158,6 +158,7 @@ def test_the_answer():
     ("options", "problem"),
     [
         ({}, "nonmembers and synthetic"),
+        ({"nonmembers": 1, "synthetic": 1, "confidence": 1}, "confidence must be in"),
         ({"nonmembers": 1, "synthesizer": copying}, "nonmembers must be left out"),
         ({"synthesizer": "nosuch.module:x"}, "cannot be imported"),
         ({"synthesizer": copying, "refits": 3}, "refits"),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from memberbound.numerics.rounding import (
     SMALLEST,
     UNIT,
+    double_above,
+    double_below,
     down,
     half_up,
     sum_slack,
@@ -49,6 +51,13 @@ def test_fixed_points():
     assert up(math.inf) == math.inf
     assert down(SMALLEST) == 0.0
     assert up_array(np.array([np.inf])).tolist() == [np.inf]
+
+
+@given(st.fractions(-(10**20), 10**20))
+def test_the_doubles_next_to_a_fraction(value):
+    low, high = double_below(value), double_above(value)
+    assert F(low) <= value <= F(high)
+    assert low == high == value or math.nextafter(low, math.inf) == high
 
 
 @given(st.floats(0, 1, allow_subnormal=True))

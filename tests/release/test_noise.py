@@ -211,7 +211,7 @@ def test_snapping_is_exact_for_large_values():
 
 
 def test_crossing_probability_is_below_the_slack():
-    """Draws moved by the assumed error e cross a border with frequency at most 600·e."""
+    """Draws moved by an error e cross a border no more often than its slack says."""
     e, count = 1e-4, 200_000
     for law in (GaussianNoise(1.0, 1), NormExponentialNoise([1.0], 1.0)):
         drawn = law.draw(InsecureSource(9), count)[:, 0]
@@ -220,13 +220,13 @@ def test_crossing_probability_is_below_the_slack():
             moved = drawn + e * (np.abs(drawn) + rms)
             crossed = (np.rint((drawn + offset) / step) != np.rint((moved + offset) / step)).mean()
             margin = 5 * math.sqrt(crossed / count)
-            assert crossed - margin <= 600 * e
+            assert crossed - margin <= FINE.slack(1, e)
             assert crossed > 60 * e  # a slack ten times smaller would be caught
 
 
 def test_slack_sizes():
     assert floating_point_slack(GaussianNoise(0.0, 3)) == 0.0
-    assert floating_point_slack(GaussianNoise(1.0, 10**6)) < 1e-5
+    assert 600 * 2.0**-46 * 10**6 < floating_point_slack(GaussianNoise(1.0, 10**6)) < 1e-5
     assert floating_point_slack(euclidean(10**6, 1.0)) < 1e-4
 
 

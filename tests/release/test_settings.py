@@ -12,14 +12,19 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from tests.oracle.replay import replayed
 from tests.oracle.training import NumberRows, lengths_of
 
 from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
+from memberbound.release.all_rows import models
 from memberbound.release.all_rows.boosting import leaf_sums
 from memberbound.release.all_rows.gradient import clipped_sum
 from memberbound.release.all_rows.learner_forms import Settings, checked_form
+from memberbound.release.budget import Part
+from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import save
+from memberbound.tables.in_memory import read_records
 
 ROWS = 3000
 DRAWS = np.random.default_rng(0)
@@ -159,6 +164,7 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
         total[-1] *= 0.2
         return total
 
+    assert not sums(np.zeros(30)).any()
     for place in range(30):
         without = np.where(np.arange(30) == place, 0.0, weights)
         moved = float(np.linalg.norm(sums(weights) - sums(without)))
@@ -166,3 +172,56 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
         assert moved == pytest.approx(0.1 * weights[place], abs=1e-6)
     large = np.where(np.arange(30) == 0, 7.0, weights)
     assert np.linalg.norm(sums(large) - sums(np.where(large > 1, 0.0, large))) > 0.1
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"0": 2.0, "1": 7.0}, {"0": 7.0}])
+def test_no_record_weighs_more_than_1(monkeypatch, class_weight):
+    weights, plain = [], models.TrainingRows
+    monkeypatch.setattr(models, "TrainingRows", lambda *a: weights.append(a[2]) or plain(*a))
+    fitted(LogisticRegression(class_weight=class_weight))
+    assert (weights[0].min() >= 0, weights[0].max()) == (True, 1.0)
+
+
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_every_part_pays_for_what_a_weighted_record_moves(monkeypatch, unit):
+    """Truth: the sums of two tables that differ in one record, under the same noise."""
+    rows = 400
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame(draws.normal(size=(rows, 2)), columns=["a", "b"])
+    table["y"], table["w"] = draws.integers(0, 3, rows).astype(str), draws.random(rows)
+    if unit:
+        table["who"] = np.append(np.zeros(20, dtype=int), draws.integers(1, 90, rows - 20))
+    own = np.arange(rows) < (20 if unit else 1)
+    paid, plain = {}, Part.sums
+
+    def sums(part, **how):
+        noise = plain(part, **how)
+        paid[noise.scale] = paid.get(noise.scale, 0.0) + part.mu**2
+        return noise
+
+    def made(**values):
+        paid.clear()
+        changed = table.assign(**{k: np.where(own, v, table[k]) for k, v in values.items()})
+        records = read_records(changed, {})
+        return models.fit_private(
+            records.by_person(unit) if unit else records,
+            "y",
+            eta=0.45,
+            bounds={"a": [-4, 4], "b": [-4, 4], "y": ["0", "1", "2"]},
+            tune=True,
+            settings=Settings(class_weight="balanced"),
+            weight="w",
+            source=InsecureSource(0),
+        )
+
+    monkeypatch.setattr(Part, "sums", sums)
+    first = replayed(monkeypatch, lambda: made(y="0", w=1.0))
+    shares = []
+    for label, weight in (("1", np.inf), ("2", 0.0), ("other", np.nan)):
+        second = replayed(monkeypatch, lambda y=label, w=weight: made(y=y, w=w))
+        assert second[0].to_dict() == first[0].to_dict()
+        spent = dict.fromkeys(paid, 0.0)
+        for (a, scale), (b, _) in zip(first[1], second[1], strict=True):
+            spent[scale] += float(np.square((a - b) / scale).sum())
+        shares.append([spent[scale] / paid[scale] for scale in paid])
+    assert 0.99 < np.max(shares) <= 1

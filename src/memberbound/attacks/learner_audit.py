@@ -95,15 +95,15 @@ def audit_shadows(
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
     Assumes: :attr:`ShadowAudit.assumptions`; the models are attacked in the order of their numbers.
     Numerics: means are bounded with outward rounding; rounding of scores is part of the attack.
-    Edge cases: fewer than 8 models are refused; where the non-members are too few for an FPR its
-    entry is ``None``; attacks that cannot run on the learner are left out with a warning.
+    Edge cases: fewer than 8 models are refused; where any release has too few non-members for an
+    FPR its entry is ``None``; attacks that cannot run on the learner are left out with a warning.
     """
     total = run.signals.models
     if total < FEWEST_MODELS:
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
     everyone = Targets.each_by_the_others(run.signals, run.membership)
     chosen, warnings = runnable(everyone, attacks)
-    out = int((~run.membership).sum(axis=1).max())
+    out = int((~run.membership).sum(axis=1).min())
     rates = tuple(rate for rate in fpr if allowed_above(rate, out) >= 0)
     warnings += [
         f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are too few, "

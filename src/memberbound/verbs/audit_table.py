@@ -10,7 +10,7 @@ from memberbound.answers import OmitEmpty
 from memberbound.attacks.scores import ASSUMPTIONS
 from memberbound.attacks.synthetic_tables import Copies, audit_refits, audit_synthetic
 from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
 from memberbound.learners.examples import attribute_named
 from memberbound.quantities import percent
@@ -132,6 +132,7 @@ def audit_table(
         >>> copied.copies.members, copied.floor > 0.5
         (200, True)
     """
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
     chosen = [columns] if isinstance(columns, str) else columns
 
@@ -153,7 +154,7 @@ def audit_table(
         count = 64 if refits is None else refits
         frame = read(members)
         measured, compared = audit_refits(
-            frame, factory, refits=count, confidence=confidence, seed=start, progress=progress
+            frame, factory, refits=count, confidence=sure, seed=start, progress=progress
         )
         half = len(frame) // 2
         return TableAudit(
@@ -174,7 +175,7 @@ def audit_table(
         read(nonmembers),
         read(synthetic),
         None if reference is None else read(reference),
-        confidence=confidence,
+        confidence=sure,
         fpr=rates,
         seed=start,
     )
