@@ -2,7 +2,6 @@
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +29,11 @@ def test_the_texts_of_a_file_are_let_go(tmp_path):
     path = tmp_path / "people.csv"
     people().to_csv(path, index=False)
     data = StudyData.read(path, Question("ill"))
-    assert data.population.frame is data.table.frame
+    assert data.table.beside is data.source
+    assert "frame" not in vars(data.source)
     assert data.table.frame["age"].dtype.kind in "iuf"
     # Read again from what was parsed, every number is the same.
-    again = replace(data.population, frame=data.table.frame)
-    assert again.numbers("age").tolist() == people()["age"].astype(float).tolist()
+    assert data.table.numbers("age").tolist() == people()["age"].astype(float).tolist()
 
 
 class Signed(LogisticRegression):

@@ -391,6 +391,6 @@ def test_rows_without_a_target_are_left_out_of_a_public_table():
     frame = pd.DataFrame({"x": range(40), "y": ["a", "b", None, " "] * 10})
     examples = read_examples(frame, "y")
     assert (examples.rows, examples.classes) == (20, ("a", "b"))
-    assert any("20 rows without a value in 'y'" in note for note in examples.notes)
+    assert any("20 rows without a value in 'y'" in note for note in examples.selection.notes)
     with pytest.raises(InputError, match="value in every row"):
         read_examples(frame.assign(y=None), "y", roles={"y": "category"})

@@ -88,14 +88,13 @@ def test_every_verb_takes_an_open_table_and_opens_nothing(path, calls):
 
 def test_a_parsed_table_shares_the_engine_and_knows_its_roles(path, calls):
     with open_table(path) as table:
-        population = read_population(table, target="ill")
-        parsed = population.parsed_table()
+        parsed = read_population(table, target="ill")[0].parsed()
         examples = read_examples(parsed, "ill", columns=["age", "sex"])
         assert read_examples(parsed, "ill", columns=["age", "sex"]) is examples
         assert read_examples(parsed, "ill", columns=["age"]) is not examples
         atoms = memberbound.certify(parsed, columns=FEATURES).atoms
         sample = parsed.with_frame(parsed.frame.head(50), parsed.readings())
-        assert len(read_population(sample, target="ill").frame) == 50
+        assert len(read_population(sample, target="ill")[0].frame) == 50
     assert calls == {"engines": 1, "opened": 1, "inferred": 1}
     assert atoms == len(PEOPLE[FEATURES].drop_duplicates())
 

@@ -268,4 +268,4 @@ def test_an_array_is_neither_copied_nor_changed():
     population(rows, epsilon=5.0, clip=1.0).sweep([1.0])
     population(rows, epsilon=5.0).sweep([1.0])
     assert np.array_equal(rows, before)
-    assert np.shares_memory(read_population(rows, numeric=True).values, rows)
+    assert np.shares_memory(read_population(rows, numeric=True)[0].values, rows)

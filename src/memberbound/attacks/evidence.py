@@ -381,7 +381,7 @@ def read_table(source: object, by: str | None = None) -> Evidence | ScoreTable:
 
 def read_scores(source: object, by: str | None = None) -> ScoreTable:
     """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
-    table = read_population(source, ("score", "member"), numeric=True, target=by)
+    table, _ = read_population(source, ("score", "member"), numeric=True, target=by)
     groups = None if by is None else list(table.frame[by].tolist())
     member = membership(table.numbers("member").tolist())
     return ScoreTable(table.numbers("score"), member, groups)

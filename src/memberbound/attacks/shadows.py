@@ -10,7 +10,7 @@ import math
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,11 @@ from memberbound.learners.examples import (
     Examples,
     Learner,
     encoded_rows,
-    examples_of,
     learner_from_name,
+    read_examples,
 )
 from memberbound.learners.refits import FitStore, Progress, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.in_memory import read_population
-
-if TYPE_CHECKING:
-    pass
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
 #
@@ -200,10 +196,8 @@ def train_shadows(
         whole_number("records", records, at_least=SMALLEST_POPULATION)
     sample = attacked_records(examples.rows, records, seed)
     attacked = examples if sample is None else examples.taken(sample)
-    # A fit needs the numbers alone: the table that they came from would travel with every one.
-    numbers, attacked_numbers = (
-        replace(some, population=None, encoder=None) for some in (examples, attacked)
-    )
+    # A fit needs the numbers alone: the encoder would travel with every one.
+    numbers, attacked_numbers = (replace(some, encoder=None) for some in (examples, attacked))
     work = _Training(numbers, learner, seed, attacked_numbers, known)
     # Failed fits are not stored: they are tried again.
     store = None if cache is None else FitStore.at(cache, work.fingerprint(), Signals)
@@ -431,8 +425,7 @@ def _encoded(evidence: Evidence, known: BoolArray) -> FloatArray:
         label += "_"
     codes = np.asarray(evidence.truth)
     labelled = frame.assign(**{label: [str(c) for c in codes] if evidence.classes else codes})
-    population = read_population(labelled[known].reset_index(drop=True), target=label)
-    examples = examples_of(population, evidence.task)
+    examples = read_examples(labelled[known].reset_index(drop=True), label, task=evidence.task)
     assert examples.encoder is not None
     rows, _ = encoded_rows(examples.encoder, examples.columns, frame)
     return rows

@@ -37,10 +37,11 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.in_memory import read_population
+from memberbound.tables.roles import Reading
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 IntArray = NDArray[np.int64]
 #: Rows of a synthetic or reference table that distances are measured to.
@@ -82,9 +83,8 @@ class _Axis:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, table: Population) -> _Axis:
-        reading = table.readings[name]
-        values = Values.of(table.frame[name], reading.form)
+    def of(cls, name: str, column: Series, reading: Reading) -> _Axis:
+        values = Values.of(column, reading.form)
         numbers = values.numbers[np.isfinite(values.numbers)]
         if reading.numeric and numbers.size:
             low, middle, high = np.quantile(numbers, (0.1, 0.5, 0.9))
@@ -147,8 +147,9 @@ class _Rows:
 
 def _axes(synthetic: DataFrame, names: Sequence[str]) -> list[_Axis]:
     """Return the columns by which records are compared: identifiers and free text are not."""
-    table = read_population(synthetic[list(names)])
-    return [_Axis.of(name, table) for name in table.columns]
+    table, _ = read_population(synthetic[list(names)])
+    readings = table.readings()
+    return [_Axis.of(name, table.frame[name], readings[name]) for name in table.columns]
 
 
 # ── The attacks ───────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Population, Records, read_population, read_records
+from memberbound.tables.in_memory import Records, read_population, read_records
 from memberbound.tables.recipe import MISSING, labels_of
-from memberbound.tables.roles import Roles
-from memberbound.tables.table import Columns, opened_table
+from memberbound.tables.roles import Roles, Selection
+from memberbound.tables.table import Columns, Table, opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -221,7 +221,8 @@ class Examples:
     """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``.
 
     ``encoder`` makes the features of raw rows: it parses numbers and dates as they are written;
-    ``class_values`` are the classes as the target's column has them.
+    ``selection`` says which columns of a table were used; ``class_values`` are the classes as the
+    target's column has them.
     """
 
     features: FloatArray
@@ -231,7 +232,7 @@ class Examples:
     classes: tuple[str, ...] = ()
     name: str = "the table"
     encoder: ColumnTransformer | None = None
-    population: Population | None = None
+    selection: Selection = field(default_factory=Selection)
     class_values: Labels | None = None
 
     @property
@@ -242,16 +243,6 @@ class Examples:
     def taken(self, rows: NDArray[np.intp]) -> Examples:
         """Return some of the records, encoded as all of them are."""
         return replace(self, features=self.features[rows], target=self.target[rows])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What has to be said about the columns."""
-        return () if self.population is None else self.population.selection.notes
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """Column → role."""
-        return {} if self.population is None else self.population.selection.roles
 
 
 def read_examples(
@@ -269,20 +260,21 @@ def read_examples(
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         key = ("examples", target, names, repr(roles), task, unit)
         if key not in table.made:
-            population = read_population(table, columns, roles=roles, target=target, unit=unit)
-            table.made[key] = examples_of(population, task)
+            rows, chosen = read_population(table, columns, roles=roles, target=target, unit=unit)
+            table.made[key] = examples_of(rows, chosen, target, task)
         return cast("Examples", table.made[key])
 
 
-def examples_of(population: Population, task: Task | None = None) -> Examples:
-    """Encode a population with a target.
+def examples_of(
+    table: Table, selection: Selection, target: str, task: Task | None = None
+) -> Examples:
+    """Encode the rows of a public table (:func:`memberbound.tables.in_memory.read_population`).
 
     ``task`` is guessed when left out: a numeric target with more than 20 values is a regression
     target, every other one has classes.
     Edge cases: rows without a target, a target with one value and no row are refused.
     """
-    frame, name, target = population.frame, population.name, population.target
-    assert target is not None
+    frame, name, readings = table.frame, table.name, selection.readings
     if len(frame) == 0:
         raise InputError(f"{name} must hold at least one row, got none.")
     wanted = frame[target]
@@ -292,7 +284,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
             f"{target!r} must have a value in every row, got none in row {place + 1}. "
             "Drop such rows first."
         )
-    number = population.readings[target].numeric
+    number = readings[target].numeric
     kind = task or ("regression" if number and wanted.nunique() > _CLASSES else "classification")
     if kind == "classification":
         codes, labels = labels_of(wanted)
@@ -302,11 +294,12 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         if len(classes) < 2:
             raise InputError(f"{target!r} must have at least two classes, got {classes[0]!r} only.")
     else:
-        values, classes = population.numbers(target), ()
+        values, classes = table.numbers(target), ()
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             raise InputError(f"{target!r} must hold finite numbers that are not all the same.")
-    raw = frame[list(population.columns)]
-    encoder = column_encoder(raw, population.forms)
+    raw = frame[list(selection.columns)]
+    forms = {c: readings[c].form for c in selection.columns if readings[c].numeric}
+    encoder = column_encoder(raw, forms)
     features = np.asarray(encoder.fit_transform(raw), dtype=np.float64)
     if not np.isfinite(features).all():
         raise InputError(f"{name} must hold finite numbers in its features.")
@@ -314,23 +307,23 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         np.ascontiguousarray(features),
         values,
         kind,
-        population.columns,
+        selection.columns,
         classes,
         name,
         encoder,
-        population,
-        _class_values(population, target, values) if classes else None,
+        selection,
+        _class_values(table, target, values, number=number) if classes else None,
     )
 
 
-def _class_values(population: Population, target: str, codes: Labels) -> Labels:
+def _class_values(table: Table, target: str, codes: Labels, *, number: bool) -> Labels:
     """Return the classes as the target has them: numbers as numbers, else their names."""
     first = np.unique(codes, return_index=True)[1]
-    if population.readings[target].numeric:
-        numbers = population.numbers(target)[first]
+    if number:
+        numbers = table.numbers(target)[first]
         whole = np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
         return numbers.astype(np.int64) if whole else numbers
-    values = population.frame[target].iloc[first].to_numpy().tolist()
+    values = table.frame[target].iloc[first].to_numpy().tolist()
     plain = len({type(v) for v in values}) == 1 and isinstance(values[0], (bool, int, float, str))
     return np.array(values if plain else [str(v) for v in values])
 

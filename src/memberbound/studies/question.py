@@ -6,7 +6,7 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +23,7 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.public_bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, Population, read_population
+from memberbound.tables.in_memory import Persons, read_population
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.source import check_file
 from memberbound.tables.table import Table, open_table
@@ -135,31 +135,33 @@ def _embedded_table() -> DataFrame:
     return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
 
 
-def _rows_by_person(population: Population, unit: str) -> tuple[DataFrame, Persons]:
-    """Return all rows of the persons whose first rows a population holds, in the same order."""
-    frame, target = population.source.frame, population.target
-    assert target is not None
+def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tuple[Table, Persons]:
+    """Return all rows of the persons whose first rows a table holds, parsed, in the same order."""
+    frame = source.frame
     _, first, whose = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
-    # A person whose first row has no target is not in the population.
+    # A person whose first row has no target is left out.
     left_out = Values.of(frame[target].iloc[first]).absent
     # Persons by the place of their first row, those left out at the end.
     number = np.argsort(np.lexsort((first, left_out)))[whose]
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
-    rows = replace(population, frame=frame.iloc[order]).parsed().assign(**{unit: number[order]})
+    rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parsed()
     starts = np.flatnonzero(np.diff(number[order], prepend=-1))
-    return rows, Persons(starts, len(order))
+    everyone = rows.with_frame(rows.frame.assign(**{unit: number[order]}))
+    return everyone, Persons(starts, len(order))
 
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
     """The table of a study, opened once, and its encoded examples: a row per record.
 
-    In ``table`` numbers are numbers and dates time stamps, so that every step reads the same.
+    Whoever opened ``source`` closes it.  In ``table`` numbers are numbers and dates time stamps, so
+    that every step reads the same.
     ``released`` is what releases are made of: ``table``, or where a record is a person the rows of
     all ``persons`` in the order of the examples, with the person's number as unit.
     ``sha256`` is a fingerprint of what was read.
     """
 
+    source: Table
     table: Table
     released: Table
     persons: Persons | None
@@ -195,31 +197,32 @@ class StudyData:
     def _of_table(
         cls, opened: Table, question: Question, public: Bounds, *, embedded: bool
     ) -> StudyData:
-        population = read_population(
+        rows, selection = read_population(
             opened,
             question.columns,
             roles=question.roles,
             target=question.target,
             unit=question.unit,
         )
-        unknown = [column for column in public if column not in population.frame.columns]
+        unknown = [column for column in public if column not in rows.columns]
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
         # The report may be passed on: the file's name says enough, its folder too much.
         name = opened.name if opened.path is None else opened.path.name
-        examples = examples_of(population)
+        examples = examples_of(rows, selection, question.target)
         everyone, persons = None, None
         if question.unit is not None:
-            everyone, persons = _rows_by_person(population, question.unit)
-        table = population.parsed_table()
-        released = table if everyone is None else table.with_frame(everyone)
+            everyone, persons = _rows_by_person(opened, rows, question.target, question.unit)
+        # Every step reads what was parsed; the file's own texts are freed.
+        opened.forget_rows()
+        table = rows.parsed()
+        released = everyone or table
         # The values, what they are taken for, and what is public about them.
-        derived = (examples.columns, sorted(examples.roles.items()), examples.classes)
+        derived = (examples.columns, sorted(selection.roles.items()), examples.classes)
         digest = hashlib.sha256(repr((derived, sorted(public.items()))).encode())
         digest.update(_table_digest(released.frame))
-        # Every step reads what was parsed; the file's own texts are freed.
-        examples = replace(examples, population=replace(population, frame=table.frame))
         return cls(
+            opened,
             table,
             released,
             persons,
@@ -236,15 +239,10 @@ class StudyData:
         return self.released.frame.iloc[rows]
 
     @property
-    def population(self) -> Population:
-        """What was read; whoever opened its ``source`` closes it."""
-        assert self.examples.population is not None
-        return self.examples.population
-
-    @property
     def roles(self) -> dict[str, str]:
         """What the columns of ``table`` are."""
-        return {c: role for c, role in self.examples.roles.items() if c in self.table.columns}
+        roles = self.examples.selection.roles
+        return {column: roles[column] for column in roles if column in self.table.columns}
 
     def described(self, target: str) -> Data:
         """Return what the report says about the table; no value of any row."""
@@ -253,8 +251,8 @@ class StudyData:
             embedded=self.embedded,
             rows=self.examples.rows,
             columns=tuple(self.examples.columns),
-            roles=cast("Mapping[str, Role]", self.examples.roles),
-            left_out=tuple(self.population.selection.left_out),
+            roles=cast("Mapping[str, Role]", self.examples.selection.roles),
+            left_out=tuple(self.examples.selection.left_out),
             encoded_features=int(self.examples.features.shape[1]),
             target=target,
             task=self.examples.task,

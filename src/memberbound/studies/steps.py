@@ -148,7 +148,7 @@ class Context:
         """Return the command of a release of all rows."""
         asked, data = self.question, self.data
         # What was left out of the rehearsal is left out of the release.
-        chosen = asked.columns or data.population.selection.left_out
+        chosen = asked.columns or data.examples.selection.left_out
         columns = tuple(data.examples.columns) if chosen else None
         # The embedded table comes with bounds; a command for a file like it has to name them.
         bounds = asked.bounds or ("bounds.yaml" if data.bounds else None)
@@ -470,7 +470,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
     question, model = context.question, context.model
     assert model is not None
     answer = audit(
-        context.data.population.source,
+        context.data.source,
         nonmembers=model.nonmembers,
         model=model.trained,
         target=question.target,
@@ -712,7 +712,7 @@ def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:
         context.data.table.with_frame(table),
         target,
         columns=[c for c in table.columns if c != target],
-        roles={target: examples.roles[target]},
+        roles={target: examples.selection.roles[target]},
         task=examples.task,
     )
     return context.score(coarser)

@@ -490,8 +490,7 @@ def study(
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _checked_folder(place, resume=resume, force=force)
     data = StudyData.read(source, question, public)
-    opened = data.population.source
-    with nullcontext() if opened is source else opened:
+    with nullcontext() if data.source is source else data.source:
         task = data.examples.task
         # The model's own kind, where there is a model and no learner was named.
         own = None if given is None else given.learner(task)
@@ -698,7 +697,7 @@ class _Run:
             game="subset",
             protects="every record",
             theorems=used,
-            assumptions=(*assumed, *data.population.selection.assumption, *choices),
+            assumptions=(*assumed, *data.examples.selection.assumption, *choices),
             schema=SCHEMA_ID,
             status="partial" if failed else "complete",
             verdict=verdict(self.findings, listed, question, failed),

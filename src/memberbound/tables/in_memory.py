@@ -1,8 +1,8 @@
 """Rows in memory: what every verb reads that looks at rows one by one.
 
-A :class:`Population` is public: which of its columns are used, and as what, follows from their
-roles (:mod:`memberbound.tables.roles`).  :class:`Records` are secret: nothing about their rows
-decides how they are read (:mod:`memberbound.tables.columns`).
+Which columns of public rows are used, and as what, follows from their roles
+(:mod:`memberbound.tables.roles`).  :class:`Records` are secret: nothing about their rows decides
+how they are read (:mod:`memberbound.tables.columns`).
 """
 
 from __future__ import annotations
@@ -82,102 +82,7 @@ def _sum(total: Any, answer: Any) -> Any:
     return total + answer
 
 
-# ── Public rows ───────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class Population:
-    """Records in rows: the columns that are used, the target, and what every column is.
-
-    ``frame`` holds the values as the table has them; ``values`` and ``parsed`` read them.
-    ``source`` is the table that they were chosen from.
-    """
-
-    frame: DataFrame
-    selection: Selection
-    target: str | None
-    source: Table
-
-    @property
-    def name(self) -> str:
-        """What the table is called in a sentence."""
-        return self.source.name
-
-    @property
-    def rows(self) -> int:
-        """Number of records."""
-        return len(self.frame)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are used, without the target."""
-        return self.selection.columns
-
-    @property
-    def readings(self) -> dict[str, Reading]:
-        """What every column of the table is, and how its values are written."""
-        return self.selection.readings
-
-    @property
-    def forms(self) -> dict[str, str]:
-        """Of the columns that are used as numbers, how their values are written."""
-        used = self.selection.columns
-        return {c: self.readings[c].form for c in used if self.readings[c].numeric}
-
-    def numbers(self, column: str) -> FloatArray:
-        """Return one column as numbers: days for dates, NaN where a value is missing."""
-        return Values.of(self.frame[column], self.readings[column].form).numbers
-
-    @cached_property
-    def values(self) -> FloatArray:
-        """The columns as one array of finite numbers; anything else is refused with its place."""
-        if self.rows == 0:
-            raise InputError(f"{self.name} must hold at least one record, got none.")
-        names = list(self.columns)
-        if names == list(self.frame.columns) and (self.frame.dtypes == np.float64).all():
-            # Numbers already: of an array this is the array itself.
-            values = np.ascontiguousarray(self.frame.to_numpy())
-        else:
-            values = np.empty((self.rows, len(names)))
-            for place, name in enumerate(names):
-                values[:, place] = self.numbers(name)
-        bad = ~np.isfinite(values)
-        if bad.any():
-            row, column = map(int, np.argwhere(bad)[0])
-            value = float(values[row, column])
-            shown = "nothing (or NaN)" if np.isnan(value) else repr(value)
-            raise InputError(
-                f"{self.name} must hold finite numbers, got {shown} in row {row + 1}, column "
-                f"{self.columns[column]!r} ({int(bad.sum())} such values). Fill or drop them first."
-            )
-        return values
-
-    def parsed(self) -> DataFrame:
-        """Return the columns and the target with numbers as numbers and dates as time stamps."""
-        import pandas as pd
-
-        parsed = {}
-        for name in (*self.columns, *([] if self.target is None else [self.target])):
-            reading, series = self.readings[name], self.frame[name]
-            if reading.role == "date":
-                micros = np.round(self.numbers(name) * 86_400e6)
-                # Nothing is a date far from any year that a calendar has.
-                stamps = np.where(np.isfinite(micros), micros, -(2.0**63))
-                parsed[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
-            elif reading.numeric and not pd.api.types.is_numeric_dtype(series):
-                parsed[name] = pd.Series(self.numbers(name))
-            else:
-                parsed[name] = series.reset_index(drop=True)
-        return pd.DataFrame(parsed)
-
-    def parsed_table(self) -> Table:
-        """Return :meth:`parsed` as an open table: on the same engine, its roles known.
-
-        The source forgets its rows as they were written, and reads them again if asked.
-        """
-        self.source.forget_rows()
-        return self.source.with_frame(self.parsed(), self.readings)
-
+# ── Secret rows ───────────────────────────────────────────────────────────────────────────────────
 
 #: Bytes that a value takes at most while a table is read whole, about.
 _BYTES = 24
@@ -559,6 +464,9 @@ def read_secret_columns(
             table.close()
 
 
+# ── Public rows ───────────────────────────────────────────────────────────────────────────────────
+
+
 def read_population(
     source: object,
     columns: Columns = None,
@@ -568,8 +476,10 @@ def read_population(
     numeric: bool = False,
     database_table: str | None = None,
     unit: str | None = None,
-) -> Population:
-    """Read a file or an object in memory.
+) -> tuple[Table, Selection]:
+    """Return the rows and columns of a public table that are used, and what the columns are.
+
+    The rows are a table in memory: the selected columns, then the target.
 
     Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
     another role.  With ``numeric`` only numbers and truth values are used (named columns may also
@@ -580,11 +490,10 @@ def read_population(
     where numbers are needed.
 
     Examples:
-        >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
-        (2, 2)
+        >>> table, selection = read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True)
+        >>> table.values.shape, selection.columns
+        ((2, 2), ('x0', 'x1'))
     """
-    if isinstance(source, Population):
-        return source
     with opened_table(source, database_table) as table:
         frame, readings = table.frame, table.local.readings(roles=roles)
     if target is not None:
@@ -610,7 +519,7 @@ def read_population(
         )
     used = [*chosen.columns, *apart]
     kept = frame if used == list(frame.columns) else frame[used]
-    return Population(kept, chosen, target, table)
+    return table.with_frame(kept, chosen.readings), chosen
 
 
 def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:

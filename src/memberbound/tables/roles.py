@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -382,9 +382,9 @@ def _written(name: str, facts: _Facts, separator: str | None) -> Reading:
 class Selection:
     """The columns that a verb uses, those it leaves out by their role, and what to say about it."""
 
-    columns: tuple[str, ...]
-    left_out: tuple[str, ...]
-    readings: dict[str, Reading]
+    columns: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    readings: dict[str, Reading] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

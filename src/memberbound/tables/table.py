@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import csv_codec, csv_encoding
-from memberbound.tables.columns import label_of
+from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.columns import Values, label_of
 from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading
 from memberbound.tables.exact import (
     compiled_rows,
@@ -271,6 +272,51 @@ class Table:
             frame if self.columns == tuple(frame.columns) else frame.set_axis(self.columns, axis=1)
         )
 
+    def numbers(self, column: str) -> FloatArray:
+        """Return one column as numbers: days for dates, NaN where a value is missing."""
+        return Values.of(self.frame[column], self.readings(column)[column].form).numbers
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """The rows as one array of finite numbers; anything else is refused with its place."""
+        if len(self.frame) == 0:
+            raise InputError(f"{self.name} must hold at least one record, got none.")
+        if (self.frame.dtypes == np.float64).all():
+            # Numbers already: of an array this is the array itself.
+            values = np.ascontiguousarray(self.frame.to_numpy())
+        else:
+            values = np.empty(self.frame.shape)
+            for place, name in enumerate(self.columns):
+                values[:, place] = self.numbers(name)
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row, column = map(int, np.argwhere(bad)[0])
+            value = float(values[row, column])
+            shown = "nothing (or NaN)" if np.isnan(value) else repr(value)
+            raise InputError(
+                f"{self.name} must hold finite numbers, got {shown} in row {row + 1}, column "
+                f"{self.columns[column]!r} ({int(bad.sum())} such values). Fill or drop them first."
+            )
+        return values
+
+    def parsed(self) -> Table:
+        """Return these rows with numbers as numbers and dates as time stamps, their roles known."""
+        import pandas as pd
+
+        parsed, readings = {}, self.readings()
+        for name, own in readings.items():
+            series = self.frame[name]
+            if own.role == "date":
+                micros = np.round(self.numbers(name) * 86_400e6)
+                # Nothing is a date far from any year that a calendar has.
+                stamps = np.where(np.isfinite(micros), micros, -(2.0**63))
+                parsed[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
+            elif own.numeric and not pd.api.types.is_numeric_dtype(series):
+                parsed[name] = pd.Series(self.numbers(name))
+            else:
+                parsed[name] = series.reset_index(drop=True)
+        return self.with_frame(pd.DataFrame(parsed), readings)
+
     def rows(self, columns: Columns = None) -> pa.Table:
         """Return rows of the embedded engine, typed by their schema alone."""
         return self.run(lambda: self.row_batches(columns).read_all())
@@ -345,7 +391,7 @@ class Table:
         )
 
     def with_frame(self, frame: DataFrame, readings: Mapping[str, Reading] | None = None) -> Table:
-        """Return a table of other rows in memory, on the same engine.
+        """Return a table of other rows in memory, on the same engine; these rows it does not keep.
 
         ``readings`` are those of its columns, where they are known: then nothing is inferred.
         """
@@ -353,7 +399,8 @@ class Table:
         if readings is None and self.is_array:
             readings = dict.fromkeys(columns, OF_AN_ARRAY)
         inferred = {} if readings is None else {name: readings[name] for name in columns}
-        return Table(self.name, columns, self.path, memory=frame, beside=self, inferred=inferred)
+        owner = self.beside or self
+        return Table(self.name, columns, self.path, memory=frame, beside=owner, inferred=inferred)
 
 
 def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> None:

@@ -183,7 +183,8 @@ def audit_learner(
         progress=progress,
     )
     answer = audit_run(run, attacks=attacks, confidence=sure, fpr=rates)
-    answer = replace(answer, warnings=(*answer.warnings, *examples.notes), roles=examples.roles)
+    selection = examples.selection
+    answer = replace(answer, warnings=(*answer.warnings, *selection.notes), roles=selection.roles)
     if out is None:
         return answer
     exposure = answer.records

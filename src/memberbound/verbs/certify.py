@@ -332,6 +332,6 @@ def read_probabilities(source: object) -> FloatArray:
                 f"{source} must hold one column of probabilities, or one named 'probability', got "
                 f"the columns {', '.join(map(repr, columns))}."
             )
-        source = read_population(source, named, numeric=True).values
+        source = read_population(source, named, numeric=True)[0].values
     law, _, _ = checked_law(np.asarray(source, dtype=np.float64).ravel())
     return law[law > 0]

@@ -75,7 +75,8 @@ from memberbound.subset.record_bounds import (
     Solution,
     average_success,
 )
-from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.in_memory import read_population
+from memberbound.tables.table import Table as OpenTable
 from memberbound.tables.table import opened_table, path_of
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
@@ -358,14 +359,14 @@ def population(
         delta = 1e-5 if gaussian else 0.0
     fraction("delta", delta, open_right=True)
     level = fraction("confidence", confidence, open_left=True, open_right=True)
-    data = read_population(
+    data, selection = read_population(
         table, columns, roles=roles, numeric=True, database_table=database_table, unit=unit
     )
     total = data.values.shape[0]
     if total < _FEWEST_RECORDS:
         raise InputError(f"{data.name} must hold at least {_FEWEST_RECORDS} records, got {total}.")
     drawn = total // 2 if size is None else whole_number("size", size)
-    notes = _remarks(data)
+    notes = [*selection.notes, *_remarks(data)]
     if size is None and total % 2:
         notes.append(f"{total} records cannot be halved; {drawn} are drawn")
     question = _Question(
@@ -407,7 +408,7 @@ def population(
         setting=replace(setting, progress=None),
         mechanism=mechanism,
         query=release,
-        roles=data.selection.roles,
+        roles=selection.roles,
         clipped_records=moved,
     )
     if out is None:
@@ -466,9 +467,9 @@ class _Question:
         return (self.values, None) if self.clip is None else clipped(self.values, self.clip)
 
 
-def _remarks(table: Population) -> list[str]:
+def _remarks(table: OpenTable) -> list[str]:
     """Say what is unusual about the records."""
-    notes = list(table.selection.notes)
+    notes = []
     repeated = int(pd.DataFrame(table.values).duplicated().sum())
     if repeated:
         notes.append(
@@ -611,4 +612,4 @@ def _matrix(source: Any) -> FloatArray:
     """Return a table of numbers as they are: no column of it is anything else."""
     with opened_table(source) as table:
         columns = None if table.is_array else table.columns
-        return read_population(table, columns, numeric=True).values
+        return read_population(table, columns, numeric=True)[0].values

@@ -48,8 +48,10 @@ from memberbound.release.half.statistics import (
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import Calibration, Release, checked_eta
 from memberbound.release.saving import VECTOR_ENDINGS, save
-from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.in_memory import read_population
 from memberbound.tables.recipe import labels_of
+from memberbound.tables.roles import Selection
+from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.protection import HalfProtection
 
 #: Statistics of a secret half; those of all rows are in ``release.all_rows.summaries``.
@@ -175,12 +177,11 @@ def protect_half(
     else:
         if query is not None or learner is not None:
             raise InputError("learner and query apply to a model: name its target.")
-        table = read_population(source, numeric=statistic not in _COUNTED, **read)
-        if table.rows < _FEWEST:
-            raise InputError(
-                f"{table.name} must hold at least {_FEWEST} records, got {table.rows}."
-            )
-        game = SubsetGame(table.rows, table.rows // 2 if size is None else size, record)
+        table, selection = read_population(source, numeric=statistic not in _COUNTED, **read)
+        count = len(table.frame)
+        if count < _FEWEST:
+            raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {count}.")
+        game = SubsetGame(count, count // 2 if size is None else size, record)
         release = released_statistic(
             _statistic(table, statistic, game.size, clip),
             game,
@@ -188,7 +189,7 @@ def protect_half(
             progress=progress,
             **how,
         )
-        result = _described_statistic(release, table, statistic)
+        result = _described_statistic(release, selection, statistic)
     if insecure_seed is not None:
         seeded = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, seeded))
@@ -212,7 +213,7 @@ _QUARTILES = (0.25, 0.5, 0.75)
 
 
 def _statistic(
-    table: Population, statistic: Any, size: int, clip: float | None
+    table: OpenTable, statistic: Any, size: int, clip: float | None
 ) -> SumStatistic | CallableStatistic:
     """Return what is computed from the drawn records: a name, or a function of them."""
     if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in _COUNTED:
@@ -231,7 +232,7 @@ def _statistic(
     )
 
 
-def _counts(table: Population, statistic: str) -> SumStatistic:
+def _counts(table: OpenTable, statistic: str) -> SumStatistic:
     """Return the counts of cells: of numbers by bins, of everything else by value."""
     if (statistic == "histogram") != (len(table.columns) == 1):
         raise InputError(
@@ -240,7 +241,7 @@ def _counts(table: Population, statistic: str) -> SumStatistic:
         )
     first = table.columns[0]
     distinct = table.frame[first].nunique()
-    if statistic == "histogram" and table.readings[first].numeric and distinct > _CATEGORIES:
+    if statistic == "histogram" and table.readings(first)[first].numeric and distinct > _CATEGORIES:
         values = table.values[:, 0]
         return histogram(values, bins=np.linspace(values.min(), values.max(), _BINS + 1))
     columns = [_category_texts(table, column) for column in table.columns]
@@ -248,7 +249,7 @@ def _counts(table: Population, statistic: str) -> SumStatistic:
     return histogram(texts, categories=sorted(set(texts)))
 
 
-def _category_texts(table: Population, name: str) -> list[str]:
+def _category_texts(table: OpenTable, name: str) -> list[str]:
     codes, labels = labels_of(table.frame[name])
     count = np.unique(codes).size
     if count > _CATEGORIES:
@@ -262,8 +263,8 @@ def _category_texts(table: Population, name: str) -> list[str]:
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _described_statistic(release: Release, table: Population, statistic: Any) -> HalfProtection:
-    notes = [*table.selection.notes, *_fit_notes(release.calibration)]
+def _described_statistic(release: Release, selection: Selection, statistic: Any) -> HalfProtection:
+    notes = [*selection.notes, *_fit_notes(release.calibration)]
     if statistic == "covariance":
         notes.append("the covariance is taken about the population's mean, which is public here")
     return HalfProtection(
@@ -273,7 +274,7 @@ def _described_statistic(release: Release, table: Population, statistic: Any) ->
         warnings=tuple(notes),
         values=tuple(release.values.tolist()),
         names=release.names,
-        roles=table.selection.roles,
+        roles=selection.roles,
     )
 
 
@@ -283,7 +284,8 @@ def _released_model(
     values = examples.class_values
     truth = examples.target if values is None else values[examples.target]
     model.fit(examples.features, truth, progress=progress)
-    notes = (*_fit_notes(model.calibration_), *examples.notes, *usefulness_notes(model.scores_))
+    selection = examples.selection
+    notes = (*_fit_notes(model.calibration_), *selection.notes, *usefulness_notes(model.scores_))
     return HalfProtection(
         calibration=model.calibration_,
         # It takes rows as they are; all that this needs is public in the game.
@@ -291,7 +293,7 @@ def _released_model(
         what=f"{type(model.estimator).__name__} ({model.release})",
         model_scores=model.scores_,
         warnings=notes,
-        roles=examples.roles,
+        roles=selection.roles,
         release=model.release,
     )
 
