@@ -53,7 +53,7 @@ from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.tables.table import Table
-from memberbound.verbs.audit import audit
+from memberbound.verbs.audit import audit, command_of, other_learners
 from memberbound.verbs.audit_learner import audit_run
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
@@ -62,7 +62,6 @@ from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protection import Protection
-from memberbound.verbs.replacement import command_of, other_learners
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 if TYPE_CHECKING:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypedDict, cast
 
-from memberbound.answers import INTERNAL, OmitEmpty, computed
+from memberbound.answers import INTERNAL, EstimateOf, OmitEmpty, Upper, computed
 from memberbound.attacks.attacks import ATTACKS
 from memberbound.attacks.checks import Fact
 from memberbound.attacks.evidence import (
@@ -42,9 +47,9 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.files import in_encoding, write_table
-from memberbound.learners.examples import Learner
-from memberbound.quantities import NO_LEAK, confident, decimals, significant
+from memberbound.files import csv_codec, in_encoding, write_table
+from memberbound.learners.examples import Learner, Task
+from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -53,7 +58,7 @@ from memberbound.verbs.audit_answer import (
     given_fields,
     records_file,
 )
-from memberbound.verbs.replacement import Replacement, rehearse_replacement
+from memberbound.verbs.protect import protect
 
 #: What an attacker sees, in order of access, in words.
 _ACCESS = {
@@ -70,6 +75,33 @@ class AccessFields(TypedDict):
 
     attack: str
     advantage: IntervalFields
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A protected model of the same rows: what it scores beside the present one, and promises."""
+
+    learner: str
+    score: str
+    score_released_estimate: EstimateOf
+    score_yours_estimate: EstimateOf
+    success_upper: Upper
+    command: str
+
+    @property
+    def sentence(self) -> str:
+        """The advice."""
+        after, before = (
+            decimals(score, "estimate", 3)
+            for score in (self.score_released_estimate, self.score_yours_estimate)
+        )
+        return (
+            f"Replace it: a {self.learner} model of all rows with noise, {self.score} about "
+            f"{after} against yours, about {before}. Then nobody, not even somebody who knows all "
+            "other records, is right about any record's membership more than "
+            f"{percent(self.success_upper, 'upper')} of the time. The choice between learners "
+            "looked at scores of the rows, and that bound does not cover it."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -286,7 +318,7 @@ def audit(
     # Whoever passes a table that is open already (a study) rehearses what it recommends itself.
     if answer.leak_shown and target is not None and not isinstance(members, OpenTable):
         kept = None if names is None else tuple(names)
-        replacement = rehearse_replacement(members, target, detail, columns=kept, seed=start)
+        replacement = _rehearse_replacement(members, target, detail, columns=kept, seed=start)
         answer = replace(answer, replacement=replacement)
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
@@ -366,3 +398,96 @@ def _trained_references(
         f"{significant(training['seconds'], 'given')} seconds; more seconds make the attacks "
         "stronger",
     )
+
+
+# ── A protected model in the place of one that leaks ──────────────────────────────────────────────
+
+_REPLACEMENT_ETA = 0.05
+
+
+def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
+    r"""Return a command line; options without a value are left out, names are joined by commas.
+
+    The declared encoding of CSV files is one of the options.
+
+    >>> from memberbound.files import csv_encoding
+    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
+    "memberbound protect 'my table.csv' --eta 0.05"
+    >>> command_of("protect", "t.csv", {"--columns": ("age", "height, cm")})
+    'memberbound protect t.csv --columns \'age,"height, cm"\''
+    >>> with csv_encoding("cp1252"):
+    ...     command_of("protect", "t.csv", {})
+    'memberbound protect t.csv --encoding cp1252'
+    """
+    parts = ["memberbound", verb, source]
+    for name, value in options.items():
+        if value is not None:
+            parts += [name, _names(value) if isinstance(value, tuple) else str(value)]
+    if csv_codec() != "utf-8":
+        parts += ["--encoding", csv_codec()]
+    return shlex.join(parts)
+
+
+def _names(columns: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(columns)
+    return text.getvalue()
+
+
+def other_learners(task: Task) -> tuple[str, ...]:
+    """Return the learners that work well with noise on all rows.
+
+    >>> other_learners("classification")
+    ('logistic', 'boosting')
+    """
+    return ("ridge" if task == "regression" else "logistic", "boosting")
+
+
+def _rehearse_replacement(
+    members: object,
+    target: str,
+    detail: ModelAudit,
+    *,
+    columns: tuple[str, ...] | None,
+    seed: int,
+) -> Replacement | None:
+    """Try protected models of an audited model's rows and return the one that scores best.
+
+    Scores are those of ``protect``, on rows that a trial was not trained on.  None where no learner
+    can be trained on these rows, or none is better than one fixed answer.
+    """
+    evidence = detail.evidence
+    yours = None
+    if evidence is not None:
+        yours = evidence.signals.score(0, evidence.truth, ~evidence.member)
+    if evidence is None or yours is None:
+        return None
+    source = Path(members).name if isinstance(members, (str, os.PathLike)) else "TABLE"
+    best: Replacement | None = None
+    for learner in other_learners(evidence.task):
+        try:
+            answer = protect(
+                members,
+                target=target,
+                learner=learner,
+                eta=_REPLACEMENT_ETA,
+                columns=columns,
+                # For trial: this model is thrown away, the real release draws its own noise.
+                insecure_seed=seed,
+            )
+        except InputError:
+            continue
+        score, chance = answer.score_released, answer.score_baseline
+        if score is None or answer.score is None or (chance is not None and score <= chance):
+            continue
+        if best is None or score > best.score_released_estimate:
+            options = {
+                "--target": target,
+                "--learner": learner,
+                "--eta": _REPLACEMENT_ETA,
+                "--columns": columns,
+                "--out": "model.skops",
+            }
+            command = command_of("protect", source, options)
+            best = Replacement(learner, answer.score, score, yours, answer.success_upper, command)
+    return best
