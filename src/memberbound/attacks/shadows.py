@@ -386,7 +386,7 @@ def train_references(
         if evidence.classes and classes is not None:
             truth = np.asarray(classes)[truth]
     names = tuple(f"x{i}" for i in range(features.shape[1]))
-    examples = Examples(features, truth, evidence.task, names, evidence.classes, "the records")
+    examples = Examples(features, truth, evidence.task, names, evidence.classes)
     # At most a half of the known non-members: attacks learn from those in and those out.
     drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
     run = train_shadows(

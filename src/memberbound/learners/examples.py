@@ -230,7 +230,6 @@ class Examples:
     task: Task
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
-    name: str = "the table"
     encoder: ColumnTransformer | None = None
     selection: Selection = field(default_factory=Selection)
     class_values: Labels | None = None
@@ -309,7 +308,6 @@ def examples_of(
         kind,
         selection.columns,
         classes,
-        name,
         encoder,
         selection,
         _class_values(table, target, values, number=number) if classes else None,
