@@ -212,6 +212,7 @@ class Copies:
     """Records that stand in the synthetic table as they are, in every column compared.
 
     Fresh records are copied by chance alone: ``non_member_share_estimate`` is that chance.
+    ``member_rows`` are the first twenty members that are copied, counted from 0 as in ``records``.
     """
 
     members: int
@@ -282,7 +283,7 @@ def audit_synthetic(
         float(copied[member].mean()),
         int(copied[~member].sum()),
         float(copied[~member].mean()),
-        tuple((np.flatnonzero(copied[member])[:20] + 1).tolist()),
+        tuple(np.flatnonzero(copied[member])[:20].tolist()),
     )
     audit = replace(audit, law=law, warnings=(*warnings, *audit.warnings))
     audit = with_records(audit, np.arange(len(member)), None, None, seed=seed)
