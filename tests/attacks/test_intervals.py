@@ -7,7 +7,7 @@ probability 0.025 would show more than 640 misses with probability below 1e-9 (b
 import math
 from fractions import Fraction
 from functools import cache
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
 import pytest
@@ -149,6 +149,17 @@ def test_auc_with_all_pairs_as_independent_would_be_caught():
         return auc_lower(auc, n1 * n0, n1 * n0, 0.025)
 
     assert auc_misses(*LAWS[0], broken, lambda *_: 1)[0] > Fraction(1, 20)
+
+
+@pytest.mark.parametrize("sizes", [(4, 400), (400, 4)])
+def test_auc_of_samples_of_different_sizes_rests_on_the_smaller(sizes):
+    """A fair coin against a constant: the AUC is ½, the estimate the share of heads of few."""
+    heads = binomial(4, Fraction(1, 2))
+    for error in (0.025, 0.2):
+        low = [auc_lower(k / 4, *sizes, error) > 0.5 for k in range(5)]
+        high = [auc_upper(k / 4, *sizes, error) < 0.5 for k in range(5)]
+        assert max(sum(compress(heads, missed)) for missed in (low, high)) <= error
+    assert auc_lower(1.0, 400, 400, 0.025) > 0.5  # as many pairs as the larger has would miss
 
 
 def test_auc_is_tighter_than_hoeffding_and_not_tighter_than_normal():
