@@ -109,8 +109,9 @@ def release_table_statistic(
     budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
+        columns = "one column" if len(private) == 1 else f"{len(private)} columns"
         raise InputError(
-            f"the table must have at least about {needed} rows for {len(private)} columns without "
+            f"the table must have at least about {needed} rows for {columns} without "
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     if private:
