@@ -74,6 +74,16 @@ def edited(path, old, new):
     return path
 
 
+def test_whole_numbers_that_no_double_holds_stay_different(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.Workbook()
+    for cell in ("n", 2**53, 777, 0.5):
+        workbook.active.append([cell])
+    workbook.save(tmp_path / "book.xlsx")
+    book = edited(tmp_path / "book.xlsx", b"<v>777</v>", b"<v>%d</v>" % (2**53 + 1))
+    assert certify(book).to_dict()["atoms"] == 3
+
+
 def test_an_odd_cell_neither_warns_nor_raises(book):
     """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
     with warnings.catch_warnings():
