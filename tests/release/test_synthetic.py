@@ -15,6 +15,7 @@ from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.cells import (
     FORMATS,
     as_declared,
+    declared_writing,
     format_cells,
     public_column,
     written_as,
@@ -311,3 +312,23 @@ def test_a_type_that_cannot_be_made_stops_no_release():
     """Arrow has no cast from numbers to times of day; the noise was drawn by then."""
     drawn = pd.Series([0.25, 0.5])
     assert as_declared(drawn, pa.time64("us")).tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "writing"),
+    [
+        (pd.BooleanDtype(), ("False", "True")),
+        (pd.ArrowDtype(pa.int8()), "0"),
+        (pd.UInt8Dtype(), "0"),
+        (np.dtype("M8[ns]"), "time"),
+        (pa.date32(), "day"),
+        (np.dtype(np.longdouble), None),
+        (np.dtype(object), None),
+        (np.dtype(complex), None),
+        (pd.CategoricalDtype(["a"]), None),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_what_a_declared_type_says(kind, writing):
+    assert declared_writing(kind, "any") == writing

@@ -240,7 +240,10 @@ def _arrow_type(kind: object) -> pa.DataType | None:
 
     kind = getattr(kind, "pyarrow_dtype", getattr(kind, "numpy_dtype", kind))
     if isinstance(kind, np.dtype):
-        return None if kind.kind in "OVc" else pa.from_numpy_dtype(kind)
+        try:
+            return pa.from_numpy_dtype(kind)
+        except pa.ArrowException:  # objects, long doubles
+            return None
     return kind if isinstance(kind, pa.DataType) else None
 
 
