@@ -142,6 +142,7 @@ def test_sample_weights_belong_to_the_rows_and_are_cut_off():
     assert recall(weighted) > recall(fitted(LogisticRegression())) + 0.1
     # What is no number has the weight 0, and no value stops the release: no row decides about it.
     without = stored(Y * 1.0)
+    assert stored(Y == 1) == without
     for nothing in (np.nan, -3.0, "word", None):
         assert stored([nothing if one == 0 else 1 for one in Y]) == without
     with pytest.raises(InputError, match="one number per row"):

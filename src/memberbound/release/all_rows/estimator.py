@@ -195,6 +195,8 @@ class MembershipPrivate(PrivateEstimator):
                 raise InputError("sample_weight must be one number per row of X.")
             if _WEIGHT in records.columns:
                 raise InputError(f"X must not have a column {_WEIGHT!r} beside sample_weight.")
+            if getattr(sample_weight, "dtype", None) == np.bool_:  # a mask, by its declared type
+                sample_weight = np.asarray(sample_weight, dtype=np.float64)
             columns[_WEIGHT] = Values.of(sample_weight)
         unknown = [name for name in public if name != _TARGET and name not in records.columns]
         if unknown:
