@@ -6,11 +6,12 @@ from memberbound.release import budget as budgets
 
 
 def replayed(monkeypatch, make):
-    """Return what ``make()`` returns, and the (sums, noise scale) of every release on the way.
+    """Return what ``make()`` returns, and (sums, noise scale, sensitivity) of every release in it.
 
-    The noise replaces the sums, the same for every table; some cells rise above it.
+    The noise replaces the sums, the same for every table; some cells rise above it.  What did not
+    ask a part of a budget for its noise has no sensitivity: infinity.
     """
-    sums = []
+    sums, sensitivities, plain = [], {}, budgets.Part.sums
 
     def release(values, scale, source):
         exact = np.asarray(values, dtype=np.float64)
@@ -18,9 +19,16 @@ def replayed(monkeypatch, make):
         noise = source.normal(exact.size).reshape(exact.shape)
         return scale * (9.0 * (np.arange(exact.size) % 5 == 0).reshape(exact.shape) + noise)
 
+    def paid(part, *, sensitivity, times=1):
+        noise = plain(part, sensitivity=sensitivity, times=times)
+        sensitivities[noise.scale] = max(sensitivity, sensitivities.get(noise.scale, 0.0))
+        return noise
+
     with monkeypatch.context() as patch:
         patch.setattr(budgets, "noisy_release", release)
-        return make(), sums
+        patch.setattr(budgets.Part, "sums", paid)
+        made = make()
+    return made, [(exact, scale, sensitivities.get(scale, np.inf)) for exact, scale in sums]
 
 
 def published(answer):
@@ -34,8 +42,17 @@ def published(answer):
 
 
 def spent(first, second):
-    """Return Σ(distance/noise)² of two worlds, infinity where different things were asked for."""
-    if [(a.shape, scale) for a, scale in first] != [(b.shape, scale) for b, scale in second]:
+    """Return Σ(distance/noise)² of two worlds.
+
+    Infinity where different things were asked for, or where a vector moved further than its part of
+    the budget pays for: a part that pays too little is not hidden by others that pay enough.
+    """
+    if [(a.shape, scale) for a, scale, _ in first] != [(b.shape, scale) for b, scale, _ in second]:
         return np.inf
-    pairs = zip(first, second, strict=True)
-    return sum(float(np.square((a - b) / scale).sum()) for (a, scale), (b, _) in pairs)
+    total = 0.0
+    for (a, scale, sensitivity), (b, _, _) in zip(first, second, strict=True):
+        distance = float(np.linalg.norm(a - b))
+        if distance > sensitivity * (1 + 1e-9):
+            return np.inf
+        total += (distance / scale) ** 2
+    return total

@@ -62,6 +62,18 @@ def test_the_curve_is_that_of_the_budget(released):
     assert curve["security_lower"] <= exact.security()
 
 
+def bounds_below(value, path=""):
+    """Every dictionary with a bound on an attack, by its place."""
+    if isinstance(value, dict):
+        if value.keys() & {"advantage_upper", "accuracy_upper", "tpr_upper", "epsilon_upper"}:
+            yield path
+        for key, item in value.items():
+            yield from bounds_below(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from bounds_below(item, path)
+
+
 def masked(value):
     """A document without its doubles: of what may be published these are noisy, or the budget's."""
     if isinstance(value, dict):
@@ -94,6 +106,12 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
         answers.append((said, private))
         files.append(json.loads(certificate_path(out).read_text()) | {"sha256": None})
     assert files[0] == files[1]
+    # Who sees the exact number of rows is always right about a record that was added.
+    for text in (files[0], answers[0][0]):
+        assert "1500" in json.dumps(text)
+        places = list(bounds_below(text))
+        assert places
+        assert all(place.endswith(".replace_one") for place in places)
     assert "score_clean" in answers[0][1]
     published = [masked(said) for said, _ in answers]
     assert published[0] == published[1]

@@ -414,7 +414,7 @@ def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
         for name in ("pandas objects", form)
     )
     assert len(sums) == len(expected)
-    for (one, _), (other, _) in zip(sums, expected, strict=True):
+    for (one, *_), (other, *_) in zip(sums, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
