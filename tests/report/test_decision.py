@@ -12,14 +12,12 @@ import yaml
 from conftest import chromium_path
 from faces.web.pages_checks import violations
 from memberbound.errors import InputError
-from memberbound.report.documents import (
+from memberbound.report.decision import dpia_annex, promised, render_decision
+from memberbound.report.evidence import (
     checklist,
     cyclonedx,
-    dpia_annex,
     model_card,
-    promised,
     registry_entry,
-    render_decision,
     sacro_record,
 )
 from memberbound.report.exporting import export

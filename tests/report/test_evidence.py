@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator
 from referencing import Registry, Resource
 
 from memberbound.errors import InputError
-from memberbound.report.documents import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
 from memberbound.report.exporting import export
 from memberbound.report.publication import About, Case
 from report.sample import given, sample, typed

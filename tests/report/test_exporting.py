@@ -24,15 +24,11 @@ from markdown_it import MarkdownIt
 from conftest import needed_chromium
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
-from memberbound.report import page
-from memberbound.report.documents import (
-    clean,
-    cyclonedx,
-    escaped,
-    model_card,
-    registry_entry,
-)
-from memberbound.report.exporting import Export, export, owner_entry, published_entry
+from memberbound.report import printing
+from memberbound.report.evidence import cyclonedx, model_card, registry_entry
+from memberbound.report.exporting import Export, export
+from memberbound.report.markdown import clean, escape
+from memberbound.report.mlflow_run import owner_entry, published_entry
 from memberbound.report.model import Report
 from memberbound.report.page import render
 from memberbound.report.publication import About, Promise, Publication, ReleasedFile
@@ -197,7 +193,7 @@ def test_card_of_a_release_says_what_its_certificate_says(released, tmp_path):
     assert metric["value"] == pytest.approx(0.5 + said["certificate"]["upper"])
     assert metric["args"]["theorems"] == ["X22"]
     for text in said["certificate"]["assumptions"]:
-        assert escaped(text) in body
+        assert escape(text) in body
     assert (
         "| an attacker who knows every other record | every record | 50 % | **≤ 55 %**, certified"
         in body
@@ -330,7 +326,7 @@ def test_no_name_breaks_markdown_or_yaml(name):
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(), max_size=12))
 def test_any_text_is_shown_as_it_is(text):
-    said = escaped(text)
+    said = escape(text)
     assert words(f"- {said}") == [clean(text) or "–"]
     assert structure(f"- {said}\n\n{said}") == structure("- x\n\nx")
     assert yaml.safe_load(yaml.safe_dump({"k": clean(text)}, allow_unicode=True))["k"] == clean(
@@ -550,11 +546,11 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file):
     done = export(report_file, format="pdf", out=out)
     printed = out.read_bytes()
     assert printed.startswith(b"%PDF-")
-    assert 2 <= done.to_dict()["pages"] == page.page_count(printed) <= 16
+    assert 2 <= done.to_dict()["pages"] == printing.page_count(printed) <= 16
     assert len(printed) < 800_000
     # The same page without its drawings has the words, and none of the figures.
     bare = re.sub(r"(?s)<svg.*?</svg>", "", render(typed(sample())))
-    assert drawn(printed) > drawn(page.print_pdf(bare)) + 100
+    assert drawn(printed) > drawn(printing.print_pdf(bare)) + 100
 
 
 def fake_browser(tmp_path, body):
@@ -614,7 +610,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "wait", hung)
     with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
-        page.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
+        printing.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
     numbers_of_both = pids.read_text(encoding="utf-8").split()
     assert len(numbers_of_both) == 2
     deadline = time.monotonic() + 60  # a killed process needs a moment to go
@@ -627,10 +623,10 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("user", "expected"), [(0, True), (1000, False)])
 def test_sandbox_is_left_out_for_root_only(tmp_path, monkeypatch, user, expected):
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert ("--no-sandbox" in page._flags(tmp_path, tmp_path / "x.pdf")) is expected
+    assert ("--no-sandbox" in printing._flags(tmp_path, tmp_path / "x.pdf")) is expected
 
 
 def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(page.shutil, "which", lambda name: None)
+    monkeypatch.setattr(printing.shutil, "which", lambda name: None)
     said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
     assert "CHROME_BIN" in said

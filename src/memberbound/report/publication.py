@@ -20,6 +20,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_input, read_document
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import sum_up
+from memberbound.quantities import significant
 from memberbound.report import words
 from memberbound.report.model import (
     Confidence,
@@ -174,6 +175,33 @@ class Publication:
 
 def _taken(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: source.get(key) for key in keys}
+
+
+def kind_in_words(file: ReleasedFile) -> str:
+    """Return what kind of file was released, for a reader."""
+    kind: str = words()["kinds"].get(file.kind, file.kind)
+    return kind
+
+
+def unit_in_words(file: ReleasedFile) -> str:
+    """Return the unit of privacy, for a reader."""
+    return "one row" if file.unit is None else f"one value of the column {file.unit!r}"
+
+
+def parameters(published: Publication) -> str:
+    """Return ε, δ and μ of a release, with the regret of summarising the curve by μ."""
+    file = published.file
+    if file is None or published.promise.game != "neighbour":
+        return "No parameters of differential privacy: the promise is about a secret random half."
+    stated = [f"η ≤ {significant(published.eta, 'upper')}"]
+    if file.epsilon_upper is not None and file.delta is not None:
+        epsilon = significant(file.epsilon_upper, "upper", 4)
+        stated.append(f"ε ≤ {epsilon} at δ = {significant(file.delta, 'given')}")
+    if file.mu_upper is not None and file.mu_regret_upper is not None:
+        mu = significant(file.mu_upper, "upper", 5)
+        regret = significant(file.mu_regret_upper, "upper", 2)
+        stated.append(f"μ ≤ {mu} (Gaussian differential privacy, regret ≤ {regret})")
+    return f"{'; '.join(stated)}; one record replaced."
 
 
 # ── What only people know ─────────────────────────────────────────────────────────────────────────

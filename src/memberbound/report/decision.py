@@ -1,0 +1,190 @@
+"""The decision page and the impact assessment's annex: a release in plain words, to be signed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from memberbound.quantities import allowed, confident, of_hundred, percent, points
+from memberbound.report import template_text, words
+from memberbound.report.markdown import fill_markdown
+from memberbound.report.page import filled_page
+from memberbound.report.publication import Case, Publication, ReleasedFile, kind_in_words
+
+_OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
+
+_SEEDED = "This file was made with a test seed, so that its noise can be worked out. Do not sign."
+
+
+def what_it_is(case: Case, file: ReleasedFile) -> str:
+    """Return what a file is, for everybody."""
+    kind = kind_in_words(file)
+    predicts = kind.endswith("predicts") and case.report is not None
+    return f"{kind} “{case.studied.data.target}”" if predicts else kind
+
+
+def promised(case: Case) -> tuple[str, ...]:
+    """Return the promise: one sentence, then whom it holds against."""
+    promise = case.promise
+    if promise is None:
+        return ("Nothing is promised: nothing that was tried keeps within the limit.",)
+    right = of_hundred(promise.accuracy_upper, "upper")
+    blind = of_hundred(promise.blind, "lower")
+    every = promise.protects == "every record"
+    whom = "any one person was" if every else "a person picked by chance was"
+    sentence = (
+        f"Nobody who has {case.subject} can say whether {whom} in the data it was made from, and "
+        f"be right more than {right} times in 100. A pure guess is right {blind} times in 100."
+    )
+    persons = case.release is not None and case.release.counted == "persons"
+    more = [words()["knowing"]["persons" if persons else promise.game]]
+    if not every:
+        more.append(_OF_ONE)
+    if promise.confidence < 1:
+        sure = confident(promise.confidence)
+        more.append(
+            f"The limit was worked out from trials. It is right in at least {sure} of such cases."
+        )
+    return (sentence, *more)
+
+
+def must_be_true(case: Case) -> list[str]:
+    """Return what the signer states about the data, in plain words."""
+    file, game = case.file, "neighbour" if case.promise is None else case.promise.game
+    unit = None if file is None else file.unit
+    parts = ["row" if unit is None else "persons", "apart", game, "always"]
+    if file is not None and case.release is None:
+        parts.append("studied")
+    facts = {
+        "unit": unit,
+        "counted": "rows" if unit is None else "people",
+        "name": None if file is None else file.name,
+    }
+    texts = words()["must_be_true"]
+    return [text.format_map(facts) for part in parts for text in texts[part]]
+
+
+def costs(case: Case) -> list[str]:
+    """Return what the protection costs, as far as somebody has measured it."""
+    if case.about.cost is not None:
+        return [case.about.cost]
+    remedy = case.remedy
+    if remedy is None or remedy.change is None:
+        return []
+    before = percent(remedy.score_before_estimate, "estimate")
+    after = percent(remedy.score_after_estimate, "estimate")
+    what = "gives the right answer in about {} of cases"
+    if remedy.score_name != "accuracy":
+        what = "explains about {} of the differences between people"
+    return [
+        f"In a rehearsal, such a file {what.format(after)}; without protection, {before}.",
+        "Both were measured on rows of the table, so they are for its owner only.",
+    ]
+
+
+def limit(case: Case) -> str:
+    """Return the limit, and whether anybody chose it."""
+    source = case.source
+    eta = source.eta if isinstance(source, Publication) else source.question.eta
+    blind = 0.5 if case.promise is None else case.promise.blind
+    text = (
+        f"At most {allowed(blind, eta)} of guesses may be right: {points(eta)} above a pure guess."
+    )
+    report = case.report
+    default = report is not None and report.defaulted("eta") and eta == report.question.eta
+    if default and case.about.limit_chosen_by is None:
+        text += " This is the default of the software. Nobody has chosen it for these people yet."
+    return text
+
+
+def measure(case: Case) -> str:
+    """Return what was done to protect people."""
+    if case.file is not None and case.file.noisy:
+        drawn = "drawn fresh and is kept nowhere" if case.file.secure else "drawn from a test seed"
+        return f"Noise was added when the file was made. It was {drawn}."
+    remedy = case.remedy
+    return "Nothing." if remedy is None else f"As the study recommends: {remedy.label.lower()}."
+
+
+def exposed(case: Case) -> str | None:
+    """Return what attacks showed about the model without protection, where they showed anything."""
+    if case.report is None:
+        return None
+    for subject, record, whom in (
+        ("given", "average", "people"),
+        ("model", "worst", "the person who is easiest to find"),
+    ):
+        row = case.report.row_of(subject, record)
+        if row is not None and row.beaten is not None:
+            right = of_hundred(row.beaten, "lower")
+            return (
+                f"Without protection, a tested attack was right about {whom} at least {right} "
+                "times in 100."
+            )
+    return None
+
+
+def warnings(case: Case) -> list[str]:
+    """Return what keeps anybody from signing."""
+    texts = []
+    if case.file is not None and not case.file.secure:
+        texts.append(_SEEDED)
+    if case.promise is None:
+        texts.append("No release is recommended. There is nothing to sign.")
+    elif case.file is None:
+        texts.append(
+            "Draft: the file is not made yet. Make it, then print this page again with "
+            "--release FILE, so that the page names it."
+        )
+    report, release = case.report, case.release
+    if report is not None and not report.complete:
+        texts.append("The study did not finish. It rests on the steps that did.")
+    if report is not None and release is not None and release.promise.game == "neighbour":
+        studied, made = report.data.rows, release.rows
+        if release.counted == "rows" and made not in (None, studied):
+            texts.append(
+                f"The file was made from {made} rows, and the study is about {studied} rows."
+            )
+    return texts
+
+
+def _plain_words(case: Case) -> dict[str, Any]:
+    """Return what is said about a case in plain words, by the names of the templates."""
+    return {
+        "case": case,
+        "what": None if case.file is None else what_it_is(case, case.file),
+        "promised": promised(case),
+        "costs": costs(case),
+        "exposed": exposed(case),
+        "limit": limit(case),
+        "measure": measure(case),
+        "must_be_true": must_be_true(case),
+        "warnings": warnings(case),
+    }
+
+
+#: Points of the type, the largest first; with smaller type more fits onto two sheets.
+SIZES = (10.5, 9.4, 8.4)
+
+
+def render_decision(case: Case, size: float = SIZES[0]) -> str:
+    """Return the two sheets to sign, about the file that is released."""
+    promise, remedy = case.promise, case.remedy
+    style = template_text("decision.css").replace("PAPER", case.about.paper)
+    return filled_page(
+        "decision.html.j2",
+        style.replace("SIZE", f"{size}pt"),
+        right=None if promise is None else of_hundred(promise.accuracy_upper, "upper"),
+        blind=None if promise is None else of_hundred(promise.blind, "lower"),
+        command=None if remedy is None or case.file is not None else remedy.command,
+        check=shlex.join(["sha256sum", "FILE" if case.file is None else case.file.name]),
+        **_plain_words(case),
+    )
+
+
+def dpia_annex(case: Case) -> str:
+    """Return the annex of an impact assessment, in the order of Article 35(7) GDPR."""
+    columns = None
+    if case.report is not None:
+        columns = ", ".join((*case.report.data.columns, case.report.data.target))
+    return fill_markdown("dpia.md.j2", columns=columns, **_plain_words(case))

@@ -1,0 +1,304 @@
+"""Evidence about a release in the formats of others.
+
+The formats are those of the Hugging Face Hub (``model-index``), the OpenDP registry of deployments,
+CycloneDX 1.6, ACRO (whose files the SACRO viewer shows to output checkers), and a checklist of four
+standards.  Every statement is a fact of the certificate or of the study, or marked for somebody to
+fill in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from memberbound.errors import InputError
+from memberbound.games import ATTACKERS
+from memberbound.quantities import confident, marked, percent
+from memberbound.report.decision import costs, measure, promised
+from memberbound.report.markdown import clean, fill_markdown
+from memberbound.report.model import access_floors
+from memberbound.report.page import environment
+from memberbound.report.publication import (
+    About,
+    Case,
+    Promise,
+    Publication,
+    ReleasedFile,
+    kind_in_words,
+    parameters,
+    unit_in_words,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: Marks a statement that neither the certificate nor the study contains.
+_FILL = "[to fill in]"
+#: Kind of a released file → product of the registry; what is not here is a model.
+_PRODUCTS = {"vector": "Summary statistics", "synthetic table": "Synthetic data"}
+
+
+def _file_of(published: Publication, format: str) -> ReleasedFile:
+    if published.file is None:
+        raise InputError(
+            f"report must be the certificate of a release with format {format!r}, or come with "
+            "--release; got a study alone, of which nothing is released."
+        )
+    return published.file
+
+
+# ── Structured documents: YAML templates, rendered by Jinja ───────────────────────────────────────
+
+
+@cache
+def _yaml_templates() -> Environment:
+    """Return the Jinja environment of YAML templates, which writes every value as YAML."""
+    from markupsafe import Markup
+
+    def finalize(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(_inline_yaml(value))
+
+    templates = environment().overlay(finalize=finalize)
+    templates.filters["plain"] = lambda value: Markup(clean(value))
+    return templates
+
+
+def _inline_yaml(value: object) -> str:
+    """Return a value as YAML on one line.
+
+    >>> _inline_yaml("a: b"), _inline_yaml(1e-05), _inline_yaml({"n": 3, "x": None})
+    ('"a: b"', '1.0e-05', '{n: 3, x: null}')
+    """
+    import yaml
+
+    style = '"' if isinstance(value, str) else None
+    text: str = yaml.safe_dump(
+        value, default_style=style, default_flow_style=True, allow_unicode=True, width=2**20
+    )
+    return text.removesuffix("...\n").strip()
+
+
+def _fill_data(template: str, facts: Mapping[str, object]) -> Any:
+    """Render a YAML template and return its data, without the keys whose value is missing."""
+    import yaml
+
+    def prune(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {key: prune(item) for key, item in tree.items() if item is not None}
+        return [prune(item) for item in tree] if isinstance(tree, list) else tree
+
+    return prune(yaml.safe_load(_yaml_templates().get_template(template).render(facts)))
+
+
+def _yaml(tree: object, width: float = 2**20) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=width)
+    return text
+
+
+def _json(tree: object) -> str:
+    return json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def _facts(published: Publication) -> dict[str, Any]:
+    """Return what everybody may see, by the names of the YAML templates."""
+    promise, file = published.promise, published.file
+    learner = "" if published.learner is None else f"{clean(published.learner)}, "
+    counts = {published.counted: published.rows, "columns": published.columns}
+    facts = (
+        {}
+        if file is None
+        else asdict(file) | {"unit": unit_in_words(file), "what": kind_in_words(file)}
+    )
+    return (
+        facts
+        | asdict(promise)
+        | {
+            "name": clean(published.name),
+            "title": f"{learner}{clean(published.name)}",
+            "version": published.version,
+            "counts": {name: value for name, value in counts.items() if value is not None},
+            "size": f"{published.rows} {published.counted}",
+            "theorems": [clean(name) for name in promise.theorems] or None,
+            "theorem_ids": ", ".join(map(clean, promise.theorems)),
+            "sure": confident(promise.confidence),
+            "success": percent(promise.accuracy_upper, "upper"),
+            "parameters": parameters(published),
+            "assumptions": [clean(text) for text in published.assumptions],
+            "notes": " ".join(published.assumptions),
+        }
+    )
+
+
+# ── A model card's section on membership: ``model-index`` front matter and Markdown ───────────────
+
+
+def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
+    """Return the section: YAML between two lines of dashes, then Markdown."""
+    head = _yaml(_fill_data("model-index.yaml.j2", _facts(published)), width=100)
+    facts = {
+        "Table" if published.file is None else "Released file": published.name,
+        "Learner": published.learner,
+        "Target": published.target,
+        published.counted.capitalize(): published.rows,
+        "Columns beside the target": published.columns,
+        "memberbound": published.version,
+    }
+    facts |= {name.replace("_", " "): text for name, text in (stated or {}).items()}
+    return fill_markdown(
+        "model-card.md.j2", head=head, published=published, facts=facts, attackers=ATTACKERS
+    )
+
+
+# ── The registry of deployments ───────────────────────────────────────────────────────────────────
+
+
+def registry_entry(published: Publication, about: About) -> str:
+    """Return an entry of the OpenDP registry of deployments, as YAML; a draft of tier 3.
+
+    Edge cases: a promise about a secret half is no differential privacy, and refused.
+    """
+    file, game = _file_of(published, "dp-registry"), published.promise.game
+    if game != "neighbour":
+        raise InputError(
+            "report must be the certificate of a release of all rows with format 'dp-registry', "
+            f"got one of the {game} game, which is no differential privacy."
+        )
+    stated = {name: value or _FILL for name, value in asdict(about).items()}
+    facts = (
+        stated
+        | _facts(published)
+        | {
+            "slug": re.sub(r"[^a-z0-9]+", "-", file.name.lower()).strip("-"),
+            "product": _PRODUCTS.get(file.kind, "Machine learning model"),
+            "seeded": "" if file.secure else "The noise of this file comes from a seed: a test.",
+            "authors": list(about.authors) or [_FILL],
+        }
+    )
+    return _yaml(_fill_data("registry.yaml.j2", facts))
+
+
+# ── A bill of materials with a model card ─────────────────────────────────────────────────────────
+
+
+def cyclonedx(published: Publication) -> str:
+    """Return a CycloneDX 1.6 document: the released file, with metrics, slices and intervals."""
+    table = _file_of(published, "cyclonedx").kind in _PRODUCTS
+    metrics = _metrics(published.promise)
+    kind = "data" if table else "machine-learning-model"
+    facts = _facts(published) | {"component": kind, "metrics": metrics}
+    document = _fill_data("cyclonedx.yaml.j2", facts)
+    (component,) = document["components"]
+    del component["modelCard" if table else "data"]
+    if table:
+        component["properties"] += [
+            {"name": f"memberbound:{m['type']} ({m['slice']})", "value": m["value"]}
+            for m in metrics
+        ]
+    return _json(document)
+
+
+def _metrics(promise: Promise) -> list[dict[str, Any]]:
+    """Return the certified numbers: each value is an upper bound, its interval starts at chance."""
+    whom = f"{promise.protects}, {promise.game} game"
+    bounds = [("accuracy", whom, promise.blind, promise.accuracy_upper)]
+    for fpr, most in promise.tpr_upper.items():
+        bounds.append(
+            ("true positive rate", f"{whom}, false positive rate {fpr}", float(fpr), most)
+        )
+    return [
+        {
+            "type": f"membership inference {name}, certified upper bound",
+            "value": repr(most),
+            "slice": part,
+            "confidenceInterval": {"lowerBound": repr(least), "upperBound": repr(most)},
+        }
+        for name, part, least, most in bounds
+    ]
+
+
+# ── What an output checker sees ───────────────────────────────────────────────────────────────────
+
+
+def sacro_record(case: Case) -> str:
+    """Return ``results.json`` as ACRO writes it, for the folder of the released file.
+
+    The status is ``review``, because a checker decides; it is ``fail`` where an attack on a given
+    model succeeded or a structural rule is broken.
+    """
+    given = None if case.report is None else case.report.answer("given")
+    if case.file is None and given is None:
+        raise InputError(
+            "report must be the certificate of a release with format 'sacro', or a study with "
+            "--release or of a given model; got a study of which nothing is released."
+        )
+    outcome: dict[str, object] = {}
+    if case.file is not None:
+        failed, comments, name = not case.file.secure, list(promised(case)), case.file.name
+        facts: dict[str, object] = {"kind": case.file.kind, "sha256": case.file.sha256}
+        if case.release is not None:
+            stated = ("accuracy_upper", "confidence", "protects", "parameters")
+            public = _facts(case.release)
+            facts |= {key: public[key] for key in stated}
+    else:
+        assert given is not None
+        name, facts = case.studied.question.model or "model", {"kind": "given model"}
+        comments = given["warnings"]
+        failed = not all(fact["passes"] for fact in given["facts"])
+        for access, _, _, floor in access_floors(given):
+            least = marked(floor or 0.5, "audit", blind=0.5)
+            failed = failed or least.kind == "audit"
+            outcome[f"attack seeing {access}"] = str(least)
+        for fact in given["facts"]:
+            state = "passed" if fact["passes"] else "failed"
+            outcome[fact["name"]] = f"{state}: {fact['value']} ({fact['rule']})"
+    listed = "; ".join(f"{name}: {text}" for name, text in outcome.items())
+    record = {
+        "status": "fail" if failed else "review",
+        "properties": {"method": "memberbound"} | facts,
+        "name": clean(name),
+        "outcome": outcome,
+        "summary": listed or f"review; {comments[0]}",
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "comments": [clean(text) for text in comments],
+    }
+    return _json(_fill_data("sacro.yaml.j2", record))
+
+
+# ── Which line answers which question ─────────────────────────────────────────────────────────────
+
+
+def checklist(case: Case) -> str:
+    """Return which line of ours answers which question of four standards, and which it does not."""
+    promise, file = case.promise, case.file
+    if promise is None:
+        raise InputError(
+            "report must recommend a release with format 'checklist', got a study in which nothing "
+            "keeps the limit."
+        )
+    private = promise.game == "neighbour" and case.release is not None
+    published = case.published
+    none = "No parameters of differential privacy are certified."
+    facts = {
+        "success": percent(promise.accuracy_upper, "upper"),
+        "blind": percent(promise.blind, "upper"),
+        "whom": "every record (maximum)" if promise.protects == "every record" else "the average",
+        "attacker": f"{ATTACKERS[promise.game].capitalize()}.",
+        "rows": case.size or "– rows",
+        "unit": "what is protected is "
+        + ("one row." if file is None else f"{unit_in_words(file)}."),
+        "private": "answered" if private else "not answered",
+        "parameters": parameters(published) if private else none,
+        "theorems": ", ".join(promise.theorems) or "as the report lists them",
+        "change": measure(case),
+        "cost": " ".join(costs(case)) or "not measured.",
+        "digest": "no file yet" if file is None else f"SHA-256 {file.sha256}",
+        "attacks": "The study attacked models of this kind; its report has the attack success.",
+    }
+    return fill_markdown("checklist.md.j2", case=case, **facts)
