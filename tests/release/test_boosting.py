@@ -15,9 +15,10 @@ from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoding
 from memberbound.release.all_rows.boosting import Boosting, leaf_sums
+from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
+from memberbound.release.all_rows.histograms import MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import Settings
-from memberbound.release.all_rows.public_bounds import MISSING, cells_of, read_bounds
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values

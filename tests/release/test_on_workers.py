@@ -23,9 +23,9 @@ from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
+from memberbound.release.all_rows.histograms import cell_counts
 from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.all_rows.public_bounds import cell_counts
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import PartsHere, read_secret_columns

@@ -19,7 +19,7 @@ from memberbound import protect, summarize, synthesize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, gradient, public_bounds, synthetic
+from memberbound.release.all_rows import boosting, gradient, histograms, synthetic
 from memberbound.release.all_rows.gradient import LOSSES, clipped_residuals
 from memberbound.release.all_rows.models import log_odds
 from memberbound.release.budget import NoisySums, release_slack
@@ -257,7 +257,7 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
             asked.append(np.asarray(sums))
             return super().measure(sums)
 
-    names = public_bounds.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
+    names = histograms.noisy_names(records, "y", Noise(3.0, 1, InsecureSource(0)))
     assert names == ("no",)
     assert sorted(asked[0]) == [1, 50]
 

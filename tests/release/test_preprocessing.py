@@ -19,7 +19,8 @@ from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows import public_bounds
+from memberbound.release.all_rows import histograms
+from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
 from memberbound.release.all_rows.encoding import (
     ColumnCode,
     Encoder,
@@ -28,18 +29,15 @@ from memberbound.release.all_rows.encoding import (
     fit_target,
     rows_needed,
 )
-from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.histograms import (
     CELLS,
     CLASS_SLACK,
     MISSING,
     NUMBER_CELLS,
-    Categories,
-    Range,
     cells_of,
     octave_ends,
-    read_bounds,
 )
+from memberbound.release.all_rows.models import fit_private
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
@@ -250,7 +248,7 @@ def test_named_classes_stay_within_the_curve(first, second, mu):
     scale = Part("names", mu).sums(sensitivity=HISTOGRAM_MOVES).scale
     curve = SlackCurve(GaussianCurve(mu), CLASS_SLACK)
     # The grid can move a count by an eighth of the scale in the attacker's favour.
-    threshold = 1 + (public_bounds.CLASS_SCALES - 0.125) * scale
+    threshold = 1 + (histograms.CLASS_SCALES - 0.125) * scale
     truth = pair_of(first, second, scale, threshold)
     for fpr in (0.0, 1e-12, 1e-6, 0.01, 0.3):
         assert truth.tpr(fpr) <= curve.tpr(fpr) + 1e-12
@@ -361,7 +359,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     found = fitted(table)
     assert found.columns == ("admission_type_id", "paid")
     part = next(part for part in found.budget.parts if "identifiers" in part.name)
-    assert part.mu**2 == pytest.approx(public_bounds.IDENTIFIER_SHARE * found.budget.mu**2)
+    assert part.mu**2 == pytest.approx(histograms.IDENTIFIER_SHARE * found.budget.mu**2)
     # A replaced record moves the number of values of each: √2 of two columns together.
     scale, times = moved[part.name]
     assert scale * part.mu >= math.sqrt(2)

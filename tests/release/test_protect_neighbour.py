@@ -30,8 +30,8 @@ from memberbound import (
 )
 from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
+from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.learner_forms import LEARNERS
-from memberbound.release.all_rows.public_bounds import read_bounds
 from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
 

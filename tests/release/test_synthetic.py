@@ -12,6 +12,7 @@ from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
     as_declared,
@@ -20,7 +21,7 @@ from memberbound.release.all_rows.cells import (
     public_column,
     written_as,
 )
-from memberbound.release.all_rows.public_bounds import Categories, Range, noisy_texts
+from memberbound.release.all_rows.histograms import noisy_texts
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from memberbound import certify
 from memberbound.errors import InputError
-from memberbound.release.all_rows.public_bounds import Categories, Range, cells_of, read_bounds
+from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
+from memberbound.release.all_rows.histograms import cells_of
 from memberbound.tables.columns import FORMS, Values, read_value
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.source import header_notes

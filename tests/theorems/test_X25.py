@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memberbound.release.all_rows import synthetic
-from memberbound.release.all_rows.public_bounds import counted
+from memberbound.release.all_rows.histograms import counted
 from memberbound.release.all_rows.synthetic import clipped_residual_units, pair_score
 from memberbound.tables.in_memory import Persons
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows.public_bounds import counted
+from memberbound.release.all_rows.histograms import counted
 from memberbound.tables.in_memory import Persons
 
 #: Every person: one to three rows, each in one of three cells.

@@ -20,7 +20,7 @@ from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.learners.examples import LEARNERS, Examples, Task, examples_of, learner_from_name
 from memberbound.learners.trained import TrainedModel
-from memberbound.release.all_rows.public_bounds import Bounds, read_bounds
+from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, read_population

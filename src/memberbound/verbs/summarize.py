@@ -27,8 +27,8 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, one_of
 from memberbound.files import in_encoding
 from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.all_rows.public_bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed

@@ -39,9 +39,9 @@ from memberbound.errors import InputError, whole_number
 from memberbound.files import FORMATS, in_encoding
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
+from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.all_rows.public_bounds import forms_of, read_bounds
 from memberbound.release.all_rows.synthetic import (
     SyntheticRows,
     SyntheticTable,

@@ -28,8 +28,8 @@ from memberbound.release.all_rows.gradient import (
     TrainingRows,
     clipped_residuals,
 )
+from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
-from memberbound.release.all_rows.public_bounds import CELLS, MISSING, cells_of
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Parts

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.bounds import Categories, Range
+from memberbound.release.all_rows.histograms import (
     MISSING,
     NUMBER_CELLS,
     RANGE_SCALES,
-    Categories,
-    Range,
     cell_counts,
     hardly_shared,
     noisy_names,

@@ -15,6 +15,7 @@ from scipy import sparse
 from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.bounds import Bounds, Categories, Range
 from memberbound.release.all_rows.gradient import (
     GRID,
     clipped_residuals,
@@ -24,7 +25,7 @@ from memberbound.release.all_rows.gradient import (
     row_lengths,
     summand_step,
 )
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.histograms import (
     CELLS,
     CLASS_SCALES,
     HISTOGRAM_SHARE,
@@ -33,9 +34,6 @@ from memberbound.release.all_rows.public_bounds import (
     NUMBER_CELLS,
     RANGE_SCALES,
     ROWS_AT_ONCE,
-    Bounds,
-    Categories,
-    Range,
     cell_counts,
     cells_of,
     counted,

@@ -16,9 +16,9 @@ from memberbound.errors import InputError
 from memberbound.learners.examples import Labels, named_rows
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import checked_form
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.all_rows.public_bounds import Bounds, forms_of, read_bounds
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value

@@ -31,6 +31,7 @@ from memberbound.release.all_rows.boosting import (
     boost,
     most_boosting_draws,
 )
+from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoding import (
     FIRST_SHARE,
     Encoder,
@@ -51,18 +52,13 @@ from memberbound.release.all_rows.gradient import (
     descend,
     most_draws,
 )
-from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.histograms import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
-    Bounds,
-    Categories,
-    Range,
     counted,
-    forms_of,
-    read_bounds,
 )
+from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource

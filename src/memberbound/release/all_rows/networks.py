@@ -25,6 +25,7 @@ from memberbound.errors import InputError, installed
 from memberbound.learners.examples import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
+from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoding import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows, path_sensitivity
 from memberbound.release.all_rows.models import (
@@ -34,7 +35,6 @@ from memberbound.release.all_rows.models import (
     probability_line,
     probability_sums,
 )
-from memberbound.release.all_rows.public_bounds import Range, forms_of, read_bounds
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource

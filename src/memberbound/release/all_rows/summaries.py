@@ -20,17 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
+from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.histograms import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
-    Categories,
-    Range,
     counted,
-    forms_of,
     noisy_names,
     noisy_range,
-    read_bounds,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta

@@ -29,6 +29,7 @@ from memberbound.errors import InputError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
+from memberbound.release.all_rows.bounds import Bounds, Categories, Range, read_bounds
 from memberbound.release.all_rows.cells import (
     CELL_SCALES,
     FORMATS,
@@ -45,17 +46,13 @@ from memberbound.release.all_rows.cells import (
     released_column,
     written_as,
 )
-from memberbound.release.all_rows.public_bounds import (
+from memberbound.release.all_rows.histograms import (
     CELLS,
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
-    Bounds,
-    Categories,
-    Range,
     counted,
     noisy_identifiers,
-    read_bounds,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise

@@ -1,179 +1,26 @@
-"""What is public about a table's columns, and noisy histograms for what is not.
+"""Noisy histograms of columns without public bounds.
 
-Public categories cost nothing.  Any other column is put into one histogram: numbers by sign and
-octave, texts by a bucket of a public hash, so that the cells are the same for every table and no
-name is ever released by them.  Names (classes, values of synthetic rows) are released where their
-noisy count says that many people share them (proofs/gradient-descent.md).
+The cells are the same for every table: numbers by sign and octave, texts by a bucket of a public
+hash, so that a cell never reveals a name.  A name (a class, a value of a synthetic row) is released
+only if its noisy count shows that many people share it (proofs/gradient-descent.md).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, finite_number
-from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.gradient import row_cuts
 from memberbound.release.budget import Budget, NoisySums
-from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
+from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Persons, Records
 from memberbound.tables.roles import says_identifier
-
-# ── What is public about a table's columns ────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Range:
-    """A column of numbers (or days) between two public ends, and how its texts are written."""
-
-    low: float
-    high: float
-    form: Form = "any"
-
-    def __post_init__(self) -> None:
-        low, high = finite_number("low", self.low), finite_number("high", self.high)
-        # Half of the width is a divisor, so it must not underflow to 0.
-        if not 4 * sys.float_info.min <= high - low < math.inf:
-            raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-
-
-@dataclass(frozen=True)
-class Categories:
-    """A column of values from a public list; whatever is not in it counts as *other*.
-
-    The empty label stands for missing values: they are a category where it is listed.
-    """
-
-    labels: tuple[str, ...]
-    form: Form = "any"
-
-    def __post_init__(self) -> None:
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            # Not quoted: they may be a column of a secret table.
-            raise InputError(
-                f"categories must be different values, got {len(self.labels)} of which "
-                f"{len(set(self.labels))} differ."
-            )
-
-
-Bounds = Mapping[str, Range | Categories]
-_DECIMALS = {".": "number", ",": "comma"}
-#: Endings of files that can hold bounds.
-_DOCUMENTS = (".yaml", ".yml", ".json", ".txt", "")
-
-
-def _bound(stated: object) -> Range | Categories:
-    if isinstance(stated, Range | Categories):
-        return stated
-    kind, entries, form = "", stated, "any"
-    if isinstance(stated, Mapping):
-        kinds = [key for key in stated if key not in ("decimal", "format")]
-        if kinds in (["range"], ["categories"]) and len(stated) <= 2:
-            kind, entries, form = str(kinds[0]), stated[kinds[0]], _form(stated)
-    if isinstance(entries, Sequence) and not isinstance(entries, str) and entries:
-        ends = None if kind == "categories" else _ends(entries, form)
-        if ends is not None:
-            return Range(*ends, form)
-        if kind != "range":
-            return Categories(tuple(label_of(value, form) for value in entries), form)
-    raise InputError(
-        "a bound must be [low, high], a list of categories, or {range: [low, high]} with decimal "
-        f"or format, got {_shortened(stated)}. "
-        "Two numbers (or dates) that are categories are written {categories: [0, 1]}."
-    )
-
-
-def _ends(stated: Sequence[object], form: Form) -> tuple[float, float] | None:
-    """Return the ends of a range: two numbers, or two dates; None for anything else."""
-    if len(stated) != 2:
-        return None
-    low, high = (_end(value, form) for value in stated)
-    return None if math.isnan(low) or math.isnan(high) else (low, high)
-
-
-def _end(value: object, form: Form) -> float:
-    if isinstance(value, bool):
-        return math.nan
-    if not isinstance(value, str):
-        return read_value(value)[0]
-    # A text is an end only as a date with one meaning: "1" is a category.
-    forms = (form,) if "%" in form else ()
-    days = [read_value(value, way)[0] for way in (*forms, "date", "day-first")]
-    meanings = {day for day in days if not math.isnan(day)}
-    return meanings.pop() if len(meanings) == 1 else math.nan
-
-
-def _form(stated: Mapping[object, object]) -> Form:
-    if "decimal" in stated:
-        mark = stated["decimal"]
-        if mark not in _DECIMALS:
-            raise InputError(f"decimal must be '.' or ',', got {mark!r}.")
-        return _DECIMALS[str(mark)]
-    if "format" in stated:
-        return checked_format(str(stated["format"]))
-    return "any"
-
-
-def _shortened(stated: object) -> str:
-    """Return what was given without quoting more than a bound has: it may be a secret column."""
-    text = repr(stated)
-    if isinstance(stated, Sequence | Mapping) and not isinstance(stated, str) and len(stated) > 2:
-        return f"a {type(stated).__name__} of {len(stated)} entries"
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
-    """Return public bounds from a mapping, or from a YAML or JSON file that holds one.
-
-    Examples:
-        >>> public = read_bounds(
-        ...     {"ward": {"categories": [1, 2]}, "kg": {"range": [0, 300], "decimal": ","}}
-        ... )
-        >>> public["ward"].labels, public["kg"]
-        (('1', '2'), Range(low=0.0, high=300.0, form='comma'))
-    """
-    if stated is None:
-        return {}
-    table: object = stated
-    if isinstance(stated, str | Path):
-        if Path(stated).suffix.lower() not in _DOCUMENTS:
-            # It may be the secret table: none of it is read.
-            raise InputError(
-                f"bounds must be a YAML or JSON file, got {Path(stated).name!r}. "
-                "memberbound bounds FILE writes a template for the columns of a table."
-            )
-        table = read_document(stated, "bounds", words=True)
-    if not isinstance(table, Mapping):
-        # What was given may be the secret table itself: none of it is quoted.
-        raise InputError(
-            "bounds must map columns to ranges or categories (memberbound bounds writes a "
-            f"template), got {type(table).__name__}."
-        )
-    bounds = {}
-    for name, value in table.items():
-        # An empty entry of a template is no bound.
-        if value is not None:
-            try:
-                bounds[str(name)] = _bound(value)
-            except InputError as problem:
-                raise InputError(f"bounds of {str(name)!r}: {problem}") from None
-    return bounds
-
-
-def forms_of(bounds: Bounds) -> dict[str, Form]:
-    """Return how the values of bounded columns are written."""
-    return {name: bound.form for name, bound in bounds.items()}
-
 
 # ── Cells of a histogram that is the same for every table ─────────────────────────────────────────
 
