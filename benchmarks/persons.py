@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.records import read_records
 
 WHO = "patient_nbr"
 NUMBERS = "time_in_hospital num_lab_procedures num_procedures num_medications number_outpatient"

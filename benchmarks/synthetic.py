@@ -50,7 +50,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.cells import Cells, ReleasedColumn
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.records import read_records
 
 ETAS = (0.01, 0.05, 0.1)
 METHODS = ("private", "public", "independent", "harden", "mbi", "mst")

@@ -35,7 +35,7 @@ from pyarrow import feather
 
 from memberbound.errors import MemberboundError
 from memberbound.tables.counting import count_profile
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table, open_table
 from report import sample
 

@@ -12,7 +12,7 @@ from memberbound.release.all_rows.gradient import Descent, Loss, TrainingRows, d
 from memberbound.release.all_rows.models import fit_private, probability_line
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.in_memory import PartsHere
+from memberbound.tables.shards import PartsHere
 
 #: What is public about :func:`people`.
 PUBLIC = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}

@@ -24,7 +24,8 @@ from memberbound.release.all_rows.networks import (
 from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
-from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.persons import Persons
+from memberbound.tables.records import read_records
 from optional import Later
 
 torch, _ = Later("torch"), Later("opacus")

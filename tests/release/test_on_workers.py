@@ -28,7 +28,8 @@ from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.in_memory import PartsHere, read_secret_columns
+from memberbound.tables.records import read_secret_columns
+from memberbound.tables.shards import PartsHere
 
 protecting = importlib.import_module("memberbound.verbs.protect")
 distributed = pytest.importorskip("distributed")

@@ -24,7 +24,8 @@ from memberbound.release.all_rows.gradient import LOSSES, clipped_residuals
 from memberbound.release.all_rows.models import log_odds
 from memberbound.release.budget import NoisySums, release_slack
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.persons import Persons
+from memberbound.tables.records import read_records
 
 ETA = 0.45
 BOUNDS = {

@@ -41,7 +41,7 @@ from memberbound.release.all_rows.models import fit_private
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
-from memberbound.tables.in_memory import Records, read_records
+from memberbound.tables.records import Records, read_records
 
 # Values are read one by one
 

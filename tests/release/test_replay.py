@@ -37,7 +37,7 @@ from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables import columns, in_memory
+from memberbound.tables import columns, records
 
 synthesizing = importlib.import_module("memberbound.verbs.synthesize")
 ROWS = 240
@@ -576,9 +576,7 @@ ONE_VALUE = {
 @pytest.mark.parametrize("case", ONE_VALUE)
 def test_a_table_is_read_whatever_one_value_is(tmp_path, case):
     table = ONE_VALUE[case]
-    plain, *others = (
-        in_memory.read_records(table.write(value, tmp_path)) for value in table.values
-    )
+    plain, *others = (records.read_records(table.write(value, tmp_path)) for value in table.values)
     for other in others:
         assert_one_row_differs(plain, other, table.row)
     if table.label is not None:
@@ -618,7 +616,7 @@ def test_times_are_read_however_far_they_are(tmp_path, form, case):
     for value in (near, far, None):
         times = pa.array([near, near, value], pa.int64()).cast(kind)
         table = ARROW_FORMS[form](pa.table({"a": times, "b": [1, 2, 3]}), tmp_path)
-        read.append(in_memory.read_records(table))
+        read.append(records.read_records(table))
     assert_one_row_differs(read[0], read[1], 2)
     assert_one_row_differs(read[0], read[2], 2)
     days = near / UNITS[getattr(kind, "unit", "ms")]
@@ -658,7 +656,7 @@ def texts_of(values):
 def test_what_breaks_the_rules_of_a_format_is_not_quoted(tmp_path, column, ending):
     path = stored(pa.table({"x": column, "y": [1, 2]}), tmp_path / f"t.{ending}")
     with pytest.raises(InputError, match="could not be read") as refusal:
-        in_memory.read_secret_columns(path, {})
+        records.read_secret_columns(path, {})
     assert "sec" not in str(refusal.value)
     assert "8642" not in str(refusal.value)
 
@@ -720,7 +718,7 @@ def test_codes_of_arrow_are_as_long_as_all_words_need(words):
     short = pa.dictionary(pa.int8(), pa.string())
     column = pa.chunked_array([part.cast(short) for part in parts])
     frame = pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(column)})
-    assert in_memory.read_records(frame).columns["a"].distinct == 100 + words
+    assert records.read_records(frame).columns["a"].distinct == 100 + words
 
 
 @pytest.mark.parametrize("learner", ["ridge", "huber", "boosting"])

@@ -23,7 +23,7 @@ from memberbound.release.all_rows.gradient import clipped_sum
 from memberbound.release.all_rows.learner_forms import Settings, checked_form
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import save
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.records import read_records
 
 ROWS = 3000
 DRAWS = np.random.default_rng(0)

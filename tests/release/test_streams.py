@@ -21,7 +21,7 @@ from tests.oracle.training import mapped_file
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
-from memberbound.tables import in_memory, source
+from memberbound.tables import records, source
 from memberbound.tables import table as tables
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
@@ -150,14 +150,14 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
     monkeypatch, tmp_path, form, verb, unit
 ):
     parts = []
-    honest = in_memory.StoredRecords.parts
+    honest = records.StoredRecords.parts
 
     def counted(self):
         for part in honest(self):
             parts.append(part)
             yield part
 
-    monkeypatch.setattr(in_memory.StoredRecords, "parts", counted)
+    monkeypatch.setattr(records.StoredRecords, "parts", counted)
     how = {} if unit is None else {"unit": unit}
     place = STORED[form](pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS[verb](place, **how)
@@ -176,8 +176,8 @@ def test_a_person_cut_in_two_is_caught(monkeypatch, tmp_path):
         for batch in batches:
             yield from honest([batch], person)
 
-    honest = in_memory._with_whole_persons
-    monkeypatch.setattr(in_memory, "_with_whole_persons", cut)
+    honest = records._with_whole_persons
+    monkeypatch.setattr(records, "_with_whole_persons", cut)
     with pytest.raises((AssertionError, ValueError)):
         assert VERBS["covariance"](path, unit="who", memory="2KB") == whole
 
@@ -187,8 +187,7 @@ def test_a_person_cut_in_two_is_caught(monkeypatch, tmp_path):
 def test_some_records_of_a_stored_table(tmp_path, unit):
     path = in_parquet(pa.Table.from_pandas(people()), tmp_path)
     whole, stored = (
-        in_memory.read_secret_columns(path, {}, unit=unit, memory=memory)
-        for memory in (None, "2KB")
+        records.read_secret_columns(path, {}, unit=unit, memory=memory) for memory in (None, "2KB")
     )
     assert len(whole) == len(stored)
     places = np.random.default_rng(0).permutation(len(whole))[:300]
@@ -282,7 +281,7 @@ def test_lines_that_end_with_a_carriage_return_alone(monkeypatch, tmp_path, fiel
     monkeypatch.setattr(source, "_LARGEST_BLOCK", 4)
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\r1," + field + b"\r2,y\r")
-    assert in_memory.read_records(path).columns["a"].numbers.tolist() == [1, 2]
+    assert records.read_records(path).columns["a"].numbers.tolist() == [1, 2]
 
 
 def test_from_a_stray_quote_on_the_rest_is_one_section(monkeypatch):
@@ -309,7 +308,7 @@ def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
     for value in (b"1", field):
         path = tmp_path / "t.csv"
         path.write_bytes(b"a,b\n" + row * before + value + b",x\n" + row * 200)
-        read.append(in_memory.read_records(path))
+        read.append(records.read_records(path))
     first, second = read
     assert first.rows == second.rows == before + 201
     rest = np.delete(np.arange(first.rows), before)

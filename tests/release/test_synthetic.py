@@ -25,7 +25,8 @@ from memberbound.release.all_rows.histograms import noisy_texts
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, read_records
+from memberbound.tables.persons import Persons
+from memberbound.tables.records import read_records
 
 # ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
 

@@ -11,7 +11,7 @@ from pyarrow import dataset
 
 from memberbound import certify
 from memberbound.errors import InputError
-from memberbound.tables.in_memory import read_records
+from memberbound.tables.records import read_records
 from memberbound.tables.table import open_table
 
 ROWS = pa.table({"age": np.arange(40) % 7, "sex": ["f", "m"] * 20})

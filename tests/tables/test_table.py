@@ -11,7 +11,8 @@ from memberbound.errors import InputError
 from memberbound.learners.examples import read_examples
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
-from memberbound.tables.in_memory import read_population, read_records
+from memberbound.tables.public_rows import read_population
+from memberbound.tables.records import read_records
 from memberbound.tables.table import open_table
 from oracle.files import in_sqlite
 

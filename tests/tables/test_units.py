@@ -11,7 +11,7 @@ import pytest
 import memberbound
 from memberbound.errors import InputError
 from memberbound.release.saving import certificate_path, load
-from memberbound.tables.in_memory import first_rows, read_population
+from memberbound.tables.public_rows import first_rows, read_population
 
 RNG = np.random.default_rng(3)
 PEOPLE = 300

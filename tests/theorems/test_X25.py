@@ -12,7 +12,7 @@ import pytest
 from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.histograms import counted
 from memberbound.release.all_rows.synthetic import clipped_residual_units, pair_score
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.persons import Persons
 
 UNITS = 2.0**20
 #: Every person: one to three rows, each in one of three cells.

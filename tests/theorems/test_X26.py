@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memberbound.release.all_rows.histograms import counted
-from memberbound.tables.in_memory import Persons
+from memberbound.tables.persons import Persons
 
 #: Every person: one to three rows, each in one of three cells.
 PERSONS = [p for size in (1, 2, 3) for p in itertools.product(range(3), repeat=size)]

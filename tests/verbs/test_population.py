@@ -12,7 +12,7 @@ from scipy import stats
 
 from commands import answered
 from memberbound.errors import InputError
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.public_rows import read_population
 from memberbound.verbs.population import population
 from oracle.normal_mixtures import accuracy, subset_laws
 

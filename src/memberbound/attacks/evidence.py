@@ -25,7 +25,8 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
 from memberbound.tables.columns import Values, number_label
-from memberbound.tables.in_memory import column_names, read_population
+from memberbound.tables.public_rows import read_population
+from memberbound.tables.records import column_names
 from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:

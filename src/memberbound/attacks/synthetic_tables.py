@@ -37,7 +37,7 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.roles import Reading
 
 if TYPE_CHECKING:

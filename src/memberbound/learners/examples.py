@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Records, read_population, read_records
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import MISSING, labels_of
+from memberbound.tables.records import Records, read_records
 from memberbound.tables.roles import Roles, Selection
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -267,7 +268,7 @@ def read_examples(
 def examples_of(
     table: Table, selection: Selection, target: str, task: Task | None = None
 ) -> Examples:
-    """Encode the rows of a public table (:func:`memberbound.tables.in_memory.read_population`).
+    """Encode the rows of a public table (:func:`memberbound.tables.public_rows.read_population`).
 
     ``task`` is guessed when left out: a numeric target with more than 20 values is a regression
     target, every other one has classes.

@@ -23,7 +23,8 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, read_population
+from memberbound.tables.persons import Persons
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.source import check_file
 from memberbound.tables.table import Table, open_table

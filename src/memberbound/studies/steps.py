@@ -50,8 +50,8 @@ from memberbound.report.model import (
 )
 from memberbound.studies.question import StudyData, StudyModel
 from memberbound.tables.columns import Values, label_of
-from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
+from memberbound.tables.records import read_records
 from memberbound.tables.table import Table
 from memberbound.verbs.audit import audit, command_of, other_learners
 from memberbound.verbs.audit_learner import audit_run

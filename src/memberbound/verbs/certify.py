@@ -323,7 +323,8 @@ def read_probabilities(source: object) -> FloatArray:
     What has probability 0 is no atom, and is left out.
     """
     if isinstance(source, (str, os.PathLike)):
-        from memberbound.tables.in_memory import column_names, read_population
+        from memberbound.tables.public_rows import read_population
+        from memberbound.tables.records import column_names
 
         columns, _ = column_names(source)
         named = columns if len(columns) == 1 else [c for c in columns if c.lower() in _LAW]

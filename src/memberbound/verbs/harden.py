@@ -47,7 +47,7 @@ from memberbound.tables.coarsening import (
     read_hierarchy,
 )
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import check_target_role, first_rows
+from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
 from memberbound.tables.roles import Reading, selected
 from memberbound.tables.source import header_notes

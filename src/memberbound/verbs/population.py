@@ -75,7 +75,7 @@ from memberbound.subset.record_bounds import (
     Solution,
     average_success,
 )
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table as OpenTable
 from memberbound.tables.table import opened_table, path_of
 

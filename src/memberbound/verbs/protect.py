@@ -60,7 +60,7 @@ from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
-from memberbound.tables.in_memory import Records, read_secret_columns
+from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 

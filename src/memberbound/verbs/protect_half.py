@@ -48,7 +48,7 @@ from memberbound.release.half.statistics import (
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import Calibration, Release, checked_eta
 from memberbound.release.saving import VECTOR_ENDINGS, save
-from memberbound.tables.in_memory import read_population
+from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import Selection
 from memberbound.tables.table import Table as OpenTable

@@ -33,7 +33,7 @@ from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_tab
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import VECTOR_ENDINGS, save
-from memberbound.tables.in_memory import read_secret_columns
+from memberbound.tables.records import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 

@@ -54,7 +54,7 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
-from memberbound.tables.in_memory import Records, read_secret_columns
+from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 

@@ -32,7 +32,7 @@ from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Parts
+from memberbound.tables.shards import Parts
 
 IntArray = NDArray[np.int64]
 

@@ -32,7 +32,7 @@ from memberbound.release.all_rows.histograms import (
 )
 from memberbound.release.budget import NoisySums
 from memberbound.tables.columns import Form, Values, iso_date, number_label
-from memberbound.tables.in_memory import Records
+from memberbound.tables.records import Records
 
 if TYPE_CHECKING:
     import pandas as pd

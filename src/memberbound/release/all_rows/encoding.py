@@ -47,7 +47,7 @@ from memberbound.release.all_rows.histograms import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import Records
+from memberbound.tables.records import Records
 
 # ── How columns become bounded numbers once ranges, cells and names are known ─────────────────────
 #

@@ -22,7 +22,7 @@ from memberbound.release.all_rows.models import fit_private
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
-from memberbound.tables.in_memory import Records, read_records
+from memberbound.tables.records import Records, read_records
 
 #: Names of the columns of the target and of the weights, where X and y become one table.
 _TARGET, _WEIGHT = "y", "sample_weight"

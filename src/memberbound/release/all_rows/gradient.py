@@ -21,7 +21,8 @@ from scipy import special
 from memberbound.errors import one_of
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.release.budget import Part
-from memberbound.tables.in_memory import Parts, Persons
+from memberbound.tables.persons import Persons
+from memberbound.tables.shards import Parts
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.encoding import EncodedBlock, Encoder

@@ -19,7 +19,8 @@ from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.gradient import row_cuts
 from memberbound.release.budget import Budget, NoisySums
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, Records
+from memberbound.tables.persons import Persons
+from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
 
 # ── Cells of a histogram that is the same for every table ─────────────────────────────────────────

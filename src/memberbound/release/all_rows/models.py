@@ -62,7 +62,8 @@ from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.in_memory import Parts, Records, read_records
+from memberbound.tables.records import Records, read_records
+from memberbound.tables.shards import Parts
 
 #: Encoded rows: a block, or the bins of boosting.
 Features = Any
@@ -272,7 +273,7 @@ def fit_private(
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
 
-    ``table`` is whatever :func:`memberbound.tables.in_memory.read_records` takes.
+    ``table`` is whatever :func:`memberbound.tables.records.read_records` takes.
 
     ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
     target a range, classes otherwise.

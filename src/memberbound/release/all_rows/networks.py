@@ -38,7 +38,9 @@ from memberbound.release.all_rows.models import (
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.in_memory import PartsHere, Persons, read_records
+from memberbound.tables.persons import Persons
+from memberbound.tables.records import read_records
+from memberbound.tables.shards import PartsHere
 
 if TYPE_CHECKING:
     from torch import Tensor

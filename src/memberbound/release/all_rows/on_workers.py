@@ -25,7 +25,8 @@ from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.columns import Form
-from memberbound.tables.in_memory import Records, added, only_names, read_column, read_records
+from memberbound.tables.records import Records, only_names, read_column, read_records
+from memberbound.tables.shards import added
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
 

@@ -33,8 +33,9 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, relea
 from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.columns import Values
-from memberbound.tables.in_memory import Persons, Records, read_records
+from memberbound.tables.persons import Persons
 from memberbound.tables.recipe import MISSING
+from memberbound.tables.records import Records, read_records
 
 #: Numbers in [-1, 1] are counted in units of 2^-30.
 _UNITS = 2.0**30

@@ -57,7 +57,9 @@ from memberbound.release.all_rows.histograms import (
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.in_memory import PERSON_UNITS, Parts, Persons, Records
+from memberbound.tables.persons import PERSON_UNITS, Persons
+from memberbound.tables.records import Records
+from memberbound.tables.shards import Parts
 
 if TYPE_CHECKING:
     import pandas as pd

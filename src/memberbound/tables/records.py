@@ -1,158 +1,33 @@
-"""Rows in memory: what every verb reads that looks at rows one by one.
+"""Secret rows: read value by value, in memory, from disk in parts, or grouped by person.
 
-Which columns of public rows are used, and as what, follows from their roles
-(:mod:`memberbound.tables.roles`).  :class:`Records` are secret: nothing about their rows decides
-how they are read (:mod:`memberbound.tables.columns`).
+No row decides how another row is read (:mod:`memberbound.tables.columns`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import large_array
-from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
-from memberbound.tables.recipe import exact_codes
-from memberbound.tables.roles import Reading, Roles, Selection, selected
-from memberbound.tables.source import header_notes
-from memberbound.tables.table import Columns, Table, check_names, open_table, opened_table
+from memberbound.tables.persons import Persons, check_unit
+from memberbound.tables.shards import Parts, PartsHere, added
+from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pandas import DataFrame, Series
+    from pandas import Series
 
-
-# ── Rows in parts: what is asked of all rows is asked of every part, and the answers are added ────
-#
-# A function of a part is a top-level function, so that it can be sent to where the part is.  Its
-# answers are exact (whole numbers, or multiples of a power of two), so that the total does not
-# depend on how rows are cut into parts.
-
-
-class Parts(Protocol):
-    """What was made of every part of the rows, and stays where the part is."""
-
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> Parts:
-        """Return what the function makes of every part."""
-
-
-@dataclass(frozen=True, eq=False)
-class PartsHere:
-    """Parts in this process."""
-
-    parts: list[Any]
-
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-        return added(function(part, *arguments) for part in self.parts)
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> PartsHere:
-        """Return what the function makes of every part."""
-        return PartsHere([function(part, *arguments) for part in self.parts])
-
-
-def added(answers: Iterable[Any]) -> Any:
-    """Return the sum of numbers or arrays, of tuples place by place, of mappings key by key.
-
-    Examples:
-        >>> added([({"a": 1}, 2.0), ({"a": 2, "b": 1}, 0.5)])
-        ({'a': 3, 'b': 1}, 2.5)
-    """
-    return reduce(_sum, answers)
-
-
-def _sum(total: Any, answer: Any) -> Any:
-    if isinstance(total, tuple):
-        return tuple(map(_sum, total, answer))
-    if isinstance(total, Mapping):
-        both = {key: total[key] + answer[key] for key in total.keys() & answer.keys()}
-        return {**total, **answer, **both}
-    return total + answer
-
-
-# ── Secret rows ───────────────────────────────────────────────────────────────────────────────────
 
 #: Bytes that a value takes at most while a table is read whole, about.
 _BYTES = 24
-#: Weights of a person's rows are whole multiples of 1/2^20, so that sums of them are exact.
-PERSON_UNITS = 2.0**20
-
-
-@dataclass(frozen=True, eq=False)
-class Persons:
-    """Which rows are whose: the rows of person k stand together, from ``starts[k]`` on.
-
-    Guarantee: what is computed here about a person does not depend on the order of that person's
-    rows, nor on anybody else's (proofs/persons.md).
-
-    Examples:
-        >>> visits = Persons(np.array([0, 1, 4]), 6)
-        >>> visits.sizes.tolist(), visits.weights.tolist()[-2:]
-        ([1, 3, 2], [0.5, 0.5])
-    """
-
-    starts: NDArray[np.int64]
-    rows: int
-
-    @property
-    def count(self) -> int:
-        """Number of persons."""
-        return len(self.starts)
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of rows of every person."""
-        return np.diff(self.starts, append=self.rows)
-
-    @cached_property
-    def weights(self) -> FloatArray:
-        """A weight for every row: those of a person are equal and add up to at most 1 (X26)."""
-        return np.repeat(np.floor(PERSON_UNITS / self.sizes) / PERSON_UNITS, self.sizes)
-
-    def within(self, rows: slice) -> NDArray[np.int64]:
-        """Return where persons start within a run of rows that cuts nobody's rows apart."""
-        first, last = np.searchsorted(self.starts, (rows.start, rows.stop))
-        return np.asarray(self.starts[first:last] - rows.start)
-
-    def averaged(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the mean of every person's rows of whole numbers, rounded down."""
-        sizes = self.sizes if units.ndim == 1 else self.sizes[:, None]
-        return np.asarray(np.add.reduceat(units, self.starts, axis=0) // sizes)
-
-    def commonest(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return every person's commonest code, the smallest of several; -1 for none.
-
-        Examples:
-            >>> Persons(np.array([0, 3]), 5).commonest(np.array([7, 2, 7, -1, 4])).tolist()
-            [7, 4]
-        """
-        most = int(codes.max(initial=0)) + 1
-        whose = np.repeat(np.arange(self.count), self.sizes)[codes >= 0]
-        pairs, counts = np.unique(whose * most + codes[codes >= 0], return_counts=True)
-        order = np.lexsort((pairs, -counts, pairs // most))
-        whose, first = np.unique(pairs[order] // most, return_index=True)
-        chosen = np.full(self.count, -1, dtype=np.int64)
-        chosen[whose] = pairs[order][first] % most
-        return chosen
-
-    def taken(self, places: NDArray[np.intp]) -> tuple[NDArray[np.intp], Persons]:
-        """Return the rows of some persons, and whose they are then."""
-        sizes = self.sizes[places]
-        starts = np.cumsum(sizes) - sizes
-        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[places] - starts, sizes)
-        return rows, Persons(starts, len(rows))
 
 
 def _with_whole_persons(
@@ -439,7 +314,7 @@ def read_secret_columns(
         unit_column = [] if unit is None else [unit]
         table.choose(list(dict.fromkeys((*target_column, *chosen, *forms, *unit_column))))
         named = (*target_column, *(() if columns is None else chosen), *forms)
-        _check_unit(unit, named)
+        check_unit(unit, named)
         features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
         names = [*features, *target_column, *unit_column]
         every = {**forms, **dict.fromkeys(unit_column, "unit")}
@@ -464,158 +339,8 @@ def read_secret_columns(
             table.close()
 
 
-# ── Public rows ───────────────────────────────────────────────────────────────────────────────────
-
-
-def read_population(
-    source: object,
-    columns: Columns = None,
-    *,
-    roles: Roles = None,
-    target: str | None = None,
-    numeric: bool = False,
-    database_table: str | None = None,
-    unit: str | None = None,
-) -> tuple[Table, Selection]:
-    """Return the rows and columns of a public table that are used, and what the columns are.
-
-    The rows are a table in memory: the selected columns, then the target.
-
-    Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
-    another role.  With ``numeric`` only numbers and truth values are used (named columns may also
-    be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
-
-    Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
-    that is a date, an identifier or free text is refused, and so is a named column without numbers
-    where numbers are needed.
-
-    Examples:
-        >>> table, selection = read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True)
-        >>> table.values.shape, selection.columns
-        ((2, 2), ('x0', 'x1'))
-    """
-    with opened_table(source, database_table) as table:
-        frame, readings = table.frame, table.local.readings(roles=roles)
-    if target is not None:
-        table.choose(target)
-        check_target_role(target, readings[target])
-    if columns is not None and target in table.choose(columns):
-        raise InputError(f"columns must not hold the target {target!r}.")
-    apart = () if target is None else (target,)
-    chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
-    notes = [*header_notes(table), *chosen.notes]
-    if unit is not None:
-        frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
-        notes.append(note)
-    if target is not None:
-        frame, missing = _with_target(frame, target)
-        notes += missing
-    chosen = replace(chosen, notes=tuple(notes))
-    if numeric:
-        chosen = _numeric(chosen, columns, table.name)
-    if not chosen.columns:
-        raise InputError(
-            f"{table.name} must have a column besides the target {target!r}, got none."
-        )
-    used = [*chosen.columns, *apart]
-    kept = frame if used == list(frame.columns) else frame[used]
-    return table.with_frame(kept, chosen.readings), chosen
-
-
-def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
-    missing = Values.of(frame[target]).absent
-    count = int(missing.sum())
-    if not 0 < count < len(frame):
-        return frame, ()
-    rows = f"{count} row{'' if count == 1 else 's'}"
-    note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
-    return frame[~missing].reset_index(drop=True), (note,)
-
-
-def first_rows(
-    frame: DataFrame, unit: str, name: str = "the table", used: Collection[str] = ()
-) -> tuple[DataFrame, str]:
-    """Return the first row of every value of a column, without that column, and a note.
-
-    A person's row then depends on that person's rows alone, so whatever is promised about one row
-    of what is kept is promised about one person.  Values are compared as
-    :func:`memberbound.tables.recipe.exact_codes` does: ids that an engine would merge stay apart.
-
-    Examples:
-        >>> import pandas as pd
-        >>> visits = pd.DataFrame({"who": ["a", "b", "a"], "age": [30, 40, 31]})
-        >>> first_rows(visits, "who")[0]["age"].tolist()
-        [30, 40]
-    """
-    check_names([unit], list(frame.columns), name)
-    _check_unit(unit, used)
-    whose = frame[unit]
-    if whose.isna().any():
-        raise InputError(
-            f"unit must say whose row it is, got {int(whose.isna().sum())} rows of {name} without "
-            f"a value in {unit!r}."
-        )
-    _, places = np.unique(exact_codes(whose), return_index=True)
-    kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
-    note = (
-        f"one record is one value of {unit!r}, by its first row: {len(kept)} of {len(frame)} rows "
-        "are used"
-    )
-    return kept, note
-
-
-def _check_unit(unit: str | None, used: Collection[str]) -> None:
-    """Refuse a unit that is used for something else."""
-    if unit in used:
-        raise InputError(
-            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
-            "row it is."
-        )
-
-
 def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
     # The rows may be secret: no value of theirs may stop this.
     with opened_table(source, database_table, secret=True) as table:
         return list(table.columns), table.name
-
-
-def check_target_role(target: str, reading: Reading) -> None:
-    """Refuse a target that nothing can be learnt about as it is."""
-    if reading.role == "date":
-        raise InputError(
-            f"target must be a number or a category, got {target!r}, which holds dates. "
-            "Make a number or classes of them first (days until, weekday, year)."
-        )
-    if reading.role in ("identifier", "text"):
-        what = "looks like an identifier" if reading.role == "identifier" else "is free text"
-        remedy = " If it is a number to predict, give it the role 'number'." * reading.whole
-        raise InputError(
-            f"target must have values that repeat, or be a measurement, got {target!r}, which "
-            f"{what}: hardly any two rows share a value.{remedy}"
-        )
-
-
-def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
-    """Keep the columns that are numbers; named ones must be."""
-
-    def usable(reading: Reading) -> bool:
-        return reading.form == "truth" or (
-            reading.numeric and (reading.role != "date" or columns is not None)
-        )
-
-    without = [c for c in chosen.columns if not usable(chosen.readings[c])]
-    if columns is not None and without:
-        raise InputError(f"column {without[0]!r} of {name} must hold numbers; encode it first.")
-    used = tuple(c for c in chosen.columns if c not in without)
-    if not used:
-        raise InputError(f"{name} must have at least one column of numbers, got none.")
-    if not without:
-        return chosen
-    dates = [c for c in without if chosen.readings[c].role == "date"]
-    note = "columns without numbers are left out: " + ", ".join(without)
-    if dates:
-        note += "; name dates in columns to use them as days since 1970"
-    left = (*chosen.left_out, *without)
-    return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))

@@ -1,0 +1,158 @@
+"""Public rows in memory: the columns a verb uses, chosen by their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memberbound.errors import InputError
+from memberbound.tables.columns import Values
+from memberbound.tables.persons import check_unit
+from memberbound.tables.recipe import exact_codes
+from memberbound.tables.roles import Reading, Roles, Selection, selected
+from memberbound.tables.source import header_notes
+from memberbound.tables.table import Columns, Table, check_names, opened_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_population(
+    source: object,
+    columns: Columns = None,
+    *,
+    roles: Roles = None,
+    target: str | None = None,
+    numeric: bool = False,
+    database_table: str | None = None,
+    unit: str | None = None,
+) -> tuple[Table, Selection]:
+    """Return the rows and columns of a public table that are used, and what the columns are.
+
+    The rows are a table in memory: the selected columns, then the target.
+
+    Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
+    another role.  With ``numeric`` only numbers and truth values are used (named columns may also
+    be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
+
+    Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
+    that is a date, an identifier or free text is refused, and so is a named column without numbers
+    where numbers are needed.
+
+    Examples:
+        >>> table, selection = read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True)
+        >>> table.values.shape, selection.columns
+        ((2, 2), ('x0', 'x1'))
+    """
+    with opened_table(source, database_table) as table:
+        frame, readings = table.frame, table.local.readings(roles=roles)
+    if target is not None:
+        table.choose(target)
+        check_target_role(target, readings[target])
+    if columns is not None and target in table.choose(columns):
+        raise InputError(f"columns must not hold the target {target!r}.")
+    apart = () if target is None else (target,)
+    chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
+    notes = [*header_notes(table), *chosen.notes]
+    if unit is not None:
+        frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
+        notes.append(note)
+    if target is not None:
+        frame, missing = _with_target(frame, target)
+        notes += missing
+    chosen = replace(chosen, notes=tuple(notes))
+    if numeric:
+        chosen = _numeric(chosen, columns, table.name)
+    if not chosen.columns:
+        raise InputError(
+            f"{table.name} must have a column besides the target {target!r}, got none."
+        )
+    used = [*chosen.columns, *apart]
+    kept = frame if used == list(frame.columns) else frame[used]
+    return table.with_frame(kept, chosen.readings), chosen
+
+
+def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
+    missing = Values.of(frame[target]).absent
+    count = int(missing.sum())
+    if not 0 < count < len(frame):
+        return frame, ()
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
+    return frame[~missing].reset_index(drop=True), (note,)
+
+
+def first_rows(
+    frame: DataFrame, unit: str, name: str = "the table", used: Collection[str] = ()
+) -> tuple[DataFrame, str]:
+    """Return the first row of every value of a column, without that column, and a note.
+
+    A person's row then depends on that person's rows alone, so whatever is promised about one row
+    of what is kept is promised about one person.  Values are compared as
+    :func:`memberbound.tables.recipe.exact_codes` does: ids that an engine would merge stay apart.
+
+    Examples:
+        >>> import pandas as pd
+        >>> visits = pd.DataFrame({"who": ["a", "b", "a"], "age": [30, 40, 31]})
+        >>> first_rows(visits, "who")[0]["age"].tolist()
+        [30, 40]
+    """
+    check_names([unit], list(frame.columns), name)
+    check_unit(unit, used)
+    whose = frame[unit]
+    if whose.isna().any():
+        raise InputError(
+            f"unit must say whose row it is, got {int(whose.isna().sum())} rows of {name} without "
+            f"a value in {unit!r}."
+        )
+    _, places = np.unique(exact_codes(whose), return_index=True)
+    kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
+    note = (
+        f"one record is one value of {unit!r}, by its first row: {len(kept)} of {len(frame)} rows "
+        "are used"
+    )
+    return kept, note
+
+
+def check_target_role(target: str, reading: Reading) -> None:
+    """Refuse a target that nothing can be learnt about as it is."""
+    if reading.role == "date":
+        raise InputError(
+            f"target must be a number or a category, got {target!r}, which holds dates. "
+            "Make a number or classes of them first (days until, weekday, year)."
+        )
+    if reading.role in ("identifier", "text"):
+        what = "looks like an identifier" if reading.role == "identifier" else "is free text"
+        remedy = " If it is a number to predict, give it the role 'number'." * reading.whole
+        raise InputError(
+            f"target must have values that repeat, or be a measurement, got {target!r}, which "
+            f"{what}: hardly any two rows share a value.{remedy}"
+        )
+
+
+def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
+    """Keep the columns that are numbers; named ones must be."""
+
+    def usable(reading: Reading) -> bool:
+        return reading.form == "truth" or (
+            reading.numeric and (reading.role != "date" or columns is not None)
+        )
+
+    without = [c for c in chosen.columns if not usable(chosen.readings[c])]
+    if columns is not None and without:
+        raise InputError(f"column {without[0]!r} of {name} must hold numbers; encode it first.")
+    used = tuple(c for c in chosen.columns if c not in without)
+    if not used:
+        raise InputError(f"{name} must have at least one column of numbers, got none.")
+    if not without:
+        return chosen
+    dates = [c for c in without if chosen.readings[c].role == "date"]
+    note = "columns without numbers are left out: " + ", ".join(without)
+    if dates:
+        note += "; name dates in columns to use them as days since 1970"
+    left = (*chosen.left_out, *without)
+    return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))
