@@ -228,8 +228,26 @@ def _renamed(draft: Path, path: Path, force: bool) -> None:
             os.link(draft, path)  # fails where a file has appeared meanwhile
         except FileExistsError:
             raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
-        except OSError:  # a file system without links
+        except OSError:  # a file system without links: take the name first, if nobody has it
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
             draft.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, so that a power cut cannot undo a rename.
+
+    Windows has no such call; its file systems keep a journal of names.
+    """
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def unwritable(name: str, error: OSError) -> MemberboundError:

@@ -1,11 +1,14 @@
 """The ledger: its limit, what a crash leaves, two processes at once, damaged files, its verb."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from fractions import Fraction
+from pathlib import Path
 
 import pandas
 import pytest
@@ -13,9 +16,15 @@ import pytest
 import memberbound
 from memberbound import InputError, Ledger, explain, protect
 from memberbound import ledger as ledger_state
+from memberbound.release import ledger_file
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import InsecureSource
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 SMALL = Budget(0.05, 1e-9)
 
@@ -104,16 +113,112 @@ def test_whatever_comes_after_the_reservation_it_counts(ledger, error):
     assert now.mu == SMALL.mu
 
 
-def test_units_that_differ_are_public(ledger):
+@pytest.mark.parametrize(("first", "second"), [("patient", None), (None, "patient"), ("a", "b")])
+def test_a_ledger_keeps_one_unit(ledger, first, second):
     """A row given to another person changes two persons, and the number of them."""
-    assert "A record is a row." in ledger_state(ledger.path).assumptions[2]
-    spend(ledger, Budget(0.05, 1e-9, unit="patient"))
-    assert reread(ledger).unit == "patient"
-    assert "person" in ledger_state(ledger.path).assumptions[2]
+    assert "decides" in ledger_state(ledger.path).assumptions[2]
+    spend(ledger, Budget(0.05, 1e-9, unit=first))
+    with pytest.raises(InputError, match=r"unit must be .*got"):
+        spend(ledger, Budget(0.05, 1e-9, unit=second))
+    assert reread(ledger).unit == first
+    assert len(reread(ledger).releases) == 1
+    spend(ledger, Budget(0.05, 1e-9, unit=first))
+
+
+def test_units_that_differ_are_public_in_a_ledger_of_an_earlier_version(ledger):
     spend(ledger)
+    spend(ledger)
+    content = json.loads(ledger.path.read_text())
+    for entry, unit in zip(content["releases"], ("patient", None), strict=True):
+        entry["unit"] = unit
+        del entry["table"]  # which earlier versions did not note
+    ledger.path.write_text(json.dumps(content))
     assert reread(ledger).unit is None
-    (stated,) = [text for text in ledger_state(ledger.path).assumptions if "'patient'" in text]
-    assert "public" in stated
+    assert "besides 'patient'" in ledger_state(ledger.path).assumptions[2]
+    assert "public" in ledger_state(ledger.path).assumptions[2]
+    spend(ledger)
+    with pytest.raises(InputError, match="unit"):
+        spend(ledger, Budget(0.05, 1e-9, unit="household"))
+
+
+def test_the_owner_declares_that_a_column_is_the_same_persons(ledger, tmp_path):
+    """Names are all that is compared; which tables were read is noted, and explain repeats it."""
+    table = PEOPLE.assign(patient=[k // 3 for k in range(len(PEOPLE))])
+    for name in ("stays.csv", "visits.csv"):
+        table.to_csv(tmp_path / name, index=False)
+        memberbound.summarize(
+            tmp_path / name,
+            statistic="mean",
+            columns=["age"],
+            bounds=PUBLIC,
+            unit="patient",
+            eta=0.02,
+            ledger=ledger.path,
+        )
+    assert [entry.table for entry in reread(ledger).releases] == ["stays.csv", "visits.csv"]
+    state, answer = ledger_state(ledger.path), explain(ledger=ledger.path)
+    (declared,) = [text for text in state.assumptions if "declaration" in text]
+    assert "'patient'" in declared
+    assert "stays.csv, visits.csv" in declared
+    assert set(state.assumptions) <= set(answer.assumptions)
+    assert answer.to_dict()["unit"] == "patient"
+    assert not any("whole contribution" in text for text in answer.assumptions)
+
+
+def traced(monkeypatch, path):
+    """Record the writings of a ledger and the draws of noise, in order."""
+    trace = []
+
+    def record(name, event):
+        call = getattr(os, name)
+
+        def traced_call(*args, **kwargs):
+            result = call(*args, **kwargs)
+            if step := event(*args):
+                trace.append(step)
+            return result
+
+        monkeypatch.setattr(os, name, traced_call)
+
+    def synced(handle):
+        status = os.fstat(handle)
+        if os.path.samestat(status, path.parent.stat()):
+            return "folder on disk"
+        return f"file {status.st_ino} on disk"
+
+    record("fsync", synced)
+    record("replace", lambda _draft, name: f"file {Path(name).stat().st_ino} named")
+    record("urandom", lambda _size: "noise")
+    return trace
+
+
+def before_the_noise(ledger, monkeypatch):
+    with monkeypatch.context() as patch:
+        trace = traced(patch, ledger.path)
+        memberbound.summarize(PEOPLE, statistic="contingency", bounds=PUBLIC, ledger=ledger)
+    return trace[: trace.index("noise")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no call for folders")
+def test_a_reservation_is_on_the_disk_before_the_first_noise(ledger, monkeypatch):
+    """A power cut undoes a rename whose folder was not written, and with it the reservation."""
+    content, name, folder = before_the_noise(ledger, monkeypatch)
+    assert folder == "folder on disk"
+    assert content.removesuffix(" on disk") == name.removesuffix(" named")
+    # The broken twin.
+    monkeypatch.setattr(ledger_file, "sync_folder", lambda _folder: None)
+    assert "folder on disk" not in before_the_noise(ledger, monkeypatch)
+
+
+def test_no_noise_where_the_folder_cannot_be_put_on_the_disk(ledger, monkeypatch):
+    def refuse(_folder):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(ledger_file, "sync_folder", refuse)
+    drawn = []
+    with pytest.raises(memberbound.MemberboundError, match="ledger"):
+        spend(ledger, publish=lambda: drawn.append(1))
+    assert drawn == []
 
 
 def test_a_link_to_a_ledger_is_that_ledger(ledger, monkeypatch):
@@ -164,6 +269,65 @@ def test_processes_at_once_never_overspend(ledger):
     most = int(Fraction(ledger.limit_mu) ** 2 / Fraction(0.1) ** 2)
     assert made == most
     assert len(reread(ledger).releases) == most
+
+
+_SPEND_WHILE_ASKED_TO_WAIT = """
+import sys
+from memberbound.release import ledger_file
+from memberbound.release.budget import Budget
+refuse = ledger_file._refuse_unsafe
+def wait(path):
+    refuse(path)
+    print("locked", flush=True)
+    sys.stdin.readline()
+ledger_file._refuse_unsafe = wait
+with ledger_file.entered(sys.argv[1], "protect", "model", 0.05) as reserve:
+    reserve(Budget(0.1, 1e-9))
+"""
+
+
+def waiting(ledger):
+    """Return a process that holds the lock until it reads a line."""
+    call = [sys.executable, "-c", _SPEND_WHILE_ASKED_TO_WAIT, str(ledger.path)]
+    process = subprocess.Popen(
+        call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed")
+def test_removing_files_beside_a_ledger_admits_no_second_writer(ledger):
+    first = waiting(ledger)
+    for path in ledger.path.parent.iterdir():
+        if path != ledger.path:
+            path.unlink()
+    with pytest.raises(BlockingIOError), ledger.path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    second = threading.Thread(target=spend, args=(ledger,))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()  # waits for the first one
+    first.communicate("\n\n")
+    second.join()
+    assert first.returncode == 0
+    assert [entry.state for entry in reread(ledger).releases] == ["released"] * 2
+    assert list(ledger.path.parent.iterdir()) == [ledger.path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced")
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_ledger_that_is_replaced_while_it_is_locked_is_refused(ledger, removed):
+    """Another writer may have locked the new file, and neither would know of the other."""
+    text = ledger.path.read_text()
+    first = waiting(ledger)
+    other = ledger.path.with_name("other")
+    other.write_text(text)
+    ledger.path.unlink() if removed else other.replace(ledger.path)
+    problem = first.communicate("\n\n")[1]
+    assert first.returncode != 0
+    assert "same file" in problem
+    assert removed or reread(ledger).releases == ()
 
 
 #: Calls of the system that a writing makes; each is made the last one once.

@@ -1,9 +1,9 @@
-"""The ledger of releases: what all of them together, one after the other, promise (X27).
+"""The ledger of releases: the joint guarantee of all releases about the same people (X27).
 
-A ledger is a JSON file about one set of people.  Its limit is fixed when it is made.  Every release
-reserves its μ and slack before any noise is drawn and is confirmed after its file is written, so
-that a run that is killed in between can waste budget but never lose a release.  Entries are never
-deleted.
+A ledger is a JSON file about one set of people.  Its limit is fixed when it is created.  Every
+release reserves its μ and slack on disk before any noise is drawn and is confirmed after its file
+is written, so that a killed run can waste budget but never lose a release.  Entries are never
+deleted.  All releases of a ledger have the same unit: rows, or the values of one column.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from memberbound.files import (
     check_output,
     read_document,
     remove_drafts,
+    sync_folder,
     unwritable,
     write_text,
 )
@@ -44,7 +45,11 @@ State = Literal["reserved", "released"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One release; one that is only ``reserved`` (its run was killed or failed) counts too."""
+    """One release; one that is only ``reserved`` (its run was killed or failed) counts too.
+
+    ``unit`` is the column whose values are the records, None where every row is one.  ``table`` is
+    the name of the file that was read, None for a table in memory.
+    """
 
     id: str
     state: State
@@ -56,6 +61,7 @@ class Entry:
     slack: Given
     unit: str | None
     out: str | None = None
+    table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,7 @@ class Ledger:
         slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
         ledger = cls(place, eta, budget.mu, slack)
-        with _locked(place):
-            if place.exists():
-                raise InputError(f"ledger must not exist yet, got {str(path)!r}.")
-            ledger._write(force=False)
+        ledger._write(force=False)  # which refuses a file that has appeared meanwhile
         return ledger
 
     @classmethod
@@ -155,8 +158,12 @@ class Ledger:
     @property
     def unit(self) -> str | None:
         """The column of persons if all releases protect the same persons, else None: rows."""
-        units = {entry.unit for entry in self.releases}
-        return units.pop() if len(units) == 1 else None
+        return _common_unit(self.releases)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Conditions under which the guarantee holds."""
+        return ledger_assumptions(self.releases)
 
     def curve(self) -> SlackCurve:
         """Return the attacker's curve of everything that is ever released with this ledger."""
@@ -173,25 +180,73 @@ class Ledger:
             "limit": {"eta": self.limit_eta, "mu": self.limit_mu, "slack": self.limit_slack},
             "releases": [asdict(entry) for entry in self.releases],
         }
-        write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", self.path, force=force)
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        write_text(text, self.path, force=force)
+        try:
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise unwritable(f"ledger {str(self.path)!r}", error) from error
+
+
+def _common_unit(releases: tuple[Entry, ...]) -> str | None:
+    units = {entry.unit for entry in releases}
+    return units.pop() if len(units) == 1 else None
+
+
+def ledger_assumptions(releases: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Return the conditions under which a ledger with these releases keeps its limit."""
+    unit = _common_unit(releases)
+    units = sorted({entry.unit for entry in releases if entry.unit is not None})
+    if unit is not None:
+        tables = sorted({entry.table for entry in releases if entry.table is not None})
+        where = f" ({', '.join(tables)})" if tables else ""
+        who = (
+            f"A record is a person: all rows with one value of {unit!r}. That the column "
+            f"identifies the same persons in every table{where} is the owner's declaration: "
+            "only its name is compared."
+        )
+    elif units:  # a ledger of an earlier version
+        named = " and ".join(map(repr, units))
+        who = f"A record is what a row holds besides {named}: whose row it is is public."
+    elif not releases:
+        who = "The first release decides what a record is: a row, or a person with a unit."
+    else:
+        who = "A record is a row; nothing is promised about a person with several rows."
+    return (
+        "Every release in which these people take part is entered in this ledger.",
+        "mu and eta, of the releases so far, hold if no eta was chosen by looking at an "
+        "earlier release; limit_eta holds in any case.",
+        f"{who} Neighbours differ in one record, which is replaced in every table it is in.",
+        "Each release keeps the assumptions of its own certificate.",
+        "What is released, and which releases are shown, is decided by looking at releases, "
+        "not at the rows or at what is for their owner only (fidelity, scores, notes).",
+    )
 
 
 @contextlib.contextmanager
 def entered(
-    ledger: object, command: str, what: str, eta: float, out: str | os.PathLike[str] | None = None
+    ledger: object,
+    command: str,
+    what: str,
+    eta: float,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    table: object = None,
 ) -> Iterator[Callable[[Budget], None]]:
-    """Enter a release into a ledger, its file, or None: what is done inside is the release.
+    """Enter the release that is made inside into a ledger, its file, or None.
 
-    Yields what writes a budget into the file, or refuses the release that would exceed the limit.
-    After that noise is drawn, and even a refusal may tell something about it: the entry stays and
-    counts, whatever comes.  Who refuses before has reserved nothing.  ``out`` is where the release
-    is written inside: never over the ledger.
+    Yields a function that writes a budget into the file, or refuses the release that would exceed
+    the limit or that has another unit.  Noise is drawn after it, and even a later refusal may tell
+    something about that noise: the entry stays and counts.  What is refused before reserves
+    nothing.  ``out`` is where the release is written inside: never over the ledger.  ``table`` is
+    what was read; the name of a file is noted.
     """
     place = None if ledger is None else opened_ledger(ledger).path
     written = () if out is None else (_place(out), _place(f"{os.fspath(out)}.certificate.json"))
     if place is not None and place in written:
         raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
     asked = checked_eta(eta)
+    name = Path(table).name if isinstance(table, (str, os.PathLike)) else None
     reserved: list[str] = []
 
     def reserve(budget: Budget) -> None:
@@ -206,29 +261,56 @@ def entered(
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         spent = (asked, budget.mu, budget.slack, budget.unit)
-        entry = Entry(secrets.token_hex(8), "reserved", now, command, what, *spent)
-        with _locked(place):
-            book = Ledger.read(place)
-            _refuse_unsafe(place)
+        entry = Entry(secrets.token_hex(8), "reserved", now, command, what, *spent, table=name)
+
+        def add(book: Ledger) -> tuple[Entry, ...]:
+            _refuse_other_unit(book, entry.unit)
             releases = (*book.releases, entry)
             if not book._fits(releases):
                 raise InputError(
                     f"eta must be at most {book.left_eta!r}, which is what the ledger "
-                    f"{place.name!r} has left of its limit {book.limit_eta!r}, got {asked!r}."
+                    f"{book.path.name!r} has left of its limit {book.limit_eta!r}, got {asked!r}."
                 )
-            replace(book, releases=releases)._write()
+            return releases
+
+        _update(place, add)
         reserved.append(entry.id)
 
     yield reserve
     if place is not None and reserved:
-        with _locked(place):
-            book = Ledger.read(place)
-            file = None if out is None else str(out)
-            releases = tuple(
+        file = None if out is None else str(out)
+        _update(
+            place,
+            lambda book: tuple(
                 replace(entry, state="released", out=file) if entry.id in reserved else entry
                 for entry in book.releases
-            )
-            replace(book, releases=releases)._write()
+            ),
+        )
+
+
+def _update(path: Path, change: Callable[[Ledger], tuple[Entry, ...]]) -> None:
+    """Replace the releases of a ledger; they are on the disk when this returns."""
+    with _locked(path) as check_unreplaced:
+        book = Ledger.read(path)
+        _refuse_unsafe(path)
+        changed = replace(book, releases=change(book))
+        check_unreplaced()
+        changed._write()
+
+
+def _refuse_other_unit(book: Ledger, unit: str | None) -> None:
+    """Refuse a release about other records than the earlier ones.
+
+    Together they would protect neither: a row given to another person changes two persons.
+    """
+    units = {entry.unit for entry in book.releases}
+    if not units or unit in units:
+        return
+    known = " or ".join(sorted("rows (no unit)" if u is None else repr(u) for u in units))
+    raise InputError(
+        f"unit must be that of the ledger {book.path.name!r}, {known}, got {unit!r}. A ledger "
+        "keeps one unit; rename the column if it identifies the same persons."
+    )
 
 
 def opened_ledger(ledger: object) -> Ledger:
@@ -266,13 +348,15 @@ def _refuse_unsafe(path: Path) -> None:
 
 
 def _checked_entry(content: Any) -> Entry:
-    entry = Entry(**{field.name: content[field.name] for field in fields(Entry)})
+    # Ledgers of earlier versions do not name the table.
+    known = {"table": None} | content
+    entry = Entry(**{field.name: known[field.name] for field in fields(Entry)})
     if entry.state not in get_args(State):
         raise ValueError(f"unknown state {entry.state!r}")
     Budget(_number(entry.mu), _number(entry.slack))
     checked_eta(_number(entry.eta))
     texts = (entry.id, entry.time, entry.command, entry.what)
-    optional = tuple(text for text in (entry.unit, entry.out) if text is not None)
+    optional = tuple(text for text in (entry.unit, entry.out, entry.table) if text is not None)
     if not all(isinstance(text, str) for text in (*texts, *optional)):
         raise TypeError("an entry has a number where a text belongs")
     return entry
@@ -300,35 +384,71 @@ def _root_up(value: Fraction) -> float:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a ledger, so that no two processes read and write it at once.
+def _locked(path: Path) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a ledger, so that no two processes read and write it at once.
 
-    The lock is a file of its own: the ledger itself is replaced by every writing.
+    The lock is on the ledger itself, so no other file has to be left alone.  Every writing replaces
+    the ledger: a process that waited for the lock of a replaced file takes that of the new one.
+    Yields a check that the ledger is still the locked file.
     """
-    beside = path.with_name(path.name + ".lock")
+    if os.name == "nt":
+        with _locked_beside(path):
+            yield lambda: None
+        return
+    import fcntl
+
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR)
+        except OSError as error:
+            raise unwritable(f"ledger {str(path)!r}", error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_file(path, handle):
+                break
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+    def check_unreplaced() -> None:
+        if not _is_file(path, handle):
+            raise InputError(
+                f"ledger must stay the same file while it is written, got {str(path)!r}, which "
+                "another program has replaced or removed."
+            )
+
     try:
-        handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise unwritable(f"ledger {str(path)!r}", error) from error
-    try:
-        _lock(handle)
-        yield
+        yield check_unreplaced
     finally:
         os.close(handle)  # which unlocks it
 
 
-def _lock(handle: int) -> None:
-    """Wait for the lock; whoever has it only reads and writes a small file."""
+def _is_file(path: Path, handle: int) -> bool:
+    """Tell whether a name still belongs to the opened file."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
+
+@contextlib.contextmanager
+def _locked_beside(path: Path) -> Iterator[None]:
+    """Hold a lock beside a ledger, on Windows: no open file can be replaced or removed there."""
+    import msvcrt
+
+    try:
+        handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise unwritable(f"ledger {str(path)!r}", error) from error
+    try:
         while True:
             try:
                 # Gives up after ten seconds.
                 msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
             except OSError:
                 continue
-            return
-    fcntl.flock(handle, fcntl.LOCK_EX)
+            break
+        yield
+    finally:
+        os.close(handle)  # which unlocks it

@@ -83,6 +83,9 @@ class Parameters:
     history: OmitEmpty[tuple[tuple[Given, Given, int], ...]] = ()
     ledger: OmitEmpty[str | None] = None
     limit_eta: OmitEmpty[Given | None] = None
+    #: The column whose values are the records of a ledger; none where every row is one.
+    unit: OmitEmpty[str | None] = None
+    ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,17 +204,15 @@ class Explanation(Answer, Limited):
                 "gradient, and adds Gaussian noise of the stated multiple of the clipping norm; "
                 "nothing else about the data is released."
             ),
-            _LEDGER: (
-                "Every release in which these people take part is entered in the ledger, and each "
-                "keeps the assumptions of its own certificate."
-            ),
-        }[self.notion]
+        }.get(self.notion)
         convert = (
             "advantage, accuracy and TPR are against an attacker who knows every other record, at "
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
         )
         one = "One record is one person's whole contribution; groups are less protected."
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
+        if first is None:
+            return (*self.parameters.ledger_assumptions, convert, *beyond, *self.notes)
         return (first, convert, one, *beyond, *self.notes)
 
     def successes(self, on: Part) -> tuple[Success, ...]:
@@ -516,5 +517,10 @@ def _of_ledger(ledger: Any, adjacency: Adjacency | None) -> tuple[DpGuarantee, P
     if adjacency == "add-remove":
         raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
     opened = opened_ledger(ledger)
-    parameters = Parameters(ledger=opened.path.name, limit_eta=opened.limit_eta)
+    parameters = Parameters(
+        ledger=opened.path.name,
+        limit_eta=opened.limit_eta,
+        unit=opened.unit,
+        ledger_assumptions=opened.assumptions,
+    )
     return DpGuarantee(opened.curve(), "replace-one", _LEDGER), parameters

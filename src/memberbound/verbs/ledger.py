@@ -13,7 +13,7 @@ from memberbound.errors import InputError
 from memberbound.files import remove_drafts
 from memberbound.games import NeighbourGame
 from memberbound.quantities import allowed, marked, percent, significant
-from memberbound.release.ledger_file import Entry, Ledger, opened_ledger
+from memberbound.release.ledger_file import Entry, Ledger, ledger_assumptions, opened_ledger
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,20 +39,7 @@ class LedgerState(Answer):
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true for the numbers to hold."""
-        units = sorted({entry.unit for entry in self.releases if entry.unit is not None})
-        who = "A record is a row." if self.unit is None else f"A record is a person: {self.unit!r}."
-        if self.unit is None and units:
-            named = " and ".join(map(repr, units))
-            who = f"A record is what a row holds besides {named}: whose row it is is public."
-        return (
-            "Every release in which these people take part is entered in this ledger.",
-            "mu and eta, of the releases so far, hold if no eta was chosen by looking at an "
-            "earlier release; limit_eta holds in any case.",
-            f"{who} Neighbours differ in one record, which is replaced in every table it is in.",
-            "Each release keeps the assumptions of its own certificate.",
-            "What is released, and which releases are shown, is decided by looking at releases, "
-            "not at the rows or at what is for their owner only (fidelity, scores, notes).",
-        )
+        return ledger_assumptions(self.releases)
 
     @computed
     def sentence(self) -> str:

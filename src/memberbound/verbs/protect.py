@@ -178,7 +178,7 @@ def protect(
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
     trained = partial(train, target=target, form=form, eta=eta, bounds=public, tune=tune)
-    with entered(ledger, "protect", f"{form.name} model", eta, out) as reserve:
+    with entered(ledger, "protect", f"{form.name} model", eta, out, table=source) as reserve:
         released = trained(table, seed=seed, reserve=reserve)
         if out is not None:
             save(released, Path(out), force=force)

@@ -112,7 +112,7 @@ def summarize(
         memory=memory,
         spread=current_spread(),
     )
-    with entered(ledger, "summarize", statistic, eta, out) as reserve:
+    with entered(ledger, "summarize", statistic, eta, out, table=source) as reserve:
         released = release_table_statistic(
             table,
             statistic,

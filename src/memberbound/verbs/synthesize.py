@@ -276,7 +276,7 @@ def synthesize(
             "records unless given): new rows are made in memory."
         )
     drawn = source_from_seed(seed)
-    with entered(ledger, "synthesize", "synthetic table", eta, out) as reserve:
+    with entered(ledger, "synthesize", "synthetic table", eta, out, table=source) as reserve:
         model = fit_synthetic(
             records,
             eta=eta,
