@@ -18,6 +18,7 @@ import memberbound
 from commands import python
 from memberbound.report import charts
 from memberbound.report.drawing import FORMATS, Chart, palette
+from memberbound.tables.coarsening import FrontierPoint
 from report import sample as reports
 from report.sample import typed
 
@@ -28,8 +29,8 @@ AWKWARD = "<b>&amp;$x^2$ \x00\x1b\ud800 \u6771\u4eac |mark-x 5 % \\frac{1}{"
 def leaks(unit: str | None = None) -> Chart:
     profile = SimpleNamespace(count=np.array([1, 9, 5, 12_345]), cells=np.array([1, 1, 1, 1]))
     each = SimpleNamespace(profile=profile, leak=np.array([0.74, 0.5, 0.125, 1.0]))
-    record_leak = {"median": 1.0, "max": 1.0, "exposed_above": 0.5}
-    return charts.leaks_chart(each, {"record_leak": record_leak, "unit": unit})
+    record_leak = SimpleNamespace(median=1.0, max=1.0, exposed_above=0.5)
+    return charts.leaks_chart(SimpleNamespace(leaks=each, record_leak=record_leak, unit=unit))
 
 
 def every_chart() -> dict[str, Chart]:
@@ -40,17 +41,17 @@ def every_chart() -> dict[str, Chart]:
         "loss": {"accuracy": {"estimate": 0.61, "lower": 0.55, "upper": 0.7}},
         "idle": {"accuracy": {"estimate": 0.49, "lower": 0.45, "upper": 0.52}},
     }
-    frontier = {
-        "frontier_estimate": [
-            {"security": 0.9, "information": 0.2},
-            {"security": 0.5, "information": 0.7},
-            {"security": None, "information": 0.9},
-        ],
-        "after": {"delta_upper": 0.08},
-        "information_estimate": 0.19,
-        "information_measure": "information about income",
-        "security": 0.9,
-    }
+    frontier = SimpleNamespace(
+        frontier_estimate=(
+            FrontierPoint(security=0.9, information=0.2),
+            FrontierPoint(security=0.5, information=0.7),
+            FrontierPoint(security=math.nan, information=0.9),
+        ),
+        after=SimpleNamespace(delta_upper=0.08),
+        information_estimate=0.19,
+        information_measure="information about income",
+        security=0.9,
+    )
     made = (
         charts.sandwich_chart(report, "worst"),
         charts.roc_chart(report),
@@ -58,7 +59,7 @@ def every_chart() -> dict[str, Chart]:
         charts.remedies_chart(report),
         charts.explanation_chart(explanation),
         charts.attacks_chart(attacks, 0.95),
-        charts.frontier_chart(SimpleNamespace(to_dict=lambda: frontier)),
+        charts.frontier_chart(frontier),
         leaks(),
     )
     return {chart.id: chart for chart in made if chart is not None}

@@ -328,7 +328,7 @@ def test_chance_is_the_binomial_law() -> None:
     limit = blind + report["question"]["eta"]
     first = min(i for i in range(len(counts)) if edges[i] >= limit)
     above, by_chance = sum(counts[first:]), round(sum(counts) * expected[first:].sum())
-    counted = charts.count_above(typed(report).exposure, records, limit)
+    counted = charts.count_above(typed(report).exposure, typed(report).audit.records, limit)
     assert counted == (edges[first], above, by_chance)
     said = f"about {above} records; chance alone gives about {by_chance} such records"
     assert said in render(report).replace("\u00a0", " ")

@@ -3,6 +3,7 @@
 import math
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -218,7 +219,8 @@ def test_of_remedies_that_score_alike_the_one_that_promises_most_is_recommended(
 
 
 def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
-    bounds = {"accuracy_upper": 0.52, "delta_upper": 0.04, "record_leak": {"max": 0.09}}
+    worst = SimpleNamespace(max=0.09)
+    bounds = SimpleNamespace(accuracy_upper=0.52, delta_upper=0.04, record_leak=worst)
     enough, most = table_promise(bounds, 0.05)
     assert enough
     assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.report.model import access_floors, checked
+from memberbound.report.model import checked
 from memberbound.report.page import render
 from memberbound.studies.question import StudyModel
 from memberbound.studies.studying import study
@@ -56,12 +56,12 @@ def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Pat
         study(tmp_path / "train.csv", target="y", **place)
     found = study(tmp_path / "train.csv", target="y", **place, trust=True, out=tmp_path / "out")
     report = found.report
-    given = report.answer("given")
-    assert (given["members"], given["non_members"]) == (200, 200)
+    given = report.given
+    assert (given.members, given.non_members) == (200, 200)
     # By hand: a tree grown to purity is right about every member.
-    assert given["score_members_estimate"] == 1
+    assert given.score_members_estimate == 1
     right = (model.predict(others[list("abc")]) == others["y"]).mean()
-    assert given["score_nonmembers_estimate"] == pytest.approx(right)
+    assert given.score_nonmembers_estimate == pytest.approx(right)
     answer = memberbound.audit(
         inside, nonmembers=others, model=model, target="y", confidence=0.95, seed=0
     )
@@ -90,7 +90,7 @@ def test_prices_are_held_against_the_given_model(quick, sides) -> None:
     inside, others = sides
     found = study(inside, target="y", model=fitted(inside), nonmembers=others, quick=True).report
     nothing = next(r for r in found.remedies if r.id == "nothing")
-    score = found.answer("given")["score_nonmembers_estimate"]
+    score = found.given.score_nonmembers_estimate
     assert nothing.score_before_estimate == score
 
 
@@ -106,12 +106,12 @@ def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> Non
     moved = others.assign(b=others["b"] + 4)
     found = study(inside, target="y", model=fitted(inside), nonmembers=moved, quick=True)
     report = found.report
-    given = report.answer("given")
-    assert not given["comparable"]
+    given = report.given
+    assert not given.comparable
     assert report.verdict.level == "unproved"
-    assert given["one_law"]["sentence"] in report.verdict.sentence
+    assert given.one_law.sentence in report.verdict.sentence
     # Nothing is measured of the model: no floor, no row, no curve, in no face.
-    assert {floor for *_, floor in access_floors(given)} == {None}
+    assert {floor.lower for floor in given.access_floors()} == {None}
     assert not [row for row in report.sandwich if row.subject == "given"]
     assert not [curve for curve in report.roc if curve.subject == "given"]
     assert checked(json.loads(report.to_json())).to_dict() == report.to_dict()
@@ -129,9 +129,9 @@ def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:
     asked = {"target": "y", "nonmembers": others, "out": tmp_path, "force": True}
     first = study(inside, model=fitted(inside), **asked).report
     again = study(inside, model=fitted(inside), resume=True, **asked).report
-    assert again.answer("given") == first.answer("given")
+    assert again.given == first.given
     other = study(inside, model=fitted(inside, 2), resume=True, **asked).report
-    assert other.answer("given") != first.answer("given")
+    assert other.given != first.given
 
 
 def test_pipelines_are_retrained_as_what_stands_at_their_end(sides) -> None:

@@ -49,8 +49,8 @@ from memberbound.report.drawing import (
 from memberbound.report.model import (
     RECORDS,
     Exposure,
+    RecordsView,
     Report,
-    Result,
     RocCurve,
     SandwichRow,
     allowed_over,
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
     from memberbound.iid.record_leak import RecordLeaks
     from memberbound.subset.record_bounds import Comparison
+    from memberbound.verbs.audit_answer import AttackFields
+    from memberbound.verbs.certify import Certification
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
     from memberbound.verbs.population import PopulationAnswer
@@ -96,21 +98,20 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
     A chart is made from what an answer has (leaks of rows, a sweep over ε, attacks, the budget of a
     release), whichever verb it answers.  ``table`` is the file that it is about.
     """
-    result = answer.to_dict()
     charts: dict[str, Chart | None] = {}
     if table is not None and getattr(answer, "leaks", None) is not None:
-        charts["leaks"] = leaks_chart(answer.leaks, result)
+        charts["leaks"] = leaks_chart(answer)
     if hasattr(answer, "frontier_estimate"):
         charts["frontier"] = frontier_chart(answer)
     if hasattr(answer, "sweep"):
         charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
-    if result.get("attacks"):
-        charts["attacks"] = attacks_chart(result["attacks"], result["confidence"])
+    if getattr(answer, "attacks", None):
+        charts["attacks"] = attacks_chart(answer.attacks, answer.confidence)
     # What is released about all rows, or the model that new rows were drawn from, has a budget.
     releases = (getattr(answer, name, None) for name in ("released", "model"))
     budgets = (getattr(release, "budget", None) for release in releases)
     if budget := next((each for each in budgets if each is not None), None):
-        rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]
+        rates = [float(rate) for rate in answer.curve.replace_one.tpr_upper]
         curves = {"no attack gets above this": budget.curve().roc}
         charts["roc"] = ceiling_chart(curves, rates, "this release")
     if hasattr(answer, "fidelity"):
@@ -249,7 +250,7 @@ def _sandwich_words(row: SandwichRow) -> str:
     return f"{row.label}: {', '.join(parts)}."
 
 
-def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
+def attacks_chart(attacks: Mapping[str, AttackFields], confidence: float) -> Chart:
     """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
 
     An attack without scores has an advantage alone, and no row.
@@ -261,12 +262,12 @@ def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -
             "average",
             "model",
             0.5,
-            accuracy_estimate=attack["accuracy"]["estimate"],
-            accuracy_lower=attack["accuracy"]["lower"],
+            accuracy_estimate=accuracy["estimate"],
+            accuracy_lower=accuracy["lower"],
             confidence=confidence,
         )
         for name, attack in attacks.items()
-        if attack["accuracy"] is not None
+        if (accuracy := attack["accuracy"]) is not None
     ]
     title = "Success of each attack"
     alt = f"{title}, half of the candidates being members."
@@ -634,11 +635,11 @@ def count_text(value: float) -> str:
 
 def exposure_chart(report: Report) -> Chart | None:
     """Return how many records are guessed how often; nothing without an audit."""
-    exposure, answer = report.exposure, report.answer("audit")
-    if exposure is None or answer is None:
+    exposure = report.exposure
+    if exposure is None or report.audit is None:
         return None
-    records = answer["records"]
-    blind, eta = records["blind_accuracy"], report.question.eta
+    records = report.audit.records
+    blind, eta = records.blind_accuracy, report.question.eta
     allowed, limit = blind + eta, allowed_over(blind, eta)
     edges, counts = np.array(exposure.edges), exposure.counts
     expected = _by_chance(exposure, records)
@@ -681,7 +682,7 @@ def exposure_chart(report: Report) -> Chart | None:
         "exposure",
         "Attack success, record by record",
         f"Attack success, record by record: {over} of {sum(counts)} records in the bars above "
-        f"{limit}, by chance alone about {chance}; {records['exposed_records']} shown to be "
+        f"{limit}, by chance alone about {chance}; {records.exposed_records} shown to be "
         "exposed.",
         ("Right about a record", "Records"),
         [
@@ -697,7 +698,7 @@ def _between(low: float, high: float) -> str:
     return f"{percent(low, 'given')} to {percent(high, 'given')}"
 
 
-def count_above(exposure: Exposure, records: Result, success: float) -> tuple[float, int, int]:
+def count_above(exposure: Exposure, records: RecordsView, success: float) -> tuple[float, int, int]:
     """Return the edge from which on records count, how many lie beyond it, and how many by chance.
 
     The edge is that of the first bar that begins at the success rate or above it.
@@ -707,13 +708,13 @@ def count_above(exposure: Exposure, records: Result, success: float) -> tuple[fl
     return exposure.edges[first], sum(exposure.counts[first:]), by_chance
 
 
-def _by_chance(exposure: Exposure, records: Result) -> NDArray[np.float64]:
+def _by_chance(exposure: Exposure, records: RecordsView) -> NDArray[np.float64]:
     """Return how the records would spread if every answer were a blind guess."""
     from scipy.stats import binom
 
-    right = np.arange(records["targets"] + 1)
-    weight = binom.pmf(right, records["targets"], records["blind_accuracy"])
-    shares, _ = np.histogram(right / records["targets"], bins=exposure.edges, weights=weight)
+    right = np.arange(records.targets + 1)
+    weight = binom.pmf(right, records.targets, records.blind_accuracy)
+    shares, _ = np.histogram(right / records.targets, bins=exposure.edges, weights=weight)
     expected: NDArray[np.float64] = sum(exposure.counts) * shares
     return expected
 
@@ -723,12 +724,14 @@ def _by_chance(exposure: Exposure, records: Result) -> NDArray[np.float64]:
 _BINS = 40
 
 
-def leaks_chart(leaks: RecordLeaks, result: Mapping[str, Any]) -> Chart:
+def leaks_chart(certification: Certification) -> Chart:
     """Return how many rows may leak how much, by the answer of ``certify``."""
-    edges, counts = histogram(leaks)
-    leak, unit = result["record_leak"], result["unit"]
-    rows, limit = "rows" if unit is None else "persons", leak["exposed_above"] or 0.5
-    half, worst = (str(marked(leak[k], "certificate", "leak", 6)) for k in ("median", "max"))
+    assert certification.leaks is not None
+    edges, counts = histogram(certification.leaks)
+    leak = certification.record_leak
+    rows = "rows" if certification.unit is None else "persons"
+    limit = leak.exposed_above or 0.5
+    half, worst = (str(marked(x, "certificate", "leak", 6)) for x in (leak.median, leak.max))
 
     def draw(width: float, _view: View) -> Figure:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -792,15 +795,20 @@ _ESTIMATED_LINE: Look = {
 
 def frontier_chart(hardening: Hardening) -> Chart | None:
     """Return the information that coarsenings keep over their leak; nothing without a frontier."""
-    answer: Mapping[str, Any] = hardening.to_dict()
-    points = [point for point in answer["frontier_estimate"] if point["security"] is not None]
+    points = sorted(
+        (
+            (float(point.security), float(point.information))
+            for point in hardening.frontier_estimate
+            if math.isfinite(point.security)
+        ),
+        reverse=True,
+    )
     if not points:
         return None
-    points.sort(key=lambda point: float(point["security"]), reverse=True)
-    leaks = [max(1 - point["security"], 1e-6) for point in points]
-    kept = [point["information"] for point in points]
-    upper = max(float(answer["after"]["delta_upper"]), 1e-6)
-    released, asked = float(answer["information_estimate"]), answer["security"]
+    leaks = [max(1 - security, 1e-6) for security, _ in points]
+    kept = [information for _, information in points]
+    upper = max(hardening.after.delta_upper, 1e-6)
+    released, asked = hardening.information_estimate, hardening.security
 
     def draw(width: float, _view: View) -> Figure:
         point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
@@ -822,7 +830,7 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
         low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
         axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
         set_log_ticks(axes.xaxis, low, high)
-        measure = cut_text(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
+        measure = cut_text(f"{hardening.information_measure} (estimate, nats)", width - 66, SMALL)
         label_axes(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
         return figure
 
@@ -839,7 +847,7 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
                 Mark("estimate", f"≈ {significant(information, 'estimate', 4)}"),
                 marked(information / (max(kept) or 1.0), "estimate"),
             )
-            for security, information in zip((p["security"] for p in points), kept, strict=True)
+            for security, information in points
         ],
         draw,
     )

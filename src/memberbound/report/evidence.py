@@ -21,7 +21,6 @@ from memberbound.games import ATTACKERS
 from memberbound.quantities import confident, marked, percent
 from memberbound.report.decision import costs, measure, promised
 from memberbound.report.markdown import clean, fill_markdown
-from memberbound.report.model import access_floors
 from memberbound.report.page import environment
 from memberbound.report.publication import (
     About,
@@ -232,7 +231,7 @@ def sacro_record(case: Case) -> str:
     The status is ``review``, because a checker decides; it is ``fail`` where an attack on a given
     model succeeded or a structural rule is broken.
     """
-    given = None if case.report is None else case.report.answer("given")
+    given = None if case.report is None else case.report.given
     if case.file is None and given is None:
         raise InputError(
             "report must be the certificate of a release with format 'sacro', or a study with "
@@ -249,15 +248,15 @@ def sacro_record(case: Case) -> str:
     else:
         assert given is not None
         name, facts = case.studied.question.model or "model", {"kind": "given model"}
-        comments = given["warnings"]
-        failed = not all(fact["passes"] for fact in given["facts"])
-        for access, _, _, floor in access_floors(given):
-            least = marked(floor or 0.5, "audit", blind=0.5)
+        comments = list(given.warnings)
+        failed = not all(fact.passes for fact in given.facts)
+        for floor in given.access_floors():
+            least = marked(floor.lower or 0.5, "audit", blind=0.5)
             failed = failed or least.kind == "audit"
-            outcome[f"attack seeing {access}"] = str(least)
-        for fact in given["facts"]:
-            state = "passed" if fact["passes"] else "failed"
-            outcome[fact["name"]] = f"{state}: {fact['value']} ({fact['rule']})"
+            outcome[f"attack seeing {floor.access}"] = str(least)
+        for fact in given.facts:
+            state = "passed" if fact.passes else "failed"
+            outcome[fact.name] = f"{state}: {fact.value} ({fact.rule})"
     listed = "; ".join(f"{name}: {text}" for name, text in outcome.items())
     record = {
         "status": "fail" if failed else "review",

@@ -85,9 +85,8 @@ def owner_entry(report: Report, stated: Mapping[str, str] | None = None) -> RunE
     for remedy in report.remedies:
         if remedy.score_after_estimate is not None:
             metrics[f"estimated/{remedy.id}/score_estimate"] = remedy.score_after_estimate
-    audit = report.answer("audit")
-    if audit is not None:
-        metrics["measured/model/exposed_records_lower"] = audit["records"]["exposed_records"]
+    if report.audit is not None:
+        metrics["measured/model/exposed_records_lower"] = report.audit.records.exposed_records
     settings = asdict(report.question) | {"columns": None, "data_columns": len(data.columns)}
     settings |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
     note = f"{words()['owner_only']}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"

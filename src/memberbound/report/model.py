@@ -13,8 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import cache
-from types import GenericAlias
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from memberbound.errors import InputError
@@ -342,47 +341,151 @@ class Run:
     chosen: tuple[str, ...]
 
 
-def _keys(**hints: object) -> Any:
-    return Annotated[dict[str, Any], Keys(**hints)]
+# ── The parts of the verbs' answers that a report shows ──────────────────────────────────────────
+#
+# A step keeps its verb's dictionary as ``report.json`` holds it; these are typed views of it.
 
 
-#: Step → keys of its answer that a report shows, and what they hold.
-_SHOWN: dict[StepId, Any] = {
-    "given": _keys(
-        **dict.fromkeys(("score_members_estimate", "score_nonmembers_estimate"), float),
-        **dict.fromkeys(("members", "non_members"), int),
-        by_access=GenericAlias(dict, (str, _keys(attack=str, advantage=_keys(estimate=float)))),
-        records=dict[str, Any],
-        facts=GenericAlias(
-            list, _keys(**dict.fromkeys(("name", "value", "rule", "passes", "reason"), Any))
-        ),
-        warnings=list[str],
-        comparable=bool,
-    ),
-    "audit": _keys(
-        records=_keys(
-            **dict.fromkeys(("targets", "exposed_records"), int),
-            **dict.fromkeys(("blind_accuracy", "exposed_above", "confidence"), float),
-            most_exposed=GenericAlias(list, _keys(proved=bool)),
-        )
-    ),
-    "explain": _keys(**dict.fromkeys(("accuracy_upper", "epsilon", "epsilon_as_strict"), float)),
-    "population": _keys(**dict.fromkeys(("success_blind", "success_upper"), float)),
+class _View:
+    """A typed view of an answer, which ignores the answer's other keys."""
+
+    __pydantic_config__ = {"extra": "ignore", "strict": True, "allow_inf_nan": False}  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class Reached(_View):
+    """An advantage that an attack reached."""
+
+    estimate: float
+    lower: float | None
+
+
+@dataclass(frozen=True)
+class BestAttack(_View):
+    """The best attack with one kind of access to the model."""
+
+    attack: str
+    advantage: Reached
+
+
+@dataclass(frozen=True)
+class OutputFact(_View):
+    """A fact about a model that an output checker asks for."""
+
+    name: str
+    value: Any
+    rule: Any
+    passes: Any
+    reason: Any
+
+
+@dataclass(frozen=True)
+class SameLaw(_View):
+    """Whether members and non-members come from one law, in a sentence."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class AccessFloor:
+    """Success of the best attack with one kind of access: an estimate, and a floor if any."""
+
+    access: str
+    attack: str
+    estimate: float
+    lower: float | None
+
+
+@dataclass(frozen=True)
+class GivenView(_View):
+    """The audit of a given model."""
+
+    members: int
+    non_members: int
+    score_members_estimate: float
+    score_nonmembers_estimate: float
+    by_access: Mapping[str, BestAttack]
+    records: Mapping[str, Any]
+    facts: tuple[OutputFact, ...]
+    warnings: tuple[str, ...]
+    comparable: bool
+    one_law: SameLaw | None = None
+
+    def access_floors(self) -> list[AccessFloor]:
+        """Return the success of the best attack for each kind of access.
+
+        All floors hold together; there is none where members and non-members are not comparable.
+        """
+        floors = []
+        for access, best in self.by_access.items():
+            lower = best.advantage.lower if self.comparable else None
+            floor = None if lower is None else max(0.5, down((1 + lower) / 2))
+            estimate = max(0.0, min(1.0, (1 + best.advantage.estimate) / 2))
+            floors.append(AccessFloor(access, best.attack, estimate, floor))
+        return floors
+
+
+@dataclass(frozen=True)
+class AttackedRecord(_View):
+    """A record that attacks do well on; ``proved`` if its floor exceeds blind guessing."""
+
+    record: Any
+    estimate: float
+    lower: float
+    proved: bool
+
+
+@dataclass(frozen=True)
+class RecordsView(_View):
+    """Attack success record by record."""
+
+    targets: int
+    exposed_records: int
+    blind_accuracy: float
+    exposed_above: float
+    confidence: float
+    most_exposed: tuple[AttackedRecord, ...]
+    ends_hold: str = ""
+
+
+@dataclass(frozen=True)
+class AuditView(_View):
+    """The audit of the learner as it is."""
+
+    records: RecordsView
+
+
+@dataclass(frozen=True)
+class ExplainView(_View):
+    """What the user's ε promises."""
+
+    accuracy_upper: float
+    epsilon: float
+    epsilon_as_strict: float
+    epsilon_as_strict_with_delta: float | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True)
+class PopulationView(_View):
+    """What the user's ε means for the records of the table."""
+
+    success_blind: float
+    success_upper: float
+    success_worst_case_upper: float | None = None
+    success_population_upper: float | None = None
+
+
+_VIEWS: dict[StepId, type[_View]] = {
+    "given": GivenView,
+    "audit": AuditView,
+    "explain": ExplainView,
+    "population": PopulationView,
 }
+V = TypeVar("V", bound=_View)
 
 
-def access_floors(answer: Result) -> list[tuple[str, str, float, float | None]]:
-    """Return access, best attack, estimate and floor of the success of attacks on a given model.
-
-    All floors hold together; there is none where members and non-members are not comparable.
-    """
-    floors = []
-    for access, best in answer["by_access"].items():
-        lower = best["advantage"]["lower"] if answer["comparable"] else None
-        floor = None if lower is None else max(0.5, down((1 + lower) / 2))
-        estimate = (1 + best["advantage"]["estimate"]) / 2
-        floors.append((access, best["attack"], max(0.0, min(1.0, estimate)), floor))
-    return floors
+# ── The report ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -410,12 +513,33 @@ class Report:
     steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
     ledger: tuple[LedgerEntry, ...]
     run: Run
-    #: What a study finds is computed from rows that nobody has paid for.
+    #: Study results are computed from the raw rows, outside any privacy budget.
     audience: Literal["owner"] = "owner"
 
-    def answer(self, step: str) -> Result | None:
-        """Return what the verb of a step answered, if it did."""
-        return next((each.result for each in self.steps if each.id == step), None)
+    def _view(self, step: StepId, kind: type[V]) -> V | None:
+        """Return a step's answer as a typed view, None if the step gave no answer."""
+        result = next((each.result for each in self.steps if each.id == step), None)
+        return None if result is None else typed_as(kind, result, step)
+
+    @cached_property
+    def given(self) -> GivenView | None:
+        """The audit of the given model."""
+        return self._view("given", GivenView)
+
+    @cached_property
+    def audit(self) -> AuditView | None:
+        """The audit of the learner as it is."""
+        return self._view("audit", AuditView)
+
+    @cached_property
+    def explained(self) -> ExplainView | None:
+        """What the user's ε promises."""
+        return self._view("explain", ExplainView)
+
+    @cached_property
+    def population(self) -> PopulationView | None:
+        """What the user's ε means for the records of the table."""
+        return self._view("population", PopulationView)
 
     @property
     def subset_game(self) -> SubsetGame:
@@ -473,7 +597,7 @@ T = TypeVar("T")
 # A key that nobody described is an error, and a number is finite: said to every class, because
 # pydantic 2.13 does not hand it down to the classes of fields.
 for _kind in list(vars().values()):
-    if isinstance(_kind, type) and is_dataclass(_kind) and _kind.__module__ == __name__:
+    if isinstance(_kind, type) and is_dataclass(_kind) and not issubclass(_kind, _View):
         setattr(  # noqa: B010  # what a dataclass of the standard library does not declare
             _kind,
             "__pydantic_config__",
@@ -532,9 +656,8 @@ def checked(report: object) -> Report:
         schema = _shown(report.get("schema"))
         raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
     typed = typed_as(Report, report, "report")
-    for step, shown in _SHOWN.items():
-        if (answer := typed.answer(step)) is not None:
-            typed_as(shown, answer, step)
+    for step, kind in _VIEWS.items():
+        typed._view(step, kind)
     return typed
 
 

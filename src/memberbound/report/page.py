@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,8 @@ from memberbound.quantities import (
 from memberbound.report import charts, template_text, words
 from memberbound.report.model import (
     RECORDS,
+    GivenView,
     Report,
-    Result,
-    access_floors,
     allowed_over,
     blind_guess,
     score_mark,
@@ -56,7 +55,6 @@ def render(
         nonce: a random word of the server's policy.
         stated: further settings to list: the released file, and what people said about it.
     """
-    given = report.answer("given")
     return filled_page(
         "report.html.j2",
         template_text("report.css"),
@@ -65,10 +63,10 @@ def render(
         nonce=nonce,
         charts=charts.charts_of_report(report),
         assumed=_assumed(report),
-        given=given,
-        **_given_rows(given),
-        explained=report.answer("explain"),
-        population=report.answer("population"),
+        given=report.given,
+        **_given_rows(report.given),
+        explained=report.explained,
+        population=report.population,
         sentences={step.id: step.sentence for step in report.steps},
         headline=_headline(report),
         people=_people(report),
@@ -167,35 +165,35 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     return shown
 
 
-def _given_rows(answer: Result | None) -> dict[str, Sequence[tuple[str | Mark, ...]]]:
+def _given_rows(answer: GivenView | None) -> dict[str, Sequence[tuple[str | Mark, ...]]]:
     """Return the tables about a given model: floors by access, and facts for output checking."""
     if answer is None:
         return {}
     access = [
         (
-            words()["access"].get(level, level),
-            attack,
-            marked(estimate, "estimate"),
-            "no floor: not comparable" if floor is None else marked(floor, "audit", blind=0.5),
+            words()["access"].get(floor.access, floor.access),
+            floor.attack,
+            marked(floor.estimate, "estimate"),
+            "no floor: not comparable"
+            if floor.lower is None
+            else marked(floor.lower, "audit", blind=0.5),
         )
-        for level, attack, estimate, floor in access_floors(answer)
+        for floor in answer.access_floors()
     ]
-    keys = ("name", "value", "rule", "passes", "reason")
-    facts = [tuple(_text(fact[key]) for key in keys) for fact in answer["facts"]]
+    facts = [tuple(map(_text, astuple(fact))) for fact in answer.facts]
     return {"access": access, "facts": facts}
 
 
 def _exposed(report: Report) -> dict[str, Any] | None:
     """Return how many records are above the limit, by chance alone, and shown to be exposed."""
-    answer = report.answer("audit")
-    if report.exposure is None or answer is None:
+    if report.exposure is None or report.audit is None:
         return None
-    records: Result = answer["records"]
-    allowed = records["blind_accuracy"] + report.question.eta
+    records = report.audit.records
+    allowed = records.blind_accuracy + report.question.eta
     edge, above, by_chance = charts.count_above(report.exposure, records, allowed)
-    proved = [record for record in records["most_exposed"] if record["proved"]]
+    proved = [record for record in records.most_exposed if record.proved]
     counted = {"edge": edge, "above": above, "by_chance": by_chance}
-    return {**records, **counted, "proved": proved}
+    return {**vars(records), **counted, "proved": proved}
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from memberbound.attacks.shadows import attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
 from memberbound.errors import InputError
 from memberbound.games import IidGame, SubsetGame
-from memberbound.iid.certificates import accuracy_from_leak
+from memberbound.iid.certificates import Certified, accuracy_from_leak
 from memberbound.learners.examples import (
     Examples,
     Labels,
@@ -96,8 +96,20 @@ class Finding:
     roc: RocCurve | None = None
     exposure: Exposure | None = None
     score: Score | None = None
-    #: What the step found that could be done, without its price.
+    #: The remedy that the step found, before its cost is known.
     remedy: Remedy | None = None
+    #: Why no attack on a given model could be measured, if so.
+    not_comparable: str | None = None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions of the answer."""
+        return tuple(self.result["assumptions"])
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """Ids of the theorems behind the answer."""
+        return tuple(self.result["theorems"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +137,7 @@ class Context:
         if rows == all_rows:
             return finding
         note = f"A quick study: this is about a uniform sample of {rows} of the {all_rows} rows."
-        result = {**finding.result, "assumptions": [*finding.result["assumptions"], note]}
+        result = {**finding.result, "assumptions": [*finding.assumptions, note]}
         return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
 
     def fits_of(self, learner: BaseEstimator) -> str | None:
@@ -267,11 +279,11 @@ def _private_training(context: Context, learner: str) -> Train:
 
 
 def _table_rows(
-    subject: Literal["table", "coarser-table"], bounds: Result
+    subject: Literal["table", "coarser-table"], bounds: Certified
 ) -> tuple[SandwichRow, ...]:
-    """Return what is certified of a table: about the average record, and about the worst."""
-    worst = min(1.0, accuracy_from_leak(bounds["record_leak"]["max"], IidGame()))
-    return _certified_rows(subject, "iid", bounds["accuracy_upper"], worst, bounds["confidence"])
+    """Return the ceilings that a table's certificate gives for the average and the worst record."""
+    worst = min(1.0, accuracy_from_leak(bounds.record_leak.max, IidGame()))
+    return _certified_rows(subject, "iid", bounds.accuracy_upper, worst, bounds.confidence)
 
 
 def _certified_rows(
@@ -350,10 +362,10 @@ def _released_model(
     )
 
 
-def table_promise(bounds: Result, eta: float) -> tuple[bool, float]:
+def table_promise(bounds: Certified, eta: float) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
-    most, worst_leak = float(bounds["accuracy_upper"]), bounds["record_leak"]["max"]
-    enough = bool(max(bounds["delta_upper"], worst_leak) <= 2 * eta)
+    most, worst_leak = bounds.accuracy_upper, bounds.record_leak.max
+    enough = bool(max(bounds.delta_upper, worst_leak) <= 2 * eta)
     if enough:
         # What is promised to every record is the worst record's bound, not the average one's.
         most = max(most, accuracy_from_leak(worst_leak, IidGame()))
@@ -361,7 +373,7 @@ def table_promise(bounds: Result, eta: float) -> tuple[bool, float]:
 
 
 def _table_remedy(
-    context: Context, id: RemedyId, label: str, bounds: Result, **more: Any
+    context: Context, id: RemedyId, label: str, bounds: Certified, **more: Any
 ) -> Remedy:
     """Return what the certificate of a table promises."""
     enough, most = table_promise(bounds, context.question.eta)
@@ -372,7 +384,7 @@ def _table_remedy(
         game="iid",
         enough=enough,
         accuracy_upper=most,
-        confidence=bounds["confidence"],
+        confidence=bounds.confidence,
         **more,
     )
 
@@ -448,8 +460,7 @@ def certify_table(context: Context, progress: Progress) -> Finding:
         confidence=context.question.confidence,
     )
     progress(1, 1)
-    result: Result = answer.to_dict()
-    remedy = _table_remedy(context, "nothing", "Change nothing", result)
+    remedy = _table_remedy(context, "nothing", "Change nothing", answer)
     sentence = "It is not proved that the table or the model, as they are, stay within the limit."
     if remedy.enough:
         sentence = (
@@ -457,9 +468,9 @@ def certify_table(context: Context, progress: Progress) -> Finding:
             "limit."
         )
     return Finding(
-        result,
+        answer.to_dict(),
         answer.sentence,
-        rows=_table_rows("table", result),
+        rows=_table_rows("table", answer),
         remedy=replace(remedy, sentence=sentence),
     )
 
@@ -492,6 +503,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         evidence.signals.score(0, evidence.truth, side) or 0.0
         for side in (evidence.member, ~evidence.member)
     )
+    unlike = None if detail.comparable or answer.one_law is None else answer.one_law.sentence
     scores = {"score_members_estimate": on_members, "score_nonmembers_estimate": on_others}
     return Finding(
         answer.to_dict() | scores,
@@ -499,6 +511,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         rows=rows,
         roc=_roc_of_given(detail) if detail.comparable else None,
         score=score_beside_chance(context.data.examples, on_others),
+        not_comparable=unlike,
     )
 
 
@@ -614,17 +627,16 @@ def plan_rows(context: Context, progress: Progress) -> Finding:
         confidence=question.confidence,
     )
     progress(1, 1)
-    result: Result = answer.to_dict()
-    needed = result["n_required"]
-    remedy = Remedy(id="rows", label="More rows", game="iid", sentence=str(result.get("reason")))
+    needed = answer.n_required
+    remedy = Remedy(id="rows", label="More rows", game="iid", sentence=str(answer.reason))
     if needed is not None:
-        extra = max(0, needed - result["rows"])
+        extra = max(0, needed - (answer.rows or 0))
         remedy = replace(
             remedy,
             protects="average record",
             # Rows that are still to come: the plan promises 1 - 2η, not less.
             accuracy_upper=sum_up(0.5, question.eta),
-            confidence=result["confidence"],
+            confidence=answer.confidence,
             extra_rows=extra,
             # Among the rows still to come may be values that the table does not hold.
             sentence=(
@@ -634,7 +646,7 @@ def plan_rows(context: Context, progress: Progress) -> Finding:
                 "bring: this is not enough for every record."
             ),
         )
-    return Finding(result, answer.sentence, remedy=remedy)
+    return Finding(answer.to_dict(), answer.sentence, remedy=remedy)
 
 
 def coarsen_columns(context: Context, progress: Progress) -> Finding:
@@ -661,10 +673,9 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
         leak = None
         answer = hardened(leak)
     progress(1, 2)
-    result: Result = answer.to_dict()
-    after, score = result["after"], _score_on_coarser(context, answer)
+    after, score = answer.after, _score_on_coarser(context, answer)
     sentence = (
-        f"{result['rows_released']} of {result['rows_read']} rows remain, in {after['atoms']} "
+        f"{answer.rows_released} of {answer.rows_read} rows remain, in {after.atoms} "
         "different cells."
     )
     if score is None:
@@ -686,14 +697,14 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
         "coarser",
         "Coarser columns",
         after,
-        information_kept_estimate=result["information_kept_estimate"],
-        steps=tuple(result["steps"]),
+        information_kept_estimate=answer.information_kept_estimate,
+        steps=answer.steps,
         sentence=sentence,
         # Of a whole file only: harden takes no choice of columns.
         command=command if question.columns is None else None,
     )
     rows = _table_rows("coarser-table", after)
-    return Finding(result, answer.sentence, rows=rows, score=score, remedy=remedy)
+    return Finding(answer.to_dict(), answer.sentence, rows=rows, score=score, remedy=remedy)
 
 
 def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:

@@ -145,8 +145,8 @@ class Study(Answer, Limited):
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
             success = _success("the given model", "average", row)
-            given = self.report.answer("given")
-            reason = "" if given is None or given["comparable"] else NOT_COMPARABLE
+            given = self.report.given
+            reason = "" if given is None or given.comparable else NOT_COMPARABLE
             return (replace(success, what=f"{success.what}{reason}"),)
         subject = "table" if on == "ceiling" else "model"
         rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
@@ -279,8 +279,9 @@ def verdict(
     """Return the verdict: a level, one sentence, and what to do; ``failed`` has titles of steps."""
     chosen = next((remedy for remedy in listed if remedy.recommended), None)
     safe = chosen is not None and chosen.id == "nothing"
-    given = None if "given" not in findings else findings["given"].result
-    # One floor speaks, so that none is picked after looking at several.
+    given = findings.get("given")
+    unmeasured = None if given is None else given.not_comparable
+    # Use one pre-specified lower bound, to avoid selecting the best of several.
     subject: StepId = "audit" if given is None else "given"
     attacked = findings[subject].rows if subject in findings else ()
     proved = _proved_leak(attacked, question)
@@ -290,7 +291,7 @@ def verdict(
         now = f"As it is, {_nobody(chosen)}, whatever is trained on this table."
     elif proved is not None:
         level, now = "exposed", proved
-    elif given is not None and not given["comparable"]:
+    elif unmeasured is not None:
         now = "No guarantee for the given model: no attack on it could be measured."
     else:
         audited = findings.get("audit")
@@ -300,8 +301,8 @@ def verdict(
             f"any record more than {allowed(blind, question.eta)} of the time, but a better one "
             "may exist."
         )
-    if given is not None and not given["comparable"]:
-        now += f" {given['one_law']['sentence']}"
+    if unmeasured is not None:
+        now += f" {unmeasured}"
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
@@ -687,8 +688,8 @@ class _Run:
             choices.append(texts["remedy"])
         if question.unit is not None:
             choices.append(texts["unit"])
-        assumed = dict.fromkeys(text for f in findings for text in f.result["assumptions"])
-        used = tuple(dict.fromkeys(id for f in findings for id in f.result["theorems"]))
+        assumed = dict.fromkeys(text for f in findings for text in f.assumptions)
+        used = tuple(dict.fromkeys(id for f in findings for id in f.theorems))
         entries = (entry for id in used for entry in theorems(id).results)
         order = list(LABELS)
         return Report(
