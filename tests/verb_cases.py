@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
             "certify visits.csv --unit person",
             "certify people.csv --columns id",
             "certify --uniform 316 --n 32561",
+            "certify --uniform 20 --n 5 --nu 0.2 --lam 0.25",
         ),
         kept=0.7,
         exceeded=0.5,

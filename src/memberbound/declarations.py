@@ -137,7 +137,7 @@ _SHARED_HELP = {
     "force": "overwrite ``out``.",
     "fpr": "false-positive rate at which the TPR is measured; may be repeated.",
     "insecure_seed": "for tests only: draw the noise from a seed, which protects nobody.",
-    "lam": "weight of a missed member.",
+    "lam": "weight of a missed member in Δ and MIS; how often somebody is right is not weighted.",
     "ledger": "ledger of releases about the same people, which this one is entered into and must "
     "not exceed; see ``memberbound ledger``.",
     "memory": "how much memory may be used, such as ``2GB`` (default: half of the machine's). The "

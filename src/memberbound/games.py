@@ -58,6 +58,11 @@ class IidGame:
         """γ = ν/(λ(1-ν))."""
         return gamma_from_priors(self.nu, self.lam)
 
+    @property
+    def blind(self) -> float:
+        """How often the likelier answer is right: max(ν, 1 - ν)."""
+        return max(self.nu, 1 - self.nu)
+
 
 @dataclass(frozen=True)
 class SubsetGame:

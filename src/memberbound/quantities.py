@@ -199,6 +199,15 @@ def at_confidence(confidence: float) -> str:
     return "" if confidence == 1 else f" (confidence {confident(confidence)})"
 
 
+def at_prices(nu: float, lam: float) -> str:
+    """Return the game that a MIS is about, for a sentence.
+
+    >>> at_prices(0.5, 1.0)
+    'ν = 0.5, λ = 1'
+    """
+    return f"ν = {significant(nu, 'given')}, λ = {significant(lam, 'given')}"
+
+
 def interval(lower: float, upper: float, places: int | None = None) -> str:
     """Return two ends rounded outward: per cent, or ``places`` decimals.
 

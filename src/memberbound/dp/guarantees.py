@@ -320,7 +320,7 @@ class SecurityTarget:
 
     def limit(self) -> str:
         """Say what is asked."""
-        return f"MIS ≥ {self.security!r}"
+        return f"MIS ≥ {self.security!r} (ν = {self.nu!r}, λ = {self.lam!r})"
 
 
 def calibrated_epsilon(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import MappingProxyType
 
 import numpy as np
@@ -42,6 +43,7 @@ from memberbound.numerics.means import (
 from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import (
     FloatArray,
+    double_above,
     down,
     shared_confidence,
     sum_slack,
@@ -427,7 +429,12 @@ class RecordLeak:
 
 @dataclass(frozen=True, kw_only=True)
 class Certified:
-    """What is certified, and beside it what is only estimated; ``c_k`` is that of a law."""
+    """What is certified, and beside it what is only estimated; ``c_k`` is that of a law.
+
+    ``accuracy_upper`` is the probability of being right, between max(ν, 1-ν) and 1.
+    ``accuracy_weighted_upper`` is A25-D2's accuracy, in which a member found counts λ: at most
+    ν + λ(1-ν), so no probability; it is left out at λ = 1, where the two agree.
+    """
 
     rows: int | None
     n: int
@@ -435,6 +442,7 @@ class Certified:
     delta_upper: Upper
     security_lower: Lower
     accuracy_upper: Upper
+    accuracy_weighted_upper: OmitEmpty[Upper | None] = None
     delta_plug_in_estimate: EstimateOf | None = None
     c_k_plug_in_estimate: EstimateOf | None = None
     c_k: OmitEmpty[EstimateOf | None] = None
@@ -448,12 +456,35 @@ def security_from_leak(leak: float) -> float:
     return 1.0 if leak == 0.0 else max(0.0, down(1.0 - leak))
 
 
-def accuracy_from_leak(leak: float, game: IidGame) -> float:
-    """Return the best (weighted) accuracy max(ν, λ(1-ν)) + min(1, 1/γ)·ν·Δ from above (A25-T6)."""
-    missed, alarm = game.lam * (1 - game.nu), game.nu
-    base, gain = max(alarm, missed), min(alarm, missed) * leak
-    # Being right every time is the most there is.
-    return base if gain == 0.0 else min(up(base + gain, 8), alarm + missed)
+def accuracy_from_leak(leak: float, nu: float = 0.5) -> float:
+    """Return the best probability of being right, max(ν, 1-ν) + min(ν, 1-ν)·Δ, from above.
+
+    Theorem: A25-T6 at λ = 1; ``leak`` is Δ_{ν,1}, or Δ at γ = 1, which is no smaller (X13).
+    Numerics: the smallest double at or above the exact value; never below max(ν, 1-ν) or above 1.
+
+    Examples:
+        >>> accuracy_from_leak(0.25), accuracy_from_leak(0.0, nu=0.75), accuracy_from_leak(1.0, 0.1)
+        (0.625, 0.75, 1.0)
+    """
+    return weighted_accuracy_from_leak(leak, IidGame(nu))
+
+
+def weighted_accuracy_from_leak(leak: float, game: IidGame) -> float:
+    """Return A25's best accuracy max(ν, λ(1-ν)) + min(ν, λ(1-ν))·Δ_{ν,λ}, from above (A25-T6).
+
+    A member found counts λ, so this is a probability of being right at λ = 1 alone.
+
+    Examples:
+        >>> weighted_accuracy_from_leak(0.5, IidGame(0.5, 4.0))
+        2.25
+    """
+    alarm = Fraction(game.nu)
+    missed = Fraction(game.lam) * (1 - alarm)
+    return double_above(max(alarm, missed) + min(alarm, missed) * Fraction(leak))
+
+
+def _weighted(leak: float, game: IidGame) -> float | None:
+    return None if game.lam == 1 else weighted_accuracy_from_leak(leak, game)
 
 
 def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: IidGame) -> Certified:
@@ -464,7 +495,8 @@ def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: Iid
         atoms=certificate.atoms,
         delta_upper=certificate.delta_upper,
         security_lower=security_from_leak(certificate.delta_upper),
-        accuracy_upper=accuracy_from_leak(certificate.delta_upper, game),
+        accuracy_upper=accuracy_from_leak(certificate.delta_upper, game.nu),
+        accuracy_weighted_upper=_weighted(certificate.delta_upper, game),
         delta_plug_in_estimate=certificate.delta_plug_in_estimate,
         c_k_plug_in_estimate=certificate.c_k_plug_in_estimate,
         confidence=certificate.confidence,
@@ -501,6 +533,7 @@ def certified_law(law: FloatArray, n: int, game: IidGame) -> Certified:
     """Return the exact worst case of a law with these atoms, all positive (A25-T14, X7)."""
     size = whole_number("n", n)
     leak = leak_of_law(law, size, game.nu, game.lam)
+    even = leak if game.lam == 1 else leak_of_law(law, size, game.nu)
     record = np.minimum(up_array(half_deviation_upper(size, law) / law, 8), 1.0)
     order = np.argsort(record)
     share = np.cumsum(law[order])
@@ -509,30 +542,40 @@ def certified_law(law: FloatArray, n: int, game: IidGame) -> Certified:
     )
     c_k = float(np.sqrt(law * (1 - law)).sum())
     leaks = RecordLeak(median, p99, float(record.max()))
-    return _exact(leak, size, int(law.size), c_k=c_k, record_leak=leaks, game=game)
+    return _exact(leak, even, size, int(law.size), c_k=c_k, record_leak=leaks, game=game)
 
 
 def certified_uniform(atoms: int, n: int, game: IidGame) -> Certified:
     """Return the exact worst case of K equally likely atoms (A25-T14, X7)."""
     size, total = whole_number("n", n), whole_number("uniform", atoms)
     leak = leak_of_uniform(total, size, game.nu, game.lam)
+    even = leak if game.lam == 1 else leak_of_uniform(total, size, game.nu)
     share = float(half_deviation_upper(size, Atoms.uniform(total))[0])
     record = min(1.0, share * total * (1 + 1e-14))
     c_k = float(np.sqrt(total - 1))
     leaks = RecordLeak(record, record, record)
-    return _exact(leak, size, total, c_k=c_k, record_leak=leaks, game=game)
+    return _exact(leak, even, size, total, c_k=c_k, record_leak=leaks, game=game)
 
 
 def _exact(
-    leak: float, n: int, atoms: int, *, c_k: float, record_leak: RecordLeak, game: IidGame
+    leak: float,
+    even: float,
+    n: int,
+    atoms: int,
+    *,
+    c_k: float,
+    record_leak: RecordLeak,
+    game: IidGame,
 ) -> Certified:
+    """Return what the leak Δ of a law proves; ``even`` is Δ at λ = 1."""
     return Certified(
         rows=None,
         n=n,
         atoms=atoms,
         delta_upper=leak,
         security_lower=security_from_leak(leak),
-        accuracy_upper=accuracy_from_leak(leak, game),
+        accuracy_upper=accuracy_from_leak(even, game.nu),
+        accuracy_weighted_upper=_weighted(leak, game),
         c_k=c_k,
         confidence=1.0,
         method="exact worst case of the distribution",

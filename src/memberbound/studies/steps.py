@@ -20,7 +20,7 @@ from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.shadows import attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
 from memberbound.errors import InputError
-from memberbound.games import IidGame, SubsetGame
+from memberbound.games import SubsetGame
 from memberbound.iid.certificates import Certified, accuracy_from_leak
 from memberbound.learners.examples import (
     Examples,
@@ -282,7 +282,7 @@ def _table_rows(
     subject: Literal["table", "coarser-table"], bounds: Certified
 ) -> tuple[SandwichRow, ...]:
     """Return the ceilings that a table's certificate gives for the average and the worst record."""
-    worst = min(1.0, accuracy_from_leak(bounds.record_leak.max, IidGame()))
+    worst = accuracy_from_leak(bounds.record_leak.max)
     return _certified_rows(subject, "iid", bounds.accuracy_upper, worst, bounds.confidence)
 
 
@@ -368,7 +368,7 @@ def table_promise(bounds: Certified, eta: float) -> tuple[bool, float]:
     enough = bool(max(bounds.delta_upper, worst_leak) <= 2 * eta)
     if enough:
         # What is promised to every record is the worst record's bound, not the average one's.
-        most = max(most, accuracy_from_leak(worst_leak, IidGame()))
+        most = max(most, accuracy_from_leak(worst_leak))
     return enough, most
 
 

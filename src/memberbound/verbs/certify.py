@@ -36,8 +36,8 @@ from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks
 from memberbound.iid.worst_case import checked_law
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.quantities import at_confidence, marked, percent, significant
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import at_confidence, at_prices, marked, percent, significant
 
 # ── What a record is, in words ────────────────────────────────────────────────────────────────────
 
@@ -86,47 +86,53 @@ class Certification(IidAnswer, Certified, Limited):
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about: the accuracy of any attack on any learner, average row.
-
-        Where a missed member has a weight λ other than 1 the accuracy is weighted; over the largest
-        there is, ν + λ(1 - ν), it is the accuracy where a share ν/(ν + λ(1 - ν)) are fresh points.
-        """
+        """Return what a limit is about: the success of any attack on any learner, average row."""
         del on
-        missed, alarm = self.game.lam * (1 - self.game.nu), self.game.nu
-        most = min(1.0, up(self.accuracy_upper / down(alarm + missed)))
-        if self.game.lam == 1:
-            most = self.accuracy_upper
-        blind = max(alarm, missed) / (alarm + missed)
         whom = f"any attack on any learner, average {record_name(self.unit)}"
-        return (Success(whom, blind, ceiling=most),)
+        return (Success(whom, self.game.blind, ceiling=self.accuracy_upper),)
 
     @computed
     def sentence(self) -> str:
-        """A sentence a data steward can pass on."""
+        """A sentence a data steward can pass on.
+
+        How often somebody is right depends on ν, the share of tested records that are not members,
+        and not on λ, which weighs being right.
+        """
         sure = at_confidence(self.confidence)
         one = record_name(self.unit)
-        if self.delta_upper >= 1:
+        if self.accuracy_upper >= 1:
             return (
                 f"No guarantee{sure}: with {self.n} {one}s in {self.atoms} different cells, some "
                 f"learner could reveal the average {one} completely. Use coarser or fewer columns."
             )
-        right = percent(min(1.0, self.accuracy_upper), "upper")
+        odds = ""
+        if self.game.nu != 0.5:
+            odds = (
+                f" when {percent(self.game.nu, 'given')} of the tested {one}s are not members "
+                f"(blind guessing: {percent(self.game.blind, 'upper')})"
+            )
+        right = percent(self.accuracy_upper, "upper")
         return (
             f"Whatever is trained on {self.n} such {one}s, nobody is right about the average "
-            f"{one}'s membership more than {right} of the time{sure}."
+            f"{one}'s membership more than {right} of the time{sure}{odds}."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return the numbers of the table of the command line."""
         leak, one = self.record_leak, record_name(self.unit)
+        at = at_prices(self.game.nu, self.game.lam)
+        priced = "" if self.game == IidGame() else f" ({at})"
         rows: list[tuple[str, object]] = [
             (f"{one}s", "–" if self.rows is None else self.rows),
             (f"training {one}s n", self.n),
             ("cells", self.atoms),
-            ("leak Δ, any learner", marked(self.delta_upper, "certificate", "delta", 6)),
-            ("security MIS", marked(self.security_lower, "certificate", "security", 6)),
-            ("method", self.method),
+            (f"leak Δ, any learner{priced}", marked(self.delta_upper, "certificate", "delta", 6)),
+            (f"security MIS{priced}", marked(self.security_lower, "certificate", "security", 6)),
         ]
+        if self.accuracy_weighted_upper is not None:
+            most = significant(self.accuracy_weighted_upper, "upper")
+            rows.append((f"weighted accuracy (A25, {at})", f"≤ {most}"))
+        rows.append(("method", self.method))
         if self.delta_plug_in_estimate is not None:
             estimate = significant(self.delta_plug_in_estimate, "estimate", 4)
             rows.append(("plug-in Δ (estimate only)", f"≈ {estimate}"))

@@ -31,6 +31,7 @@ from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leaks
 from memberbound.quantities import (
     at_confidence,
+    at_prices,
     decimals,
     marked,
     percent,
@@ -113,7 +114,7 @@ class Hardening(Answer):
             f"Whatever is trained on the {self.rows_released} released rows, {who} is "
             "right about the membership of the average record more than "
             f"{percent(self.after.accuracy_upper, 'upper')} of the time{sure}: MIS "
-            f"{after} (before: {before})."
+            f"{after} (before: {before}; {at_prices(self.game.nu, self.game.lam)})."
         )
 
     def summary(self) -> str:

@@ -29,6 +29,7 @@ from memberbound.iid.certificates import (
 from memberbound.iid.profiles import CountProfile
 from memberbound.quantities import (
     at_confidence,
+    at_prices,
     confident,
     decimals,
     significant,
@@ -70,7 +71,8 @@ class Plan(IidAnswer):
         """How many rows are enough for what."""
         wishes, one = [], record_name(self.unit)
         if self.security is not None:
-            wishes.append(f"MIS ≥ {significant(self.security, 'given')} (average {one})")
+            at = at_prices(self.game.nu, self.game.lam)
+            wishes.append(f"MIS ≥ {significant(self.security, 'given')} (average {one}, {at})")
         if self.record_leak is not None:
             whom = "record" if self.rows is None else _seen(self.unit)
             most = significant(self.record_leak, "given")
