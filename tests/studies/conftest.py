@@ -2,7 +2,7 @@
 
 import pytest
 
-from memberbound.studies import steps, studying
+from memberbound.studies import running, steps
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -19,6 +19,6 @@ def only_steps(monkeypatch):
 
     def choose(*ids: str) -> None:
         chosen = tuple(step for step in steps.STEPS if step.id in ids)
-        monkeypatch.setattr(studying, "STEPS", chosen)
+        monkeypatch.setattr(running, "STEPS", chosen)
 
     return choose

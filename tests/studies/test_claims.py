@@ -13,10 +13,11 @@ from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.learners.examples import learner_from_name, read_examples
 from memberbound.report.model import Question, Remedy, SandwichRow
-from memberbound.studies import steps, studying
+from memberbound.studies import running, steps
 from memberbound.studies.question import StudyData
 from memberbound.studies.steps import Finding, Score, held_out_score, table_promise
-from memberbound.studies.studying import remedies, study, verdict
+from memberbound.studies.studying import study
+from memberbound.studies.verdict import remedies, verdict
 
 
 def context_of(frame: pd.DataFrame, **options) -> steps.Context:
@@ -229,7 +230,7 @@ def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
 
 def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
     odd = steps.Step("certify", "Certify", False, lambda *_: Finding({"delta": math.nan}, "."))
-    monkeypatch.setattr(studying, "STEPS", (odd,))
+    monkeypatch.setattr(running, "STEPS", (odd,))
     found = study(noisy(), target="y", out=tmp_path / "out")
     assert found.report.steps[0].state == "failed"
     assert (tmp_path / "out" / "report.html").is_file()

@@ -19,8 +19,8 @@ from memberbound.errors import InputError
 from memberbound.report.exporting import published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
+from memberbound.studies import running
 from memberbound.studies import steps as steps_module
-from memberbound.studies import studying
 from memberbound.studies.question import StudyData, checked_question, read_configuration
 from memberbound.studies.studying import study
 from memberbound.tables import table as tables
@@ -144,7 +144,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
 
         return replace(step, run=run)
 
-    monkeypatch.setattr(studying, "STEPS", tuple(counted(s, True) for s in plain))
+    monkeypatch.setattr(running, "STEPS", tuple(counted(s, True) for s in plain))
     with pytest.raises(KeyboardInterrupt):
         study(people(), **FEW, out=out)
     partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -155,7 +155,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     assert "stopped by the user" in (out / "report.html").read_text(encoding="utf-8")
 
     ran.clear()
-    monkeypatch.setattr(studying, "STEPS", tuple(counted(s, False) for s in plain))
+    monkeypatch.setattr(running, "STEPS", tuple(counted(s, False) for s in plain))
     whole = study(people(), **FEW, out=out, resume=True)
     assert ran == ["explain", "rows"]
     # The same seed gives the same numbers, in one go or in two.
@@ -203,7 +203,7 @@ def hurried():
             changed.setattr(steps_module, name, size)
         looked = ("certify", "audit", "population", "rows")
         plain = steps_module.STEPS
-        changed.setattr(studying, "STEPS", tuple(s for s in plain if s.id in looked))
+        changed.setattr(running, "STEPS", tuple(s for s in plain if s.id in looked))
         return study(people(), **(FEW | {"eta": 0.3}), bounds=BOUNDS, quick=True)
 
 
@@ -279,7 +279,7 @@ def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monk
 
         return replace(step, optional=True, run=run)
 
-    monkeypatch.setattr(studying, "STEPS", tuple(quick(s) for s in steps_module.STEPS))
+    monkeypatch.setattr(running, "STEPS", tuple(quick(s) for s in steps_module.STEPS))
     many = len(steps_module.STEPS)
     for options, table, expected in (
         ({}, people(), many),

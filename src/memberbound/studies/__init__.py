@@ -1,7 +1,7 @@
-"""The verb ``study``: certify, audit, protect, translate and recommend, as one report.
+"""Studies: certify, attack and protect one table, and report the cheapest sufficient remedy.
 
-``question`` is what is asked, ``steps`` asks the other verbs, and ``studying`` runs the steps,
-keeps what is finished, recommends a remedy and writes the report.
+``question`` parses the options and reads the table, ``steps`` calls one verb per step, ``running``
+runs and keeps the steps, ``verdict`` recommends a remedy, and ``studying`` is the verb.
 """
 
 from memberbound.studies.studying import Study, study
