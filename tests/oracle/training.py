@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from memberbound.release.all_rows.boosting import boost
-from memberbound.release.all_rows.gradient import Descent, Loss, TrainingRows, descend, row_lengths
+from memberbound.release.all_rows.clipping import row_lengths
+from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
+from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.models import fit_private, probability_line
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource

@@ -27,16 +27,9 @@ from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import gradient
-from memberbound.release.all_rows.gradient import (
-    LOSSES,
-    Descent,
-    TrainingRows,
-    clipped_residuals,
-    clipped_sum,
-    most_draws,
-    path_sensitivity,
-    row_lengths,
-)
+from memberbound.release.all_rows.clipping import clipped_residuals, path_sensitivity, row_lengths
+from memberbound.release.all_rows.gradient import Descent, TrainingRows, clipped_sum, most_draws
+from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.models import _mark
 from memberbound.release.budget import Budget, Part, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource

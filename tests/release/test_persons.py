@@ -19,12 +19,13 @@ from memberbound import protect, summarize, synthesize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, gradient, histograms, synthetic
-from memberbound.release.all_rows.gradient import LOSSES, clipped_residuals
+from memberbound.release.all_rows import boosting, encoding, gradient, histograms, synthetic
+from memberbound.release.all_rows.clipping import clipped_residuals
+from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.models import log_odds
 from memberbound.release.budget import NoisySums, release_slack
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.persons import Persons
+from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.records import read_records
 
 ETA = 0.45
@@ -238,9 +239,10 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
 def test_blocks_and_places_change_no_bit(monkeypatch):
     records = read_records(stays()).by_person("patient")
     whole = observed("logistic", stays())
-    monkeypatch.setattr(gradient, "_BLOCK", 17)
+    monkeypatch.setattr(gradient, "BLOCK_ROWS", 17)
+    monkeypatch.setattr(encoding, "BLOCK_ROWS", 17)
     assert observed("logistic", stays()) == whole
-    cuts = gradient.row_cuts(records.rows, records.persons)
+    cuts = row_cuts(records.rows, records.persons, 17)
     assert {cut.start for cut in cuts} <= set(records.persons.starts.tolist())
 
 

@@ -1,7 +1,6 @@
-"""Releases with as little noise as can be proved enough: of statistics, of models, of all rows.
+"""Releases with certified noise: statistics, models and tables of secret rows.
 
-``randomness`` supplies the bits and ``noise`` the laws; ``calibration`` finds the least noise
-whose certificate passes.  In the subset game ``refitting`` and ``statistics`` say how
-far a record moves a release; in the neighbour game ``budget`` pays for ``preprocessing`` and
-``gradient``.
+``randomness`` supplies the bits and ``noise`` the distributions.  In the neighbour game
+(``all_rows``) a ``budget`` pays for every noisy sum; in the subset game (``half``) the noise is
+calibrated to how far one record moves a release.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,3 +89,12 @@ def check_unit(unit: str | None, used: Collection[str]) -> None:
             f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
             "row it is."
         )
+
+
+def row_cuts(rows: int, persons: Persons | None, size: int) -> list[slice]:
+    """Return consecutive blocks of about ``size`` rows that never split a person."""
+    ends = np.arange(0, rows + size, size).clip(max=rows)
+    if persons is not None:
+        borders = np.append(persons.starts, rows)
+        ends = np.unique(borders[np.searchsorted(borders, ends)])
+    return [slice(int(a), int(b)) for a, b in pairwise(ends.tolist()) if a < b]

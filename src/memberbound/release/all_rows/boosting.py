@@ -20,16 +20,12 @@ from numpy.typing import NDArray
 from memberbound.errors import one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder
-from memberbound.release.all_rows.gradient import (
-    LOSSES,
-    MOST_DRAWS,
-    Loss,
-    TrainingRows,
-    clipped_residuals,
-)
+from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
 from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
+from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Parts

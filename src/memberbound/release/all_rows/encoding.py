@@ -16,12 +16,12 @@ from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range
-from memberbound.release.all_rows.gradient import (
+from memberbound.release.all_rows.clipping import (
+    BLOCK_ROWS,
     GRID,
     clipped_residuals,
     on_grid,
     path_sensitivity,
-    row_cuts,
     row_lengths,
     summand_step,
 )
@@ -47,6 +47,7 @@ from memberbound.release.all_rows.histograms import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values
+from memberbound.tables.persons import row_cuts
 from memberbound.tables.records import Records
 
 # ── How columns become bounded numbers once ranges, cells and names are known ─────────────────────
@@ -640,7 +641,7 @@ def _clipped_means(
         scaled = public_scaling(bound).encoded(part.columns[name].numbers)
         grid[place] = np.rint(on_grid(scaled) * GRID)
     total = np.zeros(len(ranges))
-    for cut in row_cuts(part.rows, persons):
+    for cut in row_cuts(part.rows, persons, BLOCK_ROWS):
         block = grid[:, cut] / GRID
         weights = np.ones(block.shape[1]) if persons is None else persons.weights[cut]
         lengths = row_lengths(np.einsum("ij,ij->j", block, block), len(block), 0.0)

@@ -11,35 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from memberbound.errors import one_of
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.clipping import (
+    BLOCK_ROWS,
+    clipped_residuals,
+    path_sensitivity,
+    row_lengths,
+    summand_step,
+)
+from memberbound.release.all_rows.encoding import EncodedBlock, Encoder
+from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
-from memberbound.tables.persons import Persons
+from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.shards import Parts
 
-if TYPE_CHECKING:
-    from memberbound.release.all_rows.encoding import EncodedBlock, Encoder
-
 IntArray = NDArray[np.int64]
-
-#: Rows whose products are added up by the BLAS at once.
-_BLOCK = 8192
-#: Encoded features are whole multiples of 1/2^13, of size at most 4, and summands of a sum of
-#: gradients whole multiples of a step, so that scores and sums are exact in whatever order they are
-#: added (proofs/persons.md).
-GRID = 2.0**13
-LARGEST_FEATURE = 4.0
-#: A person's share of the clip is counted in units of 1/2^16.
-_SHARES = 2.0**16
-#: No row is taken to be shorter: below this, squares underflow.
-_SHORTEST = 1e-150
 
 #: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
 _STEPS = 80
@@ -56,8 +48,6 @@ _FASTEST = 400.0
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
-#: Target range [-1, 1]: where Huber's loss turns from square to straight.
-_BEND = 0.2
 
 
 @dataclass(frozen=True)
@@ -94,152 +84,11 @@ class Descent:
         return cls(steps, pace / clip, clip, averaged=averaged)
 
 
-# ── Losses: r = ∂ℓ/∂S of a record with scores S ───────────────────────────────────────────────────
-
-
-def _logistic(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ln(1 + e^{-±S})."""
-    sign = 1 - 2 * target
-    return np.asarray(sign * special.expit(sign * scores))
-
-
-def _softmax(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ln Σe^{S_c} - S_y."""
-    return np.asarray(special.softmax(scores, axis=1) - target)
-
-
-def _ridge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ½‖S - y‖²."""
-    return np.asarray(scores - target)
-
-
-def _huber(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ½e² of the error e = S - y up to a bend, straight beyond."""
-    return np.asarray(np.clip(scores - target, -_BEND, _BEND))
-
-
-def _hinge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = max(0, 1 - m) of the margin m = y·S per output, rounded off on 0 ≤ m ≤ 1."""
-    return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
-
-
-_RESIDUALS = {
-    "logistic": _logistic,
-    "softmax": _softmax,
-    "ridge": _ridge,
-    "hinge": _hinge,
-    "huber": _huber,
-}
-LOSSES = tuple(_RESIDUALS)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss by name, of so many classes (``logistic`` has two), of one number for none."""
-
-    name: str
-    classes: int = 0
-
-    @property
-    def outputs(self) -> int:
-        """Number of scores: one of a number or of two classes, except for softmax."""
-        return self.classes if self.classes > 2 or self.name == "softmax" else 1
-
-    def target(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """Return the target as the residuals take it, (records, outputs).
-
-        ``codes`` are those of classes, or numbers scaled to [-1, 1].  A code of -1 stands for a
-        class that is not among the public ones: such a record is left out.
-        """
-        if not self.classes:
-            return np.asarray(codes, dtype=np.float64)[:, None]
-        classes = np.maximum(codes, 0).astype(np.int64)
-        if self.outputs == 1:
-            hot = classes[:, None].astype(np.int8)
-        else:
-            hot = np.eye(self.classes, dtype=np.int8)[classes]
-        return np.asarray(2 * hot - 1 if self.name == "hinge" else hot)
-
-    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-        """Return r per record, one column per output."""
-        return _RESIDUALS[self.name](scores, target)
-
-    def predicted(self, scores: FloatArray) -> NDArray[np.int64]:
-        """Return class codes."""
-        if self.outputs == 1:
-            return (scores[:, 0] > 0).astype(np.int64)
-        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
-
-    @property
-    def probable(self) -> bool:
-        """Whether its scores have class probabilities."""
-        return self.name in ("logistic", "softmax")
-
-    def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return class probabilities of scores that have them."""
-        if self.outputs == 1:
-            return np.column_stack([special.expit(-scores[:, 0]), special.expit(scores[:, 0])])
-        return np.asarray(special.softmax(scores, axis=1))
-
-
-# ── What one record adds to a sum: at most the clip ───────────────────────────────────────────────
-
-
-def on_grid(features: FloatArray) -> FloatArray:
-    """Return encoded numbers as whole multiples of 1/2^13."""
-    cut = np.clip(features, -LARGEST_FEATURE, LARGEST_FEATURE)
-    return np.asarray(np.rint(cut * GRID) / GRID)
-
-
-def summand_step(clip: float, records: int) -> float:
-    """Return the power of two to whose multiples summands are cut off.
-
-    Guarantee: sums of features on the grid times such summands are exact: their lengths add up to
-    at most ``records``·``clip``, which is below 2^52 units.
-    """
-    return 2.0 ** (math.frexp(clip * records)[1] - 39)
-
-
 def _score_grid(theta: FloatArray) -> FloatArray:
     """Return parameters with so few digits that scores of features on the grid are exact."""
     bits = 36 - len(theta).bit_length()
     step = 2.0 ** (math.frexp(float(np.abs(theta).max()))[1] - bits)
     return np.asarray(np.rint(theta / step) * step)
-
-
-def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray:
-    """Return √(‖x‖² + b²) of every row, from above: a few roundings, whatever the order of adding.
-
-    ``squares`` are ‖x‖² of rows with so many terms.
-
-    Guarantee: at least the exact length (proofs/gradient-descent.md, claim 2).
-    """
-    lengths = np.sqrt(squares + intercept * intercept) * (1 + 2 * sum_slack(terms + 1))
-    return np.asarray(np.maximum(lengths, _SHORTEST))
-
-
-def clipped_residuals(
-    residuals: FloatArray, lengths: FloatArray, clip: float, starts: IntArray | None = None
-) -> FloatArray:
-    """Return v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).
-
-    ``lengths`` are those of :func:`row_lengths`.  A record whose gradient is shorter keeps it.
-    Where ``starts`` says which rows are whose, Σ‖x‖·‖v‖ ≤ clip holds for every person: each row is
-    cut off at the clip, and the rows of a person are then shortened by one factor.
-    """
-    squares = np.zeros(len(residuals))
-    for column in residuals.T:  # not by einsum, whose last digit may depend on the place of a row
-        squares += column * column
-    sizes = np.sqrt(squares) * (1 + 2 * sum_slack(residuals.shape[1]))
-    sizes = np.maximum(sizes, _SHORTEST)
-    factors = np.minimum(clip * (1 - 16 * UNIT) / (lengths * sizes), 1.0)
-    if starts is not None:
-        # Whole numbers from above: their sum is the same in whatever order rows stand.
-        units = np.ceil(lengths * sizes * factors / clip * (_SHARES * (1 + 2.0**-30)))
-        counts = np.diff(starts, append=len(residuals))
-        shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES) * (1 - 16 * UNIT)
-        factors = factors * np.repeat(np.where(counts == 1, 1.0, shares), counts)
-    return np.asarray(residuals * factors[:, None])
 
 
 def clipped_sum(
@@ -264,17 +113,6 @@ def clipped_sum(
     if step:
         clipped = np.trunc(clipped / step) * step
     return np.vstack([block.turned(clipped), clipped.sum(axis=0)])
-
-
-def path_sensitivity(clip: float, rows: int, block: int = _BLOCK) -> float:
-    """Return how far one replaced record can move a computed sum of clipped gradients, from above.
-
-    Guarantee: 2·clip, and what rounding adds: each of the two sums is off by at most
-    rows·clip·(γ_block + γ_blocks), in whatever order it was added (claim 2).
-    """
-    blocks = -(-rows // block)
-    off = rows * (sum_slack(block) + sum_slack(blocks))
-    return up(2.0 * clip * (1.0 + off), 8)
 
 
 # ── The model, and the descent that makes it of all rows ──────────────────────────────────────────
@@ -329,16 +167,6 @@ class GradientModel:
         return model
 
 
-def row_cuts(rows: int, persons: Persons | None, block: int | None = None) -> list[slice]:
-    """Return blocks of about equal length, in which no person's rows are cut apart."""
-    size = block or _BLOCK
-    ends = np.arange(0, rows + size, size).clip(max=rows)
-    if persons is not None:
-        borders = np.append(persons.starts, rows)
-        ends = np.unique(borders[np.searchsorted(borders, ends)])
-    return [slice(int(a), int(b)) for a, b in pairwise(ends.tolist()) if a < b]
-
-
 @dataclass(eq=False, repr=False)
 class TrainingRows:
     """A part of the rows, encoded, with their target.
@@ -362,7 +190,7 @@ class TrainingRows:
 
     def cuts(self, size: int | None = None) -> list[slice]:
         """Return blocks of rows in which no person's are cut apart."""
-        return row_cuts(len(self.codes), self.persons, size)
+        return row_cuts(len(self.codes), self.persons, size or BLOCK_ROWS)
 
     def starts(self, rows: slice) -> IntArray | None:
         """Return where persons start within a block."""

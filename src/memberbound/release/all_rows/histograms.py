@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.bounds import Range
-from memberbound.release.all_rows.gradient import row_cuts
 from memberbound.release.budget import Budget, NoisySums
 from memberbound.tables.columns import Values
-from memberbound.tables.persons import Persons
+from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
 

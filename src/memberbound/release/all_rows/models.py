@@ -47,7 +47,6 @@ from memberbound.release.all_rows.encoding import (
 from memberbound.release.all_rows.gradient import (
     Descent,
     GradientModel,
-    Loss,
     TrainingRows,
     descend,
     most_draws,
@@ -59,6 +58,7 @@ from memberbound.release.all_rows.histograms import (
     counted,
 )
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.losses import Loss
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource

@@ -26,8 +26,9 @@ from memberbound.learners.examples import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
+from memberbound.release.all_rows.clipping import path_sensitivity
 from memberbound.release.all_rows.encoding import EncodedBlock, Encoder, TargetCode
-from memberbound.release.all_rows.gradient import TrainingRows, path_sensitivity
+from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.models import (
     PROBABILITY_SHARE,
     PrivateModel,

@@ -1,0 +1,100 @@
+"""Losses of scores S: residuals r = ∂ℓ/∂S, predictions and class probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from memberbound.numerics.rounding import FloatArray
+
+#: Target range [-1, 1]: where Huber's loss turns from square to straight.
+_BEND = 0.2
+
+
+def _logistic(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ln(1 + e^{-±S})."""
+    sign = 1 - 2 * target
+    return np.asarray(sign * special.expit(sign * scores))
+
+
+def _softmax(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ln Σe^{S_c} - S_y."""
+    return np.asarray(special.softmax(scores, axis=1) - target)
+
+
+def _ridge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ½‖S - y‖²."""
+    return np.asarray(scores - target)
+
+
+def _huber(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = ½e² of the error e = S - y up to a bend, straight beyond."""
+    return np.asarray(np.clip(scores - target, -_BEND, _BEND))
+
+
+def _hinge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+    """ℓ = max(0, 1 - m) of the margin m = y·S per output, rounded off on 0 ≤ m ≤ 1."""
+    return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
+
+
+_RESIDUALS = {
+    "logistic": _logistic,
+    "softmax": _softmax,
+    "ridge": _ridge,
+    "hinge": _hinge,
+    "huber": _huber,
+}
+LOSSES = tuple(_RESIDUALS)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss by name, of so many classes (``logistic`` has two), of one number for none."""
+
+    name: str
+    classes: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Number of scores: one of a number or of two classes, except for softmax."""
+        return self.classes if self.classes > 2 or self.name == "softmax" else 1
+
+    def target(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the target as the residuals take it, (records, outputs).
+
+        ``codes`` are those of classes, or numbers scaled to [-1, 1].  A code of -1 stands for a
+        class that is not among the public ones: such a record is left out.
+        """
+        if not self.classes:
+            return np.asarray(codes, dtype=np.float64)[:, None]
+        classes = np.maximum(codes, 0).astype(np.int64)
+        if self.outputs == 1:
+            hot = classes[:, None].astype(np.int8)
+        else:
+            hot = np.eye(self.classes, dtype=np.int8)[classes]
+        return np.asarray(2 * hot - 1 if self.name == "hinge" else hot)
+
+    def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        """Return r per record, one column per output."""
+        return _RESIDUALS[self.name](scores, target)
+
+    def predicted(self, scores: FloatArray) -> NDArray[np.int64]:
+        """Return class codes."""
+        if self.outputs == 1:
+            return (scores[:, 0] > 0).astype(np.int64)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def probable(self) -> bool:
+        """Whether its scores have class probabilities."""
+        return self.name in ("logistic", "softmax")
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return class probabilities of scores that have them."""
+        if self.outputs == 1:
+            return np.column_stack([special.expit(-scores[:, 0]), special.expit(scores[:, 0])])
+        return np.asarray(special.softmax(scores, axis=1))
