@@ -13,10 +13,10 @@ from tests.oracle.training import boosted as boosted_rows
 
 from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, encoding
+from memberbound.release.all_rows import boosting, encoder_fit
 from memberbound.release.all_rows.boosting import Boosting, leaf_sums
 from memberbound.release.all_rows.bounds import read_bounds
-from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
+from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.histograms import MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.budget import Part
@@ -210,7 +210,9 @@ def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
     labels = ColumnCode("d", None, ("x", "y"), (), True)
     bounds = read_bounds({"c": [0, 1], "d": ["x", "y"]})
     leaves = sum(boosting._Bins(code).leaf_count(4) for code in (number, texts, public, labels))
-    allowed = boosting.most_boosting_draws(encoding.widest(list("abcd"), bounds), 4, 1, Settings())
+    allowed = boosting.most_boosting_draws(
+        encoder_fit.widest(list("abcd"), bounds), 4, 1, Settings()
+    )
     assert 60 * leaves <= allowed
 
 

@@ -21,7 +21,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import connected
 from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
-from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling
+from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.histograms import cell_counts
 from memberbound.release.all_rows.learner_forms import LearnerForm

@@ -19,7 +19,7 @@ from memberbound import protect, summarize, synthesize
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, encoding, gradient, histograms, synthetic
+from memberbound.release.all_rows import boosting, encoder_fit, gradient, histograms, synthetic
 from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.models import log_odds
@@ -240,7 +240,7 @@ def test_blocks_and_places_change_no_bit(monkeypatch):
     records = read_records(stays()).by_person("patient")
     whole = observed("logistic", stays())
     monkeypatch.setattr(gradient, "BLOCK_ROWS", 17)
-    monkeypatch.setattr(encoding, "BLOCK_ROWS", 17)
+    monkeypatch.setattr(encoder_fit, "BLOCK_ROWS", 17)
     assert observed("logistic", stays()) == whole
     cuts = row_cuts(records.rows, records.persons, 17)
     assert {cut.start for cut in cuts} <= set(records.persons.starts.tolist())

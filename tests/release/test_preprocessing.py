@@ -18,17 +18,16 @@ from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows import histograms
+from memberbound.release.all_rows import encoder_fit, histograms
 from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
-from memberbound.release.all_rows.encoding import (
+from memberbound.release.all_rows.encoder import (
     ColumnCode,
     Encoder,
     Scaling,
     TargetCode,
-    fit_target,
-    rows_needed,
+    public_scaling,
 )
+from memberbound.release.all_rows.encoder_fit import fit_target, rows_needed
 from memberbound.release.all_rows.histograms import (
     CELLS,
     CLASS_SLACK,
@@ -332,7 +331,7 @@ def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
     counts = np.bincount(cells_of(values), minlength=CELLS)
     for seed in range(5):
         noisy = budgets.noisy_release(counts, 47.0, InsecureSource(seed))
-        code = preprocessing._private_code("who", noisy, 47.0, rows)
+        code = encoder_fit._private_code("who", noisy, 47.0, rows)
         assert isinstance(code, ColumnCode)
         assert code.width == kept or (kept and kept <= code.width <= kept + 20)
 
@@ -395,8 +394,8 @@ def test_a_range_waits_for_a_private_scale_only_where_the_budget_pays():
     bounds = read_bounds({"a": [0, 9], "b": ["x", "y"], "z": {"categories": [0, 1]}})
     features, mu = ["a", "b", "c"], 0.25
     needed = rows_needed(2, mu)
-    small = preprocessing.settled_bounds(bounds, features, needed - 1, mu, classes=False)
-    large = preprocessing.settled_bounds(bounds, features, needed, mu, classes=False)
+    small = encoder_fit.settled_bounds(bounds, features, needed - 1, mu, classes=False)
+    large = encoder_fit.settled_bounds(bounds, features, needed, mu, classes=False)
     assert set(small) == {"a", "b", "z"}
     assert set(large) == {"b", "z"}
 
@@ -414,7 +413,7 @@ def test_wide_bounds_are_as_good_as_none_and_stay_bounds():
     assert answers[0] > 0.85
     assert [code.form for code in released.encoder.columns] == ["any", "number"]
     # The scale of the range itself leaves nothing of the column.
-    public = preprocessing.public_scaling(Range(-1e6, 1e6))
+    public = public_scaling(Range(-1e6, 1e6))
     assert np.ptp(public.encoded(table["a"].to_numpy())) < 1e-3
     # Nothing beyond a bound is told apart, and values outside change no cell inside.
     narrow = fitted(table, "y", eta=0.1, bounds={"a": [48, 52]} | goal)

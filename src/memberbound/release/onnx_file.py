@@ -21,7 +21,7 @@ from memberbound.errors import InputError, MemberboundError, installed
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
-from memberbound.release.all_rows.encoding import ColumnCode
+from memberbound.release.all_rows.encoder import ColumnCode
 from memberbound.release.all_rows.histograms import MISSING, NUMBER_CELLS, cells_of, octave_ends
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.tables.columns import Values

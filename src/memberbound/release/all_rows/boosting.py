@@ -21,7 +21,7 @@ from memberbound.errors import one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.clipping import clipped_residuals
-from memberbound.release.all_rows.encoding import ColumnCode, Encoder
+from memberbound.release.all_rows.encoder import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
 from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings

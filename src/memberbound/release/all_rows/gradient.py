@@ -25,7 +25,7 @@ from memberbound.release.all_rows.clipping import (
     row_lengths,
     summand_step,
 )
-from memberbound.release.all_rows.encoding import EncodedBlock, Encoder
+from memberbound.release.all_rows.encoder import EncodedBlock, Encoder
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import Part
 from memberbound.tables.persons import Persons, row_cuts

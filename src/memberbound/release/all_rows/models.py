@@ -32,10 +32,9 @@ from memberbound.release.all_rows.boosting import (
     most_boosting_draws,
 )
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.encoding import (
+from memberbound.release.all_rows.encoder import Encoder, TargetCode
+from memberbound.release.all_rows.encoder_fit import (
     FIRST_SHARE,
-    Encoder,
-    TargetCode,
     fit_encoder,
     fit_target,
     histogram_coordinates,

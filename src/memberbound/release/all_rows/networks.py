@@ -27,7 +27,7 @@ from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.clipping import path_sensitivity
-from memberbound.release.all_rows.encoding import EncodedBlock, Encoder, TargetCode
+from memberbound.release.all_rows.encoder import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.models import (
     PROBABILITY_SHARE,

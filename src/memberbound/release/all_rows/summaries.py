@@ -21,7 +21,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.encoding import histogram_coordinates, rows_needed
+from memberbound.release.all_rows.encoder_fit import histogram_coordinates, rows_needed
 from memberbound.release.all_rows.histograms import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,

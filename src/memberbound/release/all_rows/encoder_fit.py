@@ -1,16 +1,18 @@
-"""From columns to bounded numbers: scales, indicators, and what of them is paid for."""
+"""Fit an encoder and a target code from public bounds and noisy histograms.
+
+Public categories cost nothing, and public ranges of small tables a share of one noisy mean.  For
+any other column the cells above the noise decide whether it holds numbers, where they lie and which
+values get an indicator; a second histogram inside that range gives a mean and a spread.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from memberbound.errors import InputError, TooFewRowsError
 from memberbound.files import large_array
@@ -25,6 +27,13 @@ from memberbound.release.all_rows.clipping import (
     row_lengths,
     summand_step,
 )
+from memberbound.release.all_rows.encoder import (
+    ColumnCode,
+    Encoder,
+    Scaling,
+    TargetCode,
+    public_scaling,
+)
 from memberbound.release.all_rows.histograms import (
     CELLS,
     CLASS_SCALES,
@@ -35,7 +44,6 @@ from memberbound.release.all_rows.histograms import (
     RANGE_SCALES,
     ROWS_AT_ONCE,
     cell_counts,
-    cells_of,
     counted,
     hardly_shared,
     noisy_identifiers,
@@ -46,319 +54,11 @@ from memberbound.release.all_rows.histograms import (
     octave_span,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
-from memberbound.tables.columns import Form, Values
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.records import Records
 
-# ── How columns become bounded numbers once ranges, cells and names are known ─────────────────────
-#
-# Everything here is a map of single records, made of public or released numbers: this is what is
-# stored beside a released model.
-
-#: Standard deviations at which a standardised number is cut off.
-_FARTHEST = 3.0
-#: Mean square of an encoded number; an indicator has 1.
-_NUMBER_SQUARE = 0.25
-#: Rows whose values are quoted where the model does not know them.
-_LISTED = 5
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """t = x or arsinh(x/unit), cut off at [low, high]; encoded as ½·(t - centre)/spread.
-
-    ``limit`` cuts off once more, in encoded units.
-    """
-
-    low: float
-    high: float
-    centre: float
-    spread: float
-    unit: float = 0.0
-    limit: float = _FARTHEST / 2
-
-    def transformed(self, numbers: FloatArray) -> FloatArray:
-        """Return t; not a number stays so."""
-        moved = np.arcsinh(numbers / self.unit) if self.unit > 0 else numbers
-        return np.clip(moved, self.low, self.high)
-
-    def encoded(self, numbers: FloatArray) -> FloatArray:
-        """Return bounded numbers; what is missing sits at the centre."""
-        shifted = (self.transformed(numbers) - self.centre) / (2 * self.spread)
-        return np.where(np.isnan(shifted), 0.0, np.clip(shifted, -self.limit, self.limit))
-
-
-def public_scaling(bound: Range, mean: float = 0.0) -> Scaling:
-    """Return the map of [low, high] to [-1, 1], about a mean in these units."""
-    half = (bound.high - bound.low) / 2
-    middle = bound.low + half
-    return Scaling(bound.low, bound.high, middle + mean * half, half / 2, 0.0, 2.0)
-
-
-@dataclass(frozen=True)
-class ColumnCode:
-    """How one column is encoded: a number, indicators of public labels or of cells, and *other*.
-
-    Edge cases: a column in which nothing rises above the noise (identifiers, free text) has no
-    code: its width is 0.
-    """
-
-    name: str
-    scaling: Scaling | None = None
-    labels: tuple[str, ...] = ()
-    cells: tuple[int, ...] = ()
-    other: bool = False
-    form: Form = "any"
-
-    @property
-    def indicators(self) -> int:
-        """Number of indicator columns."""
-        return len(self.labels) + len(self.cells) + int(self.other)
-
-    @property
-    def width(self) -> int:
-        """Number of encoded columns."""
-        return self.indicators + int(self.scaling is not None)
-
-    @property
-    def mean_square(self) -> float:
-        """What the column adds to a row's squared length, nominally."""
-        return _NUMBER_SQUARE * (self.scaling is not None) + float(self.indicators > 0)
-
-    def places(self, values: Values) -> NDArray[np.int64]:
-        """Return which indicator every value switches on, -1 for none."""
-        if self.labels:
-            places = values.positions(self.labels)
-        else:
-            table = np.full(CELLS, -1, dtype=np.int64)
-            table[list(self.cells)] = np.arange(len(self.cells))
-            places = table[cells_of(values)]
-        return np.where(places < 0, self.indicators - 1, places) if self.other else places
-
-    def unseen(self, read: Mapping[str, Values]) -> list[str]:
-        """Say how many values this column has no number and no category for."""
-        if not self.width:
-            return []
-        values = read[self.name]
-        seen = values.absent
-        if self.labels:
-            seen |= values.positions(self.labels) >= 0
-        else:
-            seen |= np.isin(cells_of(values), self.cells)
-        if self.scaling is not None:
-            seen |= ~np.isnan(values.numbers)
-        places = np.flatnonzero(~seen)
-        if not places.size:
-            return []
-        names = dict.fromkeys(values.label(int(row)) for row in places[:_LISTED])
-        shown = ", ".join(map(repr, names)) + (", …" if places.size > _LISTED else "")
-        rows = f"{places.size} row{'' if places.size == 1 else 's'}"
-        if self.scaling is not None:
-            return [f"{self.name!r} holds text instead of a number in {rows} ({shown})"]
-        return [f"{self.name!r} holds in {rows} a category that the model does not know ({shown})"]
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Columns to a table of bounded numbers: a map of single records, made of released numbers.
-
-    Guarantee: nothing in it was computed from the secret table without noise that was paid for.
-    """
-
-    columns: tuple[ColumnCode, ...]
-
-    @property
-    def width(self) -> int:
-        """Number of encoded columns."""
-        return sum(code.width for code in self.columns)
-
-    @property
-    def length(self) -> float:
-        """The nominal length of a row, by which rows are divided."""
-        return math.sqrt(max(1.0, sum(code.mean_square for code in self.columns)))
-
-    @property
-    def forms(self) -> dict[str, Form]:
-        """How the values of the columns are written."""
-        return {code.name: code.form for code in self.columns}
-
-    @property
-    def used(self) -> tuple[ColumnCode, ...]:
-        """The columns that have a code."""
-        used = tuple(code for code in self.columns if code.width)
-        if not used:
-            raise InputError(
-                "the table must have a column that rises above the noise, got none. Give bounds "
-                "for its columns."
-            )
-        return used
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Where numbers, and the indicators of columns, stand among the features."""
-        numbers, indicators, start = [], [], 0
-        for code in self.used:
-            if code.scaling is not None:
-                numbers.append(start)
-            if code.indicators:
-                indicators.append(slice(start + code.width - code.indicators, start + code.width))
-            start += code.width
-        return Layout(numbers, indicators, float(on_grid(np.array(1 / self.length))), start)
-
-    def rows(self, read: Mapping[str, Values], memory: int | None = None) -> EncodedRows:
-        """Return the encoded rows, column by column; on disk if they are larger than ``memory``."""
-        numeric = [code for code in self.used if code.scaling is not None]
-        listed = [code for code in self.used if code.indicators]
-        count = len(read[self.used[0].name])
-        kind = np.min_scalar_type(max([code.indicators for code in listed], default=0))
-        numbers = large_array((len(numeric), count), np.dtype(np.int16), memory)
-        places = large_array((len(listed), count), kind, memory)
-        for code in self.used:
-            values = read[code.name]
-            for cut in row_cuts(count, None, ROWS_AT_ONCE):
-                if code.scaling is not None:
-                    scaled = on_grid(code.scaling.encoded(values.part(cut)) / self.length)
-                    numbers[numeric.index(code), cut] = np.rint(scaled * GRID)
-                if code.indicators:
-                    places[listed.index(code), cut] = code.places(values.taken(cut)) + 1
-        return EncodedRows(self.layout, numbers, places)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {"columns": [asdict(code) for code in self.columns]}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Encoder:
-        """Return the encoder that :meth:`to_dict` described."""
-        return cls(tuple(map(_code_from, fields["columns"])))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where features of numbers and of indicators stand; ``one`` is a switched-on indicator's."""
-
-    numbers: list[int]
-    indicators: list[slice]
-    one: float
-    width: int
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedRows:
-    """Encoded rows in two bytes or less a column: whole numbers of the grid, places of indicators.
-
-    ``numbers`` and ``places`` have a line per column; place 0 switches nothing on.
-    """
-
-    layout: Layout
-    numbers: NDArray[Any]
-    places: NDArray[Any]
-
-    def __len__(self) -> int:
-        return int(self.numbers.shape[1])
-
-    def __getitem__(self, rows: slice | NDArray[np.generic]) -> EncodedBlock:
-        """Return some rows, ready to be multiplied."""
-        places = self.places[:, rows].astype(np.intp)
-        return EncodedBlock(self.layout, self.numbers[:, rows] / GRID, places)
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedBlock:
-    """Rows that are multiplied with parameters, and their transpose with residuals: exactly."""
-
-    layout: Layout
-    numbers: FloatArray
-    places: NDArray[np.intp]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and width."""
-        return self.numbers.shape[1], self.layout.width
-
-    def squares(self) -> FloatArray:
-        """Return the squared length of every row."""
-        lengths = np.einsum("ij,ij->j", self.numbers, self.numbers)
-        return np.asarray(lengths + self.layout.one**2 * np.count_nonzero(self.places, axis=0))
-
-    def __matmul__(self, theta: FloatArray) -> FloatArray:
-        """Return the scores of all rows."""
-        scores = np.asarray(self.numbers.T @ theta[self.layout.numbers])
-        for place, inside in zip(self.places, self.layout.indicators, strict=True):
-            table = np.vstack([np.zeros(theta.shape[1]), self.layout.one * theta[inside]])
-            scores += table[place]
-        return scores
-
-    def turned(self, moved: FloatArray) -> FloatArray:
-        """Return the transpose times a column per output."""
-        total = np.zeros((self.layout.width, moved.shape[1]))
-        total[self.layout.numbers] = self.numbers @ moved
-        for place, inside in zip(self.places, self.layout.indicators, strict=True):
-            for output, column in enumerate(moved.T):
-                sums = np.bincount(place, column, inside.stop - inside.start + 1)
-                total[inside, output] = self.layout.one * sums[1:]
-        return total
-
-    def matrix(self) -> sparse.csr_array:
-        """Return the rows as other libraries take them: an entry per column."""
-        starts = np.array([inside.start for inside in self.layout.indicators], dtype=np.intp)
-        entries = np.column_stack([self.numbers.T, (self.places.T > 0) * self.layout.one])
-        columns = np.empty(entries.shape, dtype=np.intp)
-        columns[:, : len(self.numbers)] = self.layout.numbers
-        columns[:, len(self.numbers) :] = starts + np.maximum(self.places.T, 1) - 1
-        ends = np.arange(len(entries) + 1) * entries.shape[1]
-        return sparse.csr_array((entries.ravel(), columns.ravel(), ends), shape=self.shape)
-
-
-def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
-    scaling = fields["scaling"]
-    return ColumnCode(
-        str(fields["name"]),
-        None if scaling is None else Scaling(**scaling),
-        tuple(map(str, fields["labels"])),
-        tuple(map(int, fields["cells"])),
-        bool(fields["other"]),
-        str(fields["form"]),
-    )
-
-
-@dataclass(frozen=True)
-class TargetCode:
-    """The target: classes by name, or a range of numbers that is mapped to [-1, 1]."""
-
-    name: str
-    classes: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    form: Form = "any"
-
-    def read(self, values: Values) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-        """Return codes or scaled numbers, and which are known: listed classes, numbers."""
-        if self.classes:
-            codes = values.positions(self.classes)
-            return codes.astype(np.min_scalar_type(-1 - len(self.classes))), codes >= 0
-        scaling = public_scaling(Range(self.low, self.high))
-        return scaling.encoded(values.numbers), ~np.isnan(values.numbers)
-
-    def numbers(self, scaled: FloatArray) -> FloatArray:
-        """Return predictions in the target's own units."""
-        half = (self.high - self.low) / 2
-        return np.asarray(self.low + half + half * np.clip(scaled, -1.0, 1.0))
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> TargetCode:
-        """Return the target that ``asdict`` described."""
-        return cls(**{**fields, "classes": tuple(map(str, fields["classes"]))})
-
-
-# ── Scales and indicators from noisy histograms ───────────────────────────────────────────────────
-#
-# Public categories cost nothing.  Public ranges of small tables cost a share of one noisy mean.
-# Of any other column cells above the noise decide whether it holds numbers, where they lie and
-# which values get an indicator; a second histogram inside that range gives a mean and a spread.
-
-#: Share of that for histograms that the first ones take, and share of μ² for the mean of columns
-#: with public ranges.
+#: Share of the histograms' budget for the first histogram of each column, and share of μ² for the
+#: mean of columns with public ranges.
 FIRST_SHARE = 0.75
 _CENTRE_SHARE = 0.10
 #: A text's indicator may be spurious without harm, so less is asked of it than of a range.
