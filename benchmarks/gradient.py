@@ -54,7 +54,7 @@ from memberbound.dp.guarantees import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values

@@ -22,8 +22,9 @@ from gradient import READERS
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from memberbound.release.all_rows.models import PrivateModel, fit_private
+from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import fit_network
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 
 

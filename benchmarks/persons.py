@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.records import read_records
 

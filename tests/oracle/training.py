@@ -11,7 +11,8 @@ from memberbound.release.all_rows.boosting import boost
 from memberbound.release.all_rows.clipping import row_lengths
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
 from memberbound.release.all_rows.losses import Loss
-from memberbound.release.all_rows.models import fit_private, probability_line
+from memberbound.release.all_rows.probabilities import probability_line
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.shards import PartsHere

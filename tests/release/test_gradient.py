@@ -30,7 +30,7 @@ from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.clipping import clipped_residuals, path_sensitivity, row_lengths
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, clipped_sum, most_draws
 from memberbound.release.all_rows.losses import LOSSES
-from memberbound.release.all_rows.models import _mark
+from memberbound.release.all_rows.training import _mark
 from memberbound.release.budget import Budget, Part, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 

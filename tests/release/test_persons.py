@@ -22,7 +22,7 @@ from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoder_fit, gradient, histograms, synthetic
 from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.losses import LOSSES
-from memberbound.release.all_rows.models import log_odds
+from memberbound.release.all_rows.probabilities import log_odds
 from memberbound.release.budget import NoisySums, release_slack
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.persons import Persons, row_cuts

@@ -36,7 +36,7 @@ from memberbound.release.all_rows.histograms import (
     cells_of,
     octave_ends,
 )
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of

@@ -34,8 +34,8 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows import cells as column_cells
 from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
-from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables import columns, records
 

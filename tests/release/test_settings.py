@@ -17,7 +17,7 @@ from tests.oracle.training import NumberRows, lengths_of
 
 from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
-from memberbound.release.all_rows import models
+from memberbound.release.all_rows import training
 from memberbound.release.all_rows.boosting import leaf_sums
 from memberbound.release.all_rows.gradient import clipped_sum
 from memberbound.release.all_rows.learner_forms import Settings, checked_form
@@ -176,8 +176,8 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
 
 @pytest.mark.parametrize("class_weight", ["balanced", {"0": 2.0, "1": 7.0}, {"0": 7.0}])
 def test_no_record_weighs_more_than_1(monkeypatch, class_weight):
-    weights, plain = [], models.TrainingRows
-    monkeypatch.setattr(models, "TrainingRows", lambda *a: weights.append(a[2]) or plain(*a))
+    weights, plain = [], training.TrainingRows
+    monkeypatch.setattr(training, "TrainingRows", lambda *a: weights.append(a[2]) or plain(*a))
     fitted(LogisticRegression(class_weight=class_weight))
     assert (weights[0].min() >= 0, weights[0].max()) == (True, 1.0)
 
@@ -196,7 +196,7 @@ def test_every_part_pays_for_what_a_weighted_record_moves(monkeypatch, unit):
     def made(**values):
         changed = table.assign(**{k: np.where(own, v, table[k]) for k, v in values.items()})
         records = read_records(changed, {})
-        return models.fit_private(
+        return training.fit_private(
             records.by_person(unit) if unit else records,
             "y",
             eta=0.45,

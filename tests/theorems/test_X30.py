@@ -12,11 +12,7 @@ import pytest
 from scipy import special
 from tests.oracle.training import line_of
 
-from memberbound.release.all_rows.models import (
-    log_odds,
-    probability_sums,
-    score_counts,
-)
+from memberbound.release.all_rows.probabilities import log_odds, probability_sums, score_counts
 from memberbound.release.budget import HISTOGRAM_MOVES, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 

@@ -34,7 +34,7 @@ from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import forms_of
 from memberbound.release.all_rows.learner_forms import checked_form, private_form
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.report.model import (
     LABELS,

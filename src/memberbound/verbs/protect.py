@@ -39,10 +39,12 @@ from memberbound.learners.examples import Labels
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
-from memberbound.release.all_rows.models import Features, PrivateModel, fit_private
+from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.model_quality import (

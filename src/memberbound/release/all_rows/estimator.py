@@ -18,7 +18,7 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import checked_form
-from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value

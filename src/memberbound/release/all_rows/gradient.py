@@ -32,6 +32,8 @@ from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.shards import Parts
 
 IntArray = NDArray[np.int64]
+#: Encoded rows: a block, or the bins of boosting.
+Features = Any
 
 #: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
 _STEPS = 80
@@ -176,7 +178,7 @@ class TrainingRows:
     influence.
     """
 
-    features: Any
+    features: Features
     codes: NDArray[Any]
     weights: FloatArray | None = None
     persons: Persons | None = None

@@ -29,13 +29,13 @@ from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.clipping import path_sensitivity
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows
-from memberbound.release.all_rows.models import (
+from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
-    PrivateModel,
-    prepare,
     probability_line,
     probability_sums,
 )
+from memberbound.release.all_rows.training import prepare
 from memberbound.release.budget import Budget, NoisySums, Part
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
@@ -520,8 +520,8 @@ def fit_network(
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
     Theorem: X12 and X22 (proofs/networks.md).
-    Assumes: as :func:`memberbound.release.all_rows.models.fit_private`; and the network treats each
-    row by itself (batch normalisation is refused).
+    Assumes: as :func:`memberbound.release.all_rows.training.fit_private`; and the network treats
+    each row by itself (batch normalisation is refused).
     Edge cases: as there; a network that is not made for the width found is refused.
     """
     public = read_bounds(bounds)

@@ -1,0 +1,202 @@
+"""Calibrated class probabilities: a line through noisy counts of scores and classes (X30).
+
+Clipped gradients and noise give scores the right order and the wrong size.  Every record is counted
+once more, by its score and its class; the counts get normal noise from the same budget, and a slope
+and an offset per score are fitted to them.  Both become part of the model.  A score between two
+knots counts for both, in proportion, so that the counts keep its mean.  With several classes each
+has counts of its own: its log-odds against the rest, in or not.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.gradient import Features, TrainingRows
+from memberbound.release.budget import HISTOGRAM_MOVES, Part
+from memberbound.tables.shards import Parts
+
+#: Share of μ² for the counts.
+PROBABILITY_SHARE = 0.04
+#: Knots in units of log-odds.
+_KNOTS = np.arange(-4.0, 5.0)
+#: Slopes that are usual, by kind of model; measured on Adult, ACS and heart (docs/gradient.md).
+TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
+#: How far slope (in units of the usual one) and offsets are expected to lie from 1 and 0.
+_SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
+#: With fewer records than this many noise scales the counts are believed less: offsets that are
+#: noise cost accuracy.
+_LOUD = 40.0
+#: With fewer than this a flatter slope is expected, down to this one: such models are hardly better
+#: than a constant.
+_CLEAR, _FLATTEST = 6.0, 0.3
+#: The slope never turns the order of the scores round.
+_SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
+#: A record's counts are whole numbers of 2^-30 or coarser, so that sums are exact.
+_UNITS = 30
+_BLOCK = 65_536
+#: Vectorised functions take at most so many numbers at a time.
+_LANES = 64
+
+
+class _Scored(Protocol):
+    def scores(self, features: Features) -> FloatArray:
+        """Return the scores of encoded records."""
+
+
+def probability_sums(outputs: int) -> int:
+    """Return how many noisy counts a model of so many scores takes."""
+    return 2 * _KNOTS.size * outputs
+
+
+def log_odds(scores: FloatArray) -> FloatArray:
+    """Return the log-odds of every class against the rest; of two classes those of the second.
+
+    Two classes have one score, which is the log-odds, or two, of which it is the difference.
+
+    Numerics: a row's numbers do not depend on its place, to the last bit (:func:`_elementwise`).
+    """
+    if scores.shape[1] <= 2:
+        return scores[:, -1:] - scores[:, :-1] if scores.shape[1] == 2 else scores
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    shares = _elementwise(np.exp, shifted)
+    rest = np.zeros_like(shares)
+    for k in range(shares.shape[1]):
+        for other in range(shares.shape[1]):
+            rest[:, k] += shares[:, other] * (other != k)
+    # Where the rest underflows the odds are beyond the last knot.
+    return np.asarray(shifted - _elementwise(np.log, np.maximum(rest, sys.float_info.min)))
+
+
+def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+    """Return a function of every value, the same wherever the value stands.
+
+    A short end of an array may be computed by another routine, so there is none.
+    """
+    filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
+    return function(filled)[: values.size].reshape(values.shape)
+
+
+def score_counts(
+    odds: FloatArray, codes: NDArray[np.generic], weights: ArrayLike, units: int
+) -> FloatArray:
+    """Return weights of records per output, knot and membership of the class, times 2^units.
+
+    Guarantee: a record of weight w ≤ 1 adds nonnegative whole numbers to every output's part, whose
+    sum is at most w·2^units (proofs/probabilities.md, claim 1).
+    """
+    outputs, knots = odds.shape[1], _KNOTS.size
+    # A network may answer with what is no number: it counts in the middle.
+    place = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
+    low = np.minimum(place.astype(np.int64), knots - 2)
+    whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
+    upper = np.trunc(whole * (place - low))
+    lower = np.trunc(whole) - upper
+    # Of two classes the single score is that of the second.
+    classes = np.arange(outputs) if outputs > 1 else np.array([1])
+    inside = np.asarray(codes)[:, None] == classes
+    cells = (np.arange(outputs) * knots + low) * 2 + inside
+    size = 2 * outputs * knots
+    sums = np.bincount(cells.ravel(), lower.ravel(), size)
+    sums += np.bincount(cells.ravel() + 2, upper.ravel(), size)
+    return np.asarray(sums.reshape(outputs, knots, 2), dtype=np.float64)
+
+
+def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
+    """Return the part's counts of scores and classes."""
+    counts: list[FloatArray] = []
+    for cut in rows.cuts(_BLOCK):
+        odds = log_odds(usual * model.scores(rows.features[cut]))
+        weights = rows.weight(cut)
+        if weights is None:
+            weights = np.ones(len(odds))
+        if rows.persons is not None:
+            weights = weights * rows.persons.weights[cut]
+        counts.append(score_counts(odds, rows.codes[cut], weights, units))
+    return np.asarray(sum(counts))
+
+
+def probability_line(
+    model: _Scored,
+    rows: Parts,
+    part: Part,
+    *,
+    kind: str,
+    records: int,
+    outputs: int,
+    offsets: bool = True,
+) -> tuple[float, FloatArray]:
+    """Return slope and offsets that turn a released model's scores into log-odds.
+
+    ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
+
+    Guarantee: the noisy counts are within the slack of their draws of a ``part.mu``-GDP pair under
+    replace-one; slope and offsets are computed from them.
+    Theorem: X30 (proofs/probabilities.md): L2 sensitivity √(2·outputs).
+    Assumes: a row's scores are computed from that row and from released numbers; weights are
+    between 0 and 1.
+    Numerics: sums of whole numbers, exact.  Edge cases: where the noise covers the counts, slope
+    and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
+    """
+    units = min(_UNITS, 52 - records.bit_length())
+    usual = TYPICAL_SLOPES[kind]
+    total = rows.total(_counted_scores, model, usual, units)
+    sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
+    noise = part.sums(sensitivity=math.ldexp(sensitivity, units))
+    # From here on nothing but the noisy counts is used: post-processing.
+    noisy = np.ldexp(noise.measure(total), -units)
+    scale = math.ldexp(noise.scale, -units)
+    slope, moved = _fitted(noisy, scale, records / scale, offsets=offsets)
+    if outputs == 2:
+        moved = np.array([-0.5, 0.5]) * moved
+    return usual * slope, moved
+
+
+def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
+    """Return what slope and offsets of all scores add to slope·(log-odds of each against the rest).
+
+    Exact for equal scores, and where nothing is changed: the rest is taken to be equally likely.
+    """
+    others = offsets.size - 1
+    if others == 0:
+        return offsets
+    means = [special.logsumexp(np.delete(offsets, k)) for k in range(offsets.size)]
+    return np.asarray(offsets - means + slope * math.log(others))
+
+
+def _fitted(
+    noisy: FloatArray, scale: float, signal: float, *, offsets: bool
+) -> tuple[float, FloatArray]:
+    """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
+
+    ``signal`` is the number of records in noise scales, a public number.
+    """
+    expected = min(1.0, max(_FLATTEST, signal / _CLEAR))
+    slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, _OFFSET_SPREAD))
+    outside, inside = noisy[..., 0], noisy[..., 1]
+    rows = outside + inside
+    noise = math.sqrt(2.0) * scale
+    # How much of a knot's count is records, and not noise.
+    trust = np.sqrt(np.clip(1.0 - np.square(noise / np.maximum(rows, noise)), 0.0, 1.0))
+    held = np.maximum(rows, 0.0)
+
+    def misfits(line: FloatArray) -> FloatArray:
+        moved = line[1:] if offsets else np.zeros(len(noisy))
+        p = special.expit(line[0] * _KNOTS + _against_the_rest(line[0], moved)[:, None])
+        variance = scale**2 * (p**2 + (1 - p) ** 2) + held * p * (1 - p)
+        missed = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
+        return np.concatenate([missed.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])
+
+    free = len(noisy) if offsets else 0
+    ends = ([_SLOPES[0], *[_OFFSETS[0]] * free], [_SLOPES[1], *[_OFFSETS[1]] * free])
+    from scipy import optimize  # as heavy as pandas, and only training needs it
+
+    line = optimize.least_squares(misfits, np.array([expected, *[0.0] * free]), bounds=ends).x
+    return float(line[0]), np.asarray(line[1:] if offsets else np.zeros(len(noisy)))

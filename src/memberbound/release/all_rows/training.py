@@ -1,0 +1,380 @@
+"""Train a model on all rows of a secret table, in the neighbour game.
+
+The order is fixed before the table is read: slack and μ from η and public numbers, the shares of μ²
+for preprocessing, then the rest for gradient descent or boosting.  After training every record is
+counted once more, for calibrated probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from memberbound.errors import InputError, TooFewRowsError, one_of
+from memberbound.files import large_copy
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.boosting import (
+    BoostedModel,
+    Boosting,
+    bins_of,
+    boost,
+    most_boosting_draws,
+)
+from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.encoder import Encoder, TargetCode
+from memberbound.release.all_rows.encoder_fit import (
+    FIRST_SHARE,
+    fit_encoder,
+    fit_target,
+    histogram_coordinates,
+    most_classes,
+    rows_needed,
+    settled_bounds,
+    widest,
+)
+from memberbound.release.all_rows.gradient import (
+    Descent,
+    GradientModel,
+    TrainingRows,
+    descend,
+    most_draws,
+)
+from memberbound.release.all_rows.histograms import (
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    counted,
+)
+from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.losses import Loss
+from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.probabilities import (
+    PROBABILITY_SHARE,
+    probability_line,
+    probability_sums,
+)
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
+from memberbound.release.noise import checked_eta
+from memberbound.release.randomness import SECURE, RandomSource
+from memberbound.tables.records import Records, read_records
+from memberbound.tables.shards import Parts
+
+#: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
+_PACES = (1 / 3, 1.0, 3.0)
+TUNE_SHARE = 0.35
+#: Share of μ² for the class frequencies of balanced weights.
+_FREQUENCY_SHARE = 0.01
+#: Sums of scores are added in whole multiples of this part.
+_SCORE_UNITS = 2.0**30
+
+
+@np.errstate(all="ignore")  # a warning would depend on a record
+def fit_private(
+    table: object,
+    target: str,
+    *,
+    eta: float,
+    learner: str = "logistic",
+    bounds: Mapping[str, object] | str | Path | None = None,
+    tune: bool = False,
+    settings: Settings | None = None,
+    weight: str | None = None,
+    source: RandomSource = SECURE,
+    reserve: Callable[[Budget], None] | None = None,
+) -> PrivateModel:
+    """Train a model on all rows of a raw table such that η holds for every record.
+
+    ``table`` is whatever :func:`memberbound.tables.records.read_records` takes.
+
+    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
+    target a range, classes otherwise.
+
+    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), of persons X26
+    (proofs/persons.md).
+    Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
+    names and types and the given bounds are public.
+    Numerics: as :func:`memberbound.release.all_rows.gradient.descend` and
+    :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
+    the table is looked at.
+    ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
+    that costs is a part of the budget like any other (35 % of what preprocessing leaves).
+    ``settings`` are public.  ``weight`` is the column of the records' own weights, which are cut
+    off at 0 and 1.  ``reserve`` is called with the budget before any noise is drawn (a ledger).
+    Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
+    have no influence; a table with fewer rows than private columns need is refused, for public
+    reasons only.
+    """
+    one_of("learner", learner, LEARNERS)
+    boosted = learner == "boosting"
+    public = read_bounds(bounds)
+    classifier = learner in ("logistic", "svm")
+    if boosted:
+        classifier = not isinstance(public.get(target), Range)
+    how = Settings() if settings is None else settings
+
+    def draws(width: int, columns: int, outputs: int) -> int:
+        most = most_draws(width, outputs)
+        if boosted:
+            most = most_boosting_draws(width, columns, outputs, how)
+        counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + counts
+
+    records = read_records(table, forms_of(public))
+    encoder, code, budget = prepare(
+        records,
+        target,
+        public,
+        eta=eta,
+        classifier=classifier,
+        source=source,
+        draws=draws,
+        weight=weight,
+        reserve=reserve,
+    )
+    if learner in ("logistic", "boosting"):
+        name = "ridge" if not classifier else "logistic" if len(code.classes) == 2 else "softmax"
+    else:
+        name = "hinge" if learner == "svm" else learner
+    loss, count = Loss(name, len(code.classes)), len(records)
+    by_class = None
+    if classifier and how.class_weight is not None:
+        by_class = _class_weights(how.class_weight, code, records, budget)
+    work = _Training(encoder, code, loss, how, boosted, count, by_class, weight)
+    rows = records.mapped(work.encoded)
+    # Free the raw rows: training needs the encoded ones only.
+    del table, records
+    counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
+    pace = work.pace(rows, budget) if tune else 1.0
+    model = work.trained(rows, budget.take("boosting" if boosted else "gradient descent"), pace)
+    if counts is not None:
+        line = probability_line(
+            model,
+            rows,
+            counts,
+            kind="boosting" if boosted else name,
+            records=count,
+            outputs=loss.outputs,
+            offsets=how.intercept,
+        )
+        model = model.moved(*line)
+    return PrivateModel(
+        encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, how
+    )
+
+
+def prepare(
+    records: Records,
+    target: str,
+    public: Bounds,
+    *,
+    eta: float,
+    classifier: bool,
+    source: RandomSource,
+    draws: Callable[[int, int, int], int],
+    weight: str | None = None,
+    reserve: Callable[[Budget], None] | None = None,
+) -> tuple[Encoder, TargetCode, Budget]:
+    """Learn to encode raw rows out of a budget for η, and leave the rest of it for training.
+
+    ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
+    and number of outputs.  The column ``weight`` is no feature.
+    """
+    names = list(records.columns)
+    if target not in names:
+        raise InputError(f"target must be a column of the table, got {target!r}.")
+    unknown = [name for name in public if name not in names]
+    if unknown:
+        raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+    rows = len(records)
+    features = [name for name in names if name not in (target, weight)]
+    if not features or rows < 2:
+        raise InputError(
+            "the table must have at least two rows (or persons) and a column besides the target."
+        )
+    open_target = target not in public
+    target_bound = public.get(target)
+    # The slack is not known yet; it hardly changes μ.
+    mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta)))
+    settled = settled_bounds(public, features, rows, mu, classes=open_target)
+    slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
+    _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
+    most = most_classes(rows, budget.mu)
+    if isinstance(target_bound, Categories) and len(target_bound.labels) > most:
+        raise TooFewRowsError(
+            f"target {target!r} must have at most {most} classes for {rows} rows at this eta, got "
+            f"{len(target_bound.labels)}: more are drowned by the noise. Merge classes, or allow "
+            "a larger eta."
+        )
+
+    histograms, fine = None, None
+    private = [name for name in features if name not in settled]
+    if private or open_target:
+        share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
+        first = budget.take("histograms of values", share)
+        histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
+        if private:
+            fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
+    code = fit_target(records, target, public, classifier=classifier, histograms=histograms)
+    encoder = fit_encoder(
+        records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
+    )
+    return encoder, code, budget
+
+
+def _class_weights(
+    stated: Mapping[str, float] | str, code: TargetCode, records: Records, budget: Budget
+) -> FloatArray:
+    """Return a weight for every class, the largest being 1.
+
+    Guarantee: balanced weights are computed from noisy counts that the budget pays for.
+    """
+    if isinstance(stated, str):
+        counts = records.chosen([code.name]).total(_class_counts, code)
+        noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
+        weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
+    else:
+        unknown = [name for name in stated if name not in code.classes]
+        if unknown:
+            raise InputError(
+                f"class_weight must be of the target's classes {list(code.classes)!r}, got "
+                f"{unknown[0]!r}."
+            )
+        weights = np.array([stated.get(name, 1.0) for name in code.classes])
+    return np.asarray(weights / weights.max())
+
+
+def _class_counts(part: Records, code: TargetCode) -> FloatArray:
+    places = part.columns[code.name].positions(code.classes)
+    # The first cell is for rows of other classes.
+    return counted(places + 1, len(code.classes) + 1, part.persons)[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """How rows become numbers with a target, and what is trained on them."""
+
+    encoder: Encoder
+    code: TargetCode
+    loss: Loss
+    settings: Settings
+    boosted: bool
+    records: int
+    #: From 0 to 1: by class, and the column of the records' own weights.
+    class_weights: FloatArray | None
+    weight: str | None
+
+    def encoded(self, part: Records) -> TrainingRows:
+        """Return a part of the rows as numbers, with their target."""
+        codes, known = self.code.read(part.columns[self.code.name])
+        weights = known.astype(np.float64)
+        if self.class_weights is not None:
+            weights *= self.class_weights[codes]
+        if self.weight is not None:
+            # A function of the record itself, from 0 to 1; what is no number is 0.
+            weights *= np.clip(np.nan_to_num(part.columns[self.weight].numbers), 0.0, 1.0)
+        features: Any
+        if self.boosted:
+            features = bins_of(self.encoder, part.columns, part.memory)
+        else:
+            features = self.encoder.rows(part.columns, part.memory)
+        return TrainingRows(
+            features,
+            large_copy(codes, part.memory),
+            None if (weights == 1).all() else large_copy(weights, part.memory),
+            part.persons,
+            part.memory,
+        )
+
+    def trained(self, rows: Parts, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
+        """Return the model of the default settings for μ, or of a multiple of their rate."""
+        encoder, loss, records = self.encoder, self.loss, self.records
+        if self.boosted:
+            rounds = Boosting.default(encoder, loss, self.settings, records=records, mu=part.mu)
+            rounds = replace(rounds, rate=rounds.rate * pace)
+            return boost(rows, loss, rounds, part, records=records, encoder=encoder)
+        how = Descent.default(
+            rows=records,
+            width=encoder.width,
+            outputs=loss.outputs,
+            mu=part.mu,
+            regression=not loss.classes,
+        )
+        # An encoded number is half a standardised one, over the nominal length of a row; clips make
+        # gradients of about unit length this much shorter, and so the penalty's.
+        decay = how.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
+        intercept = how.intercept if self.settings.intercept else 0.0
+        how = replace(how, rate=how.rate * pace, decay=decay, intercept=intercept)
+        return descend(rows, loss, how, part, records=records, width=encoder.width)
+
+    def pace(self, rows: Parts, budget: Budget) -> float:
+        """Try several paces and return the one with the best noisy score, out of the budget."""
+        share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
+        trials = [self.trained(rows, budget.take("a trial", share), p) for p in _PACES]
+        marks = [rows.total(_mark, trial, self.loss) / _SCORE_UNITS for trial in trials]
+        # A record that is replaced moves each of these sums by at most 1.
+        scores = budget.take("the trials' scores", share)
+        noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
+        return _PACES[int(np.argmax(noise.measure(marks)))]
+
+
+def _mark(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
+    """Return how well a trial does, in units: one number in [0, 1] per record, added exactly."""
+    parts = []
+    for cut in rows.cuts():
+        scores, codes = model.scores(rows.features[cut]), rows.codes[cut]
+        if loss.classes:
+            marks = (loss.predicted(scores) == codes).astype(np.float64)
+        else:
+            marks = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
+        weights = rows.weight(cut)
+        parts.append(np.rint((marks if weights is None else marks * weights) * _SCORE_UNITS))
+    units = np.concatenate(parts).astype(np.int64)
+    units = units if rows.persons is None else rows.persons.averaged(units)
+    return int(units.sum())
+
+
+def _slack(
+    rows: int,
+    features: list[str],
+    bounds: Bounds,
+    target_bound: object,
+    *,
+    classifier: bool,
+    draws: Callable[[int, int, int], int],
+) -> float:
+    """Return the slack from public numbers alone."""
+    outputs = 1
+    if classifier:
+        outputs = MOST_CLASSES if target_bound is None else len(getattr(target_bound, "labels", ()))
+    private = sum(name not in bounds for name in features)
+    coordinates = (
+        histogram_coordinates(private)
+        + sum(isinstance(bounds.get(name), Range) for name in features)
+        + (max(rows, histogram_coordinates(1)) if target_bound is None else 0)
+        + draws(widest(features, bounds), len(features), max(1, outputs))
+    )
+    slack = release_slack(coordinates)
+    return up(slack + CLASS_SLACK) if target_bound is None and classifier else slack
+
+
+def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:
+    needed = rows_needed(private, mu, classes=open_target)
+    if len(records) < needed:
+        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
+        raise TooFewRowsError(
+            f"the table must have at least about {needed} {what} at this eta, with {private} "
+            f"feature{'' if private == 1 else 's'} without bounds and a target "
+            f"{'without' if open_target else 'with'} them, got {len(records)}: fewer are drowned "
+            "by the noise. Give bounds (ranges and categories that are public knowledge), leave "
+            "columns out, find more rows, or allow a larger eta."
+        )
