@@ -50,6 +50,8 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.cells import Cells, ReleasedColumn
+from memberbound.release.all_rows.marginals import LabelledRows
+from memberbound.release.all_rows.tree import best_forest, pair_score, shrunk_counts
 from memberbound.tables.records import read_records
 
 ETAS = (0.01, 0.05, 0.1)
@@ -214,13 +216,13 @@ class _SpanningTree(synthetic._Counting):
     def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         pairs = list(itertools.combinations(range(len(columns)), 2))
         expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.rows.total(synthetic.LabelledRows.counts, pairs, [e.shape for e in expected])
-        exact = [*map(synthetic.pair_score, counts, expected)]
+        counts = self.rows.total(LabelledRows.counts, pairs, [e.shape for e in expected])
+        exact = [*map(pair_score, counts, expected)]
         moved = 2.0 * math.sqrt(len(pairs))
         noisy = self.sums(synthetic._SCORES, sensitivity=moved).measure(exact)
         scores = np.zeros((len(columns), len(columns)))
         scores[tuple(zip(*pairs, strict=True))] = noisy - noisy.min() + 1.0
-        return synthetic._forest(scores)
+        return best_forest(scores)
 
 
 def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
@@ -231,7 +233,7 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
     mbi = importlib.import_module("mbi")
     singles: list[tuple[ReleasedColumn, FloatArray, float]] = []
     pairs: list[tuple[FloatArray, float]] = []
-    released, shrunk = synthetic.released_column, synthetic._shrunk
+    released, shrunk = synthetic.released_column, shrunk_counts
 
     def keep_single(
         cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, **size: Any
@@ -244,7 +246,7 @@ def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.D
         pairs.append((noisy, scale))
         return shrunk(noisy, expected, scale)
 
-    changed: dict[str, Any] = {"released_column": keep_single, "_shrunk": keep_pair}
+    changed: dict[str, Any] = {"released_column": keep_single, "shrunk_counts": keep_pair}
     if method == "mst":
         thirds = dict.fromkeys(synthetic._WITHOUT_TARGET, 1 / 3)
         changed |= {"_WITHOUT_TARGET": thirds, "_LEAST_SIGNAL": 0.0, "_Counting": _SpanningTree}

@@ -11,7 +11,7 @@ from tests.oracle.replay import replayed, spent
 from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import synthetic
+from memberbound.release.all_rows import label_model, synthetic
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
@@ -95,7 +95,7 @@ def test_scales_are_those_of_the_parts():
         "columns": math.sqrt(2 * 3) / parts["columns"],
         "scores of pairs": 2 * math.sqrt(3) / parts["scores of pairs"],
         "pairs of the tree": math.sqrt(2 * edges) / parts["pairs of the tree"],
-        "labels": 2 * synthetic.CLIP * math.sqrt(4 * 3) / parts["labels"],
+        "labels": 2 * label_model.CLIP * math.sqrt(4 * 3) / parts["labels"],
     }
     for name, scale in made.noise.items():
         assert expected[name] <= scale <= expected[name] * (1 + 1e-5)

@@ -9,9 +9,9 @@ import itertools
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows import synthetic
 from memberbound.release.all_rows.histograms import counted
-from memberbound.release.all_rows.synthetic import clipped_residual_units, pair_score
+from memberbound.release.all_rows.label_model import CLIP, ROOM, clipped_residual_units
+from memberbound.release.all_rows.tree import pair_score
 from memberbound.tables.persons import Persons
 
 UNITS = 2.0**20
@@ -64,7 +64,7 @@ def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
         unclipped = np.zeros((2, groups))
         np.add.at(unclipped, cells, residuals)
         raw.append(unclipped.ravel())
-    allowed = synthetic.CLIP * synthetic.ROOM
+    allowed = CLIP * ROOM
     assert max(map(np.linalg.norm, vectors)) <= allowed
     apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
     assert 1.7 * allowed < apart <= 2 * allowed

@@ -20,18 +20,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, read_bounds
 from memberbound.release.all_rows.cells import (
-    CELL_SCALES,
     FORMATS,
     MOST_CELLS,
     CategoryCells,
@@ -54,15 +52,26 @@ from memberbound.release.all_rows.histograms import (
     counted,
     noisy_identifiers,
 )
+from memberbound.release.all_rows.label_model import (
+    CLIP,
+    FITTED_ROWS,
+    ROOM,
+    ROUNDS,
+    LabelModel,
+    fitted_labels,
+    probabilities,
+)
+from memberbound.release.all_rows.marginals import LabelledRows, labelled_rows
+from memberbound.release.all_rows.tree import best_forest, pair_score, raked_counts, shrunk_counts
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.noise import Calibration, GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.persons import PERSON_UNITS, Persons
 from memberbound.tables.records import Records
 from memberbound.tables.shards import Parts
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 IntArray = NDArray[np.int64]
 
@@ -221,7 +230,7 @@ def fit_synthetic(
         kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
     goal = None if target is None else cells[target]
     counting = _Counting(
-        records.mapped(_labelled, features, goal),
+        records.mapped(labelled_rows, features, goal),
         len(features),
         budget,
         {part: share * left for part, share in kinds.items()},
@@ -383,63 +392,10 @@ def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
 # ── 2 to 5. Groups, columns, the tree and its triples ─────────────────────────────────────────────
 
 
-#: Noise scales of a group of the target, of a block of a column, of a pair of which there is none.
-_GROUP_SCALES, _BLOCK_SCALES, _EMPTY_SCALES = 6.0, 5.0, 2.0
+#: Noise scales of a group of the target, and of a block of a column.
+_GROUP_SCALES, _BLOCK_SCALES = 6.0, 5.0
 #: Independence that is mixed into a pair, so that no draw is without a law.
 _LEAST_SHARE = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Cells or blocks of some rows, a line per column, the target's group, and whose they are."""
-
-    codes: NDArray[np.integer[Any]]
-    groups: NDArray[np.integer[Any]]
-    persons: Persons | None
-    #: Arrays of more bytes are kept on disk; None: in memory.
-    memory: int | None
-
-    def counts(
-        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
-    ) -> tuple[FloatArray, ...]:
-        """Return for some columns together, with the target's group, the weight in every cell.
-
-        Guarantee: exact; replacing a record moves each table by at most √2 in length, and 2 in the
-        sum of absolute values.
-        """
-        tables = []
-        for chosen, shape in zip(columns, shapes, strict=True):
-            places = np.zeros(len(self.groups), dtype=np.int64)
-            for column, size in zip(chosen, shape, strict=False):
-                places = places * size + self.codes[column]
-            places = places * shape[-1] + self.groups
-            tables.append(counted(places, math.prod(shape), self.persons).reshape(shape))
-        return tuple(tables)
-
-    def with_groups(self, group_of_cell: IntArray) -> LabelledRows:
-        """Return the rows with groups instead of the target's cells."""
-        kind = np.dtype(np.min_scalar_type(int(group_of_cell.max())))
-        groups = large_array(self.groups.shape, kind, self.memory)
-        groups[:] = group_of_cell[self.groups]
-        return replace(self, groups=groups)
-
-    def with_blocks(self, block_of_cell: Sequence[IntArray]) -> LabelledRows:
-        """Return the rows with blocks instead of cells."""
-        blocks = large_array(self.codes.shape, np.dtype(np.uint8), self.memory)
-        for line, cells, block in zip(blocks, self.codes, block_of_cell, strict=True):
-            line[:] = block[cells]
-        return replace(self, codes=blocks)
-
-
-def _labelled(part: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
-    """Return the cells of some rows."""
-    kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
-    codes = large_array((len(features), part.rows), kind, part.memory)
-    for line, column in zip(codes, features, strict=True):
-        line[:] = column.of(part.columns[column.name])
-    groups = large_array((part.rows,), np.dtype(np.uint16), part.memory)
-    groups[:] = 0 if target is None else target.of(part.columns[target.name])
-    return LabelledRows(codes, groups, part.persons, part.memory)
 
 
 @dataclass(eq=False)
@@ -522,7 +478,7 @@ class _Counting:
         sums = self.sums(_SCORES, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
         scores = np.zeros((len(columns), len(columns)))
         scores[tuple(zip(*pairs, strict=True))] = sums.measure(exact) - np.array(cost)
-        return _forest(scores)
+        return best_forest(scores)
 
     def triples(
         self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
@@ -537,7 +493,7 @@ class _Counting:
         likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
         counts = self.rows.total(LabelledRows.counts, edges, [table.shape for table in likely])
         for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
-            shrunk = _shrunk(sums.measure(exact), expected, sums.scale)
+            shrunk = shrunk_counts(sums.measure(exact), expected, sums.scale)
             slices = [
                 projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
                 for g in range(len(self.groups))
@@ -545,14 +501,16 @@ class _Counting:
             possible = np.isfinite(shrunk)
             possible |= ~possible.any(axis=1, keepdims=True)
             table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
-            tables[parent, child] = _raked(table, columns[parent].coarse, columns[child].coarse)
+            tables[parent, child] = raked_counts(
+                table, columns[parent].coarse, columns[child].coarse
+            )
         return tuple((child, parent, tables[parent, child]) for child, parent in order)
 
     def labels(self, model: SyntheticTable) -> LabelModel:
         """Return the label model, fitted on rows that are drawn from what is known so far."""
         times = ROUNDS * len(model.columns)
         sums = self.sums("labels", sensitivity=2 * CLIP * ROOM, times=times)
-        size = min(max(model.records, _FITTED_ROWS[0]), _FITTED_ROWS[1])
+        size = min(max(model.records, FITTED_ROWS[0]), FITTED_ROWS[1])
         return fitted_labels(
             [column.coarse for column in model.columns],
             self.groups,
@@ -561,235 +519,3 @@ class _Counting:
             sums,
             count_scale=self.noise["columns"],
         )
-
-
-def pair_score(counts: FloatArray, expected: FloatArray) -> float:
-    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
-
-    Guarantee: replacing a record moves it by at most 2.
-    """
-    return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
-
-
-def _forest(scores: FloatArray) -> list[tuple[int, int | None]]:
-    """Return (column, parent) of the best forest, parents first, from an upper triangle of scores.
-
-    Scores below 0 are not used.
-    """
-    from scipy.sparse import csgraph
-
-    tree = csgraph.minimum_spanning_tree(-np.maximum(scores, 0.0))
-    parents: dict[int, int | None] = {}
-    for root in range(len(scores)):
-        if root not in parents:
-            order, parent = csgraph.breadth_first_order(tree, root, directed=False)
-            parents |= {root: None} | {int(c): int(parent[c]) for c in order[1:]}
-    return list(parents.items())
-
-
-def _shrunk(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
-    """Return noisy (parent, child, group) counts, drawn towards independence (James and Stein).
-
-    Each parent's by as much as its distance from independence may be noise.
-    """
-    distance = noisy - expected
-    squares = np.square(distance).sum(axis=1, keepdims=True)
-    noise = max(noisy.shape[1] - 2, 0) * scale**2
-    weight = np.clip(1.0 - noise / np.maximum(squares, 1e-12), 0.0, 1.0)
-    # Where independence expects many and the noise explains what was counted, there is nothing.
-    empty = (noisy < _EMPTY_SCALES * scale) & (expected > 2 * _EMPTY_SCALES * scale)
-    empty |= _outside_a_function(noisy, expected, scale)[:, :, None]
-    return np.where(empty, -math.inf, expected + weight * distance)
-
-
-def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
-    """Return the (parent, child) cells that do not stand out, where one decides the other.
-
-    Together they must hold no more than noise explains, where independence expects far more.
-    """
-    totals = noisy.sum(axis=2)
-    spread = scale * math.sqrt(noisy.shape[2])
-    outside = np.asarray(totals < CELL_SCALES * spread)
-    outside[np.arange(len(totals)), totals.argmax(axis=1)] = False
-    outside[totals.argmax(axis=0), np.arange(totals.shape[1])] = False
-    doubt = _EMPTY_SCALES * spread * math.sqrt(max(int(outside.sum()), 1))
-    if totals[outside].sum() < doubt and expected.sum(axis=2)[outside].sum() > 2 * doubt:
-        return outside
-    return np.zeros_like(outside)
-
-
-def _raked(table: FloatArray, parents: FloatArray, children: FloatArray) -> FloatArray:
-    """Return a (parent, child, group) table with these (parent, group) and (child, group) sums."""
-    for _ in range(10):
-        table = table * (parents / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
-        table = table * (children / np.maximum(table.sum(axis=0), 1e-12))[None, :, :]
-    return table
-
-
-# ── 6. The label model: an additive softmax, corrected by noisy sums of residuals ─────────────────
-#
-# A row is in one block of every column.  The score of a group of the target is an intercept plus an
-# effect per block.  What the rows add is a function of each row alone, bit by bit, and sums are
-# exact (proofs/synthetic-tables.md, claim 3).
-
-#: Rows whose residuals are added up at once.
-_ROWS = 2**17
-#: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
-ROUNDS = 4
-CLIP = 0.7
-_DAMPING = 0.6
-_START_VARIANCE = 4.0
-_ROUND_VARIANCE = 0.25
-#: Computed lengths exceed exact ones by less than this.
-ROOM = 1.0 + 2.0**-20
-#: Scores are whole multiples of 1/64, and their exponentials come from a table: the same for every
-#: record wherever it stands in the table.
-_GRID = 64.0
-_EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
-#: Drawn rows that the label model is fitted on: at least, at most.
-_FITTED_ROWS = (5_000, 40_000)
-
-
-def probabilities(scores: FloatArray) -> FloatArray:
-    """Return softmax probabilities of scores on the grid, a function of each row alone."""
-    lowered = (scores.max(axis=1, keepdims=True) - scores) * _GRID
-    sizes = _EXPONENTIALS[np.minimum(lowered, len(_EXPONENTIALS) - 1).astype(np.int64)]
-    total = np.zeros(len(scores))
-    for group in range(scores.shape[1]):
-        total += sizes[:, group]
-    return np.asarray(sizes / total[:, None])
-
-
-def clipped_residual_units(
-    groups: NDArray[np.integer[Any]], probabilities: FloatArray, weights: FloatArray | None
-) -> FloatArray:
-    """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
-
-    Guarantee: the rows of one record add up to a vector of at most clip · 2^20 · (1 + 2^-20), in
-    whatever cells they are: weights of a record add up to at most 1.  Whole numbers: sums are
-    exact.
-    """
-    residuals = -probabilities
-    residuals[np.arange(len(groups)), groups] += 1.0
-    squares = np.zeros(len(groups))
-    for column in residuals.T:
-        squares += column * column
-    factor = np.minimum(1.0, CLIP / np.maximum(np.sqrt(squares), 1e-12)) * PERSON_UNITS
-    if weights is not None:
-        factor = factor * weights
-    return np.asarray(np.trunc(residuals * factor[:, None]))
-
-
-@dataclass(frozen=True, eq=False)
-class LabelModel:
-    """Scores of the target's groups: intercepts and an effect per block of every column."""
-
-    intercepts: FloatArray
-    effects: tuple[FloatArray, ...]
-
-    def scores(self, blocks: Sequence[NDArray[np.generic]]) -> FloatArray:
-        """Return scores on the grid."""
-        rows = len(blocks[0]) if blocks else 0
-        scores = np.tile(self.intercepts, (rows, 1))
-        for effect, place in zip(self.effects, blocks, strict=True):
-            scores += effect[place]
-        return scores
-
-    def moved(self, by: Sequence[FloatArray]) -> LabelModel:
-        """Return the model with other effects, rounded to the grid."""
-        pairs = zip(self.effects, by, strict=True)
-        return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
-
-
-def _summed(blocks: NDArray[np.integer[Any]], values: FloatArray, count: int) -> FloatArray:
-    """Return the sum of rows of values per block."""
-    return np.column_stack([np.bincount(blocks, column, count) for column in values.T])
-
-
-def _additive(
-    blocks: Sequence[IntArray],
-    curvature: FloatArray,
-    moments: Sequence[FloatArray],
-    shrinkage: float,
-    effects: Sequence[FloatArray],
-) -> list[FloatArray]:
-    """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
-    sizes = [_summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
-    penalties = [shrinkage / size for size in sizes]
-    changes = [np.zeros_like(effect) for effect in effects]
-    total = np.zeros_like(curvature)
-    for _ in range(8):
-        for c, place in enumerate(blocks):
-            reached = _summed(place, curvature * total, len(effects[c]))
-            wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
-            step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
-            changes[c] += step
-            total += step[place]
-    return changes
-
-
-def fitted_labels(
-    coarse: Sequence[FloatArray],
-    groups: FloatArray,
-    blocks: Sequence[IntArray],
-    rows: Parts,
-    sums: NoisySums,
-    *,
-    count_scale: float,
-) -> LabelModel:
-    """Return the label model: from the columns' counts, then from noisy sums of residuals.
-
-    ``coarse`` are noisy (block, group) counts of noise ``count_scale``, ``blocks`` those of drawn
-    rows, on which it is fitted.  Each round the residuals of all rows (parts of
-    :class:`LabelledRows`) are summed per block of every column, with noise, and the effects move
-    such that drawn rows would show the same sums.
-    """
-    count, size = len(groups), len(blocks[0])
-    ratio = size / groups.sum()
-    share = groups / groups.sum()
-    intercepts = np.rint(np.log(share) * _GRID) / _GRID
-    labels = LabelModel(intercepts, tuple(np.zeros_like(counts) for counts in coarse))
-    wide = count / (count - 1)
-    drawn = [np.bincount(b, minlength=len(c)) for b, c in zip(blocks, coarse, strict=True)]
-    excess = [counts - counts.sum(axis=1, keepdims=True) * share for counts in coarse]
-    shrinkage = (count_scale * ratio) ** 2 * 0.6 / _START_VARIANCE
-    for _ in range(4):
-        likely = probabilities(labels.scores(blocks))
-        moments = [
-            number[:, None] * share + more * ratio - _summed(place, likely, len(number))
-            for place, number, more in zip(blocks, drawn, excess, strict=True)
-        ]
-        curvature = wide * likely * (1 - likely)
-        labels = labels.moved(_additive(blocks, curvature, moments, shrinkage, labels.effects))
-
-    shrinkage = (sums.scale * ratio) ** 2 * (1 - 1 / count) / _ROUND_VARIANCE
-    for _ in range(ROUNDS):
-        moments = []
-        for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
-            noisy = sums.measure(exact / PERSON_UNITS) * ratio
-            moments.append(noisy - noisy.mean(axis=1, keepdims=True))
-        likely = probabilities(labels.scores(blocks))
-        # How likely a drawn row's residual is shorter than the clip.
-        lengths = np.square(likely).sum(axis=1, keepdims=True) - 2 * likely + 1.0
-        unclipped = (likely * (lengths < CLIP**2)).sum(axis=1, keepdims=True)
-        curvature = wide * likely * (1 - likely) * np.maximum(unclipped, 0.1)
-        none = [np.zeros_like(effect) for effect in labels.effects]
-        change = _additive(blocks, curvature, moments, shrinkage, none)
-        labels = labels.moved([_DAMPING * c for c in change])
-    return labels
-
-
-def _residual_sums(
-    rows: LabelledRows, labels: LabelModel, sizes: Sequence[int]
-) -> tuple[FloatArray, ...]:
-    """Return sums of residuals per block of every column, in units: exact, whatever the order."""
-    sums = [np.zeros((size, len(labels.intercepts))) for size in sizes]
-    for start in range(0, len(rows.groups), _ROWS):
-        cut = slice(start, start + _ROWS)
-        codes = [code[cut] for code in rows.codes]
-        weights = None if rows.persons is None else rows.persons.weights[cut]
-        likely = probabilities(labels.scores(codes))
-        units = clipped_residual_units(rows.groups[cut], likely, weights)
-        for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
-            sums[place] += _summed(code, units, size)
-    return tuple(sums)
