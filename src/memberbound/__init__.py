@@ -1,7 +1,6 @@
 """memberbound: how often can anybody be right about who was in the training set?
 
-The public surface is small; everything is imported when first used.  ``__init__.pyi`` names every
-export, once, with the module that defines it.
+Public names are imported when first used.  ``__init__.pyi`` repeats them for type checkers.
 
 >>> import memberbound
 >>> memberbound.explain(epsilon=8, delta=1e-5).to_dict()["accuracy_upper"] > 0.999
@@ -10,19 +9,86 @@ True
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
-from pathlib import Path
 
 from memberbound._version import __version__ as __version__
 
-_EXPORT = re.compile(r"^from (memberbound\S*) import (\w+) as \2$", re.MULTILINE)
 #: Public name → module that defines it.
 PUBLIC = {
-    name: module
-    for module, name in _EXPORT.findall(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+    "Audit": "memberbound.verbs.audit",
+    "audit": "memberbound.verbs.audit",
+    "audit_learner": "memberbound.verbs.audit_learner",
+    "audit_table": "memberbound.verbs.audit_table",
+    "audit_text": "memberbound.verbs.audit_text",
+    "AuditBound": "memberbound.quantities",
+    "bounds": "memberbound.verbs.bounds",
+    "BoundsTemplate": "memberbound.verbs.bounds",
+    "Certificate": "memberbound.quantities",
+    "Certification": "memberbound.verbs.certify",
+    "certify": "memberbound.verbs.certify",
+    "compare": "memberbound.report.comparing",
+    "Comparison": "memberbound.report.comparing",
+    "CountProfile": "memberbound.iid.profiles",
+    "Estimate": "memberbound.quantities",
+    "explain": "memberbound.verbs.explain",
+    "Explanation": "memberbound.verbs.explain",
+    "ExponentialMechanism": "memberbound.subset.exponential",
+    "Export": "memberbound.report.exporting",
+    "export": "memberbound.report.exporting",
+    "finite_bounds": "memberbound.subset.finite",
+    "GaussianCurve": "memberbound.curve",
+    "HalfPrivate": "memberbound.release.half.half_estimator",
+    "HalfProtection": "memberbound.verbs.protection",
+    "harden": "memberbound.verbs.harden",
+    "Hardening": "memberbound.verbs.harden",
+    "IidGame": "memberbound.games",
+    "InputError": "memberbound.errors",
+    "LaplaceCurve": "memberbound.curve",
+    "LearnerAudit": "memberbound.verbs.audit_learner",
+    "Ledger": "memberbound.release.ledger_file",
+    "ledger": "memberbound.verbs.ledger",
+    "LedgerState": "memberbound.verbs.ledger",
+    "load": "memberbound.release.saving",
+    "MemberboundError": "memberbound.errors",
+    "MembershipPrivate": "memberbound.release.all_rows.estimator",
+    "mixture": "memberbound.curve",
+    "ModelGame": "memberbound.games",
+    "NeighbourGame": "memberbound.games",
+    "NeighbourProfile": "memberbound.subset.profile",
+    "open_table": "memberbound.tables.table",
+    "Plan": "memberbound.verbs.plan",
+    "plan": "memberbound.verbs.plan",
+    "polygon_from_lines": "memberbound.curve",
+    "PolygonCurve": "memberbound.curve",
+    "population": "memberbound.verbs.population",
+    "PopulationAnswer": "memberbound.verbs.population",
+    "predict": "memberbound.verbs.predict",
+    "Prediction": "memberbound.verbs.predict",
+    "protect": "memberbound.verbs.protect",
+    "protect_half": "memberbound.verbs.protect_half",
+    "Protection": "memberbound.verbs.protection",
+    "Recipe": "memberbound.tables.recipe",
+    "RecordBounds": "memberbound.subset.record_bounds",
+    "reproduce": "memberbound.papers.reproduction",
+    "Reproduction": "memberbound.papers.reproduction",
+    "save": "memberbound.release.saving",
+    "SearchError": "memberbound.errors",
+    "Study": "memberbound.studies",
+    "study": "memberbound.studies",
+    "SubsetGame": "memberbound.games",
+    "summarize": "memberbound.verbs.summarize",
+    "Summary": "memberbound.verbs.protection",
+    "Synthesis": "memberbound.verbs.synthesize",
+    "synthesize": "memberbound.verbs.synthesize",
+    "Table": "memberbound.tables.table",
+    "TableAudit": "memberbound.verbs.audit_table",
+    "TextAudit": "memberbound.verbs.audit_text",
+    "Theorems": "memberbound.papers.results",
+    "theorems": "memberbound.papers.results",
+    "TorchLearner": "memberbound.learners.torch_learner",
+    "TradeoffCurve": "memberbound.curve",
 }
-__all__ = sorted(PUBLIC)  # noqa: PLE0605  # names from the stub
+__all__ = ["__version__", *PUBLIC]  # noqa: PLE0604  # names of the table above
 
 
 def __getattr__(name: str) -> object:

@@ -48,7 +48,10 @@ EDITS = {
             "        lambda columns: 2 * columns,\n    ),\n",
         )
     ],
-    "faces/command_line.py": [('    "Tables": (', '    "Tables": ("weigh", ')],
+    "faces/command_line.py": [
+        ('    "Tables": {\n', '    "Tables": {\n        "weigh": "Weigh a table.",\n')
+    ],
+    "__init__.py": [("PUBLIC = {\n", 'PUBLIC = {\n    "weigh": "memberbound.verbs.weigh",\n')],
     "__init__.pyi": [
         ("\nPUBLIC: ", "from memberbound.verbs.weigh import weigh as weigh\n\nPUBLIC: "),
     ],

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from typer.testing import CliRunner
 
+import memberbound
 from memberbound.declarations import Names, Option, Rates, Table, declared
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, application, command, verb_named
@@ -190,3 +191,17 @@ def test_no_option_is_declared_twice() -> None:
         if re.search(r"typer\.(Option|Argument)\(", path.read_text(encoding="utf-8"))
     ]
     assert found == ["faces/command_line.py"]
+
+
+def test_the_help_page_repeats_the_first_sentence_of_every_verb() -> None:
+    """The page is printed without importing any verb, so it has a copy."""
+    listed = {name: text for verbs in command_line._PANELS.values() for name, text in verbs.items()}
+    for name, text in listed.items():
+        assert text == verb_named(name).function.__doc__.partition("\n")[0].replace("``", "")
+
+
+def test_the_stub_exports_what_the_package_exports() -> None:
+    stub = Path(memberbound.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    exported = re.findall(r"^from (memberbound\S*) import (\w+) as \2$", stub, re.MULTILINE)
+    listed = {"__version__": "memberbound._version"} | memberbound.PUBLIC
+    assert {name: module for module, name in exported} == listed

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from memberbound import PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import (
     Answer,
@@ -38,15 +36,63 @@ from memberbound.faces.terminal import preview_lines, print_text
 from memberbound.files import check_output, csv_encoding, remove_leftovers
 from memberbound.limits import Limit, Limited, write_junit
 
-#: Headings of the help page and the verbs below them: a new verb needs its name here.
+#: Heading of the help page → its verbs, each with the first sentence of its docstring.
 _PANELS = {
-    "Everything in one report": ("study", "compare", "export"),
-    "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
-    "Tables": ("synthesize", "audit-table", "certify", "plan", "harden"),
-    "Text": ("audit-text",),
-    "Numbers": ("summarize", "ledger", "explain", "population"),
-    "Papers": ("protect-half", "reproduce", "theorems"),
-    "In the browser": ("serve",),
+    "Everything in one report": {
+        "study": (
+            "Certify a table, attack and protect a model, and recommend what to do: one report."
+        ),
+        "compare": "Compare two reports: what was found before and after, and what else changed.",
+        "export": (
+            "Export what a release or a study says as a page to sign, a card, evidence or a run."
+        ),
+    },
+    "Models": {
+        "bounds": "Write a template in which you state what is public about a table's columns.",
+        "protect": "Train a model on all rows so that nobody can tell whose record was among them.",
+        "predict": "Apply a model released by protect or protect-half to raw rows.",
+        "audit": (
+            "Measure what membership inference attacks on a model achieve, with confidence "
+            "intervals."
+        ),
+        "audit-learner": (
+            "Measure what attacks on models of a learner achieve, with confidence intervals."
+        ),
+    },
+    "Tables": {
+        "synthesize": (
+            "Make a table of new rows from which nobody can tell whose record was in the old one."
+        ),
+        "audit-table": "Measure what membership inference attacks on a synthetic table achieve.",
+        "certify": "Certify how much any learner at all can leak about the rows of this table.",
+        "plan": "Find how many training rows are enough for a certified target.",
+        "harden": "Coarsen a table until no learner trained on it can leak too much, certified.",
+    },
+    "Text": {
+        "audit-text": (
+            "Measure which documents a fine-tuned language model leaks, with confidence intervals."
+        ),
+    },
+    "Numbers": {
+        "summarize": (
+            "Release numbers about all rows so that nobody can tell whose record was among them."
+        ),
+        "ledger": "Say what all releases about the same people promise together, and what is left.",
+        "explain": (
+            "Translate a DP guarantee into attack success, or find the parameters for a target."
+        ),
+        "population": "Find what ε means for these records, or which ε a target allows.",
+    },
+    "Papers": {
+        "protect-half": "Release a model or a statistic of a secret random half of a public table.",
+        "reproduce": "Reproduce figures and tables of the papers, and check what the papers claim.",
+        "theorems": (
+            "List the papers' results: what holds, what is wrong, which code and tests cover it."
+        ),
+    },
+    "In the browser": {
+        "serve": "Open the web calculator: the same answers, with sliders and file upload.",
+    },
 }
 #: Headings of a command's options, in their order.
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
@@ -463,29 +509,19 @@ def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> ty
         del version
 
     panels = {name: title for title, members in _PANELS.items() for name in members}
+    purposes = {name: text for members in _PANELS.values() for name, text in members.items()}
     for name in chosen:
         verb = verb_named(name)
         app.command(name, rich_help_panel=panels[name], epilog=_choices(verb))(
             command(verb, DRAWINGS.get(name))
         )
     for name in listed:
-        app.command(name, rich_help_panel=panels[name], help=_purpose(name))(_out_of_place)
+        app.command(name, rich_help_panel=panels[name], help=purposes[name])(_out_of_place)
     return app
 
 
 def _out_of_place() -> None:
     raise InputError("the verb must be the first argument, as in: memberbound certify people.csv.")
-
-
-def _purpose(name: str) -> str:
-    """Return the first sentence of a verb, read from its source: to import all takes seconds."""
-    function = function_name(name)
-    elsewhere = {"serve": "memberbound.faces.serving", "study": "memberbound.studies.studying"}
-    module = elsewhere.get(name) or PUBLIC[function]
-    source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-    text = source.read_text(encoding="utf-8")
-    match = re.search(rf'^def {function}\(.*?^    """(.*?)$', text, re.M | re.S)
-    return match[1].replace("``", "") if match else ""
 
 
 def _choices(verb: Verb) -> str | None:
