@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
@@ -262,6 +263,18 @@ def in_arrow_types(table, _):
     return table.to_pandas(types_mapper=pd.ArrowDtype)
 
 
+def on_duckdb(table):
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("given", table)
+    connection.execute("CREATE TABLE t AS SELECT * FROM given")
+    return connection
+
+
+def on_ibis(table, _):
+    return pytest.importorskip("ibis").duckdb.from_connection(on_duckdb(table)).table("t")
+
+
 FORMATS = {
     "csv": (UNTYPED, as_csv),
     "sqlite": (UNTYPED, as_sqlite),
@@ -278,6 +291,8 @@ FORMATS = {
     "pyarrow": (TYPED, arrow_of),
     "polars": (TYPED, lambda table, _: pl.from_arrow(arrow_of(table))),
     "pandas with arrow types": (TYPED, lambda table, _: in_arrow_types(arrow_of(table), None)),
+    "ibis on DuckDB": (TYPED, lambda table, _: on_ibis(arrow_of(table), None)),
+    "relation of DuckDB": (TYPED, lambda table, _: on_duckdb(arrow_of(table)).table("t")),
 }
 
 
@@ -428,6 +443,19 @@ def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("memory", [None, "1KB"])
+@pytest.mark.parametrize("form", ["csv", "sqlite", "excel", "parquet", "ibis on DuckDB"])
+def test_a_table_that_was_opened_publicly_is_read_as_a_secret_one(tmp_path, form, memory):
+    world, write = FORMATS[form]
+    odd = {"weight": 7.0, "group": "word"} if world is UNTYPED else {"half": None, "word": "1"}
+    read = []
+    for table in (world.rows, world.neighbour(**odd)):
+        with open_table(write(table, tmp_path)) as opened:
+            every = records.read_secret_columns(opened, {}, memory=memory)
+            read.append(every.taken(np.arange(every.rows)))
+    assert_one_row_differs(*read, 11)
+
+
 # ── Broken readers are caught ─────────────────────────────────────────────────────────────────────
 
 
@@ -485,6 +513,9 @@ def assert_one_row_differs(first, second, row):
     for name, values in first.columns.items():
         one, other = values.taken(rest), second.columns[name].taken(rest)
         np.testing.assert_array_equal(one.numbers, other.numbers)
+        assert [one.label(k) for k in range(len(one))[:99]] == [
+            other.label(k) for k in range(len(other))[:99]
+        ]
 
 
 def csv_with(value, folder, *, rows_before=3, name="t.csv"):
@@ -583,46 +614,134 @@ def test_a_table_is_read_whatever_one_value_is(tmp_path, case):
         assert others[0].columns["a"].label(table.row) == table.label
 
 
+class Moment(pa.ExtensionType):
+    """A type of a user's own over times or durations."""
+
+    def __init__(self, storage):
+        super().__init__(storage, "memberbound.test.moment")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, _):
+        return cls(storage)
+
+
+@pytest.fixture
+def known_moments():
+    """Files keep a type of the user's own where Arrow knows it."""
+    pa.register_extension_type(Moment(pa.timestamp("s")))
+    yield
+    pa.unregister_extension_type("memberbound.test.moment")
+
+
 UNITS = {"s": 86_400, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
-ARROW_VALUES = {
-    **{f"duration in {u}": ([5, FAR], pa.duration(u)) for u in UNITS},
-    **{f"time in {u}": ([5, FAR], pa.timestamp(u)) for u in UNITS},
-    **{f"time in {u} with a zone": ([5, -FAR], pa.timestamp(u, "UTC")) for u in ("s", "ms", "us")},
-    "date in milliseconds": ([0, 86_400_000 * 10**11], pa.date64()),
+TIMES = {
+    **{f"duration in {u}": pa.duration(u) for u in UNITS},
+    **{f"time in {u}": pa.timestamp(u) for u in UNITS},
+    **{f"time in {u} with a zone": pa.timestamp(u, "UTC") for u in UNITS},
+    "date in milliseconds": pa.date64(),
 }
+#: What one value is, beside a near one: far ones, the engine's infinities, and none.
+EXTREMES = (FAR, -FAR, 2**63 - 1, 1 - 2**63, 253_402_300_800, None)
+
+
+def dictionary_coded(table, _):
+    coded = zip(table.column_names, table.columns, strict=True)
+    return pd.DataFrame(
+        {name: pd.arrays.ArrowExtensionArray(c.dictionary_encode()) for name, c in coded}
+    )
+
+
+def as_data_set(table, folder):
+    return pa.dataset.dataset(as_file("arrow")(table, folder), format="ipc")
+
+
+def opened_publicly(table, folder):
+    """A caller may have opened the table for another verb before."""
+    return open_table(on_ibis(table, folder))
+
+
 ARROW_FORMS = {
     "parquet": as_file("parquet"),
     "arrow file": as_file("arrow"),
     "arrow stream": as_file("arrows"),
     "pyarrow": lambda table, _: table,
     "stream": lambda table, _: table.to_reader(),
+    "data set": as_data_set,
     "pandas with arrow types": in_arrow_types,
-    "pandas with codes": lambda table, _: pd.DataFrame(
-        {
-            name: pd.arrays.ArrowExtensionArray(column.dictionary_encode())
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
-    ),
+}
+ENGINE_FORMS = {
+    "ibis": on_ibis,
+    "ibis, opened publicly": opened_publicly,
+    "relation": lambda table, _: on_duckdb(table).table("t"),
+    "duckdb": as_file("duckdb"),
+}
+PLAIN_FORMS = {
+    "pandas with codes": dictionary_coded,
+    "polars": lambda table, _: pl.from_arrow(table),
 }
 
 
-@pytest.mark.parametrize("form", ARROW_FORMS)
-@pytest.mark.parametrize("case", ARROW_VALUES)
-def test_times_are_read_however_far_they_are(tmp_path, form, case):
-    (near, far), kind = ARROW_VALUES[case]
-    if form == "parquet" and getattr(kind, "unit", "") == "s" and "time" in case:
-        pytest.skip("Parquet has no times in seconds: they cannot be written")
-    read = []
-    for value in (near, far, None):
-        times = pa.array([near, near, value], pa.int64()).cast(kind)
-        table = ARROW_FORMS[form](pa.table({"a": times, "b": [1, 2, 3]}), tmp_path)
-        read.append(records.read_records(table))
-    assert_one_row_differs(read[0], read[1], 2)
-    assert_one_row_differs(read[0], read[2], 2)
-    days = near / UNITS[getattr(kind, "unit", "ms")]
-    assert read[0].columns["a"].numbers[0] == pytest.approx(days, rel=1e-15)
-    assert abs(read[1].columns["a"].numbers[2]) > days
-    assert read[2].columns["a"].label(2) == ""
+def unstored(form, case):
+    """Tell types of which a format cannot store every value: a writer refuses them."""
+    kind = TIMES[case]
+    if form == "parquet":
+        return pa.types.is_timestamp(kind) and kind.unit == "s"
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return form in ENGINE_FORMS and (zoned or "duration" in case) and kind.unit in ("s", "ms")
+
+
+def times_with(value, cases, *, extended, rows=3):
+    """A table with a column of every type, in which row 2 has this value."""
+    made = {}
+    for case in cases:
+        kind = TIMES[case]
+        day = 86_400_000 if pa.types.is_date64(kind) else 1
+        numbers = [0 if day > 1 else 5] * rows
+        numbers[2] = None if value is None else int(value / day) * day if day > 1 else value
+        times = pa.array(numbers, pa.int64()).view(kind)
+        made[case] = pa.ExtensionArray.from_storage(Moment(kind), times) if extended else times
+    return pa.table({**made, "b": [k % 9 for k in range(rows)]})
+
+
+@pytest.mark.parametrize(
+    ("form", "extended"),
+    [
+        *((form, False) for form in (*ARROW_FORMS, *ENGINE_FORMS, *PLAIN_FORMS)),
+        *((form, True) for form in ARROW_FORMS),
+    ],
+)
+def test_times_are_read_however_far_they_are(tmp_path, known_moments, form, extended):
+    write = (ARROW_FORMS | ENGINE_FORMS | PLAIN_FORMS)[form]
+    cases = [case for case in TIMES if not unstored(form, case)]
+    read = {
+        value: records.read_records(write(times_with(value, cases, extended=extended), tmp_path))
+        for value in (5, *EXTREMES)
+    }
+    for value in EXTREMES:
+        assert_one_row_differs(read[5], read[value], 2)
+    for case in cases if form in ARROW_FORMS else ():
+        near = 0 if pa.types.is_date64(TIMES[case]) else 5
+        days = near / UNITS[getattr(TIMES[case], "unit", "ms")]
+        assert read[5].columns[case].numbers[0] == pytest.approx(days, rel=1e-15)
+        assert abs(read[FAR].columns[case].numbers[2]) > 10_000
+        assert read[None].columns[case].label(2) == ""
+
+
+@pytest.mark.parametrize("form", ["ibis", "pyarrow", "pandas with arrow types"])
+def test_no_time_decides_whether_there_is_a_release(monkeypatch, tmp_path, form):
+    cases, extended = ["time in s", "time in ms"], form != "ibis"
+    goal = pa.array(["no", "yes"] * (ROWS // 2))
+    bounds = {"ill": ["no", "yes"], "b": [0, 9]}
+    seen = set()
+    for value in (5, FAR, 2**63 - 1):
+        rows = times_with(value, cases, extended=extended, rows=ROWS).append_column("ill", goal)
+        table = (ARROW_FORMS | ENGINE_FORMS)[form](rows, tmp_path)
+        asked = {"target": "ill", "bounds": bounds, "eta": ETA, "insecure_seed": 7}
+        seen.add(replayed(monkeypatch, lambda t=table, a=asked: published(protect(t, **a)))[0])
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("value", [[1, 2], [10**5000], {"k": 1}, object()])

@@ -630,7 +630,8 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
             column = column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(kind, pa.BaseExtensionType):
-        return _of_objects(column.to_pylist(), form)
+        known = kind.extension_name == "arrow.uuid"
+        return Values.of(column.to_pylist() if known else column.storage, form)
     if types.is_dictionary(kind):
         return _of_dictionary(column, form)
     if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):

@@ -209,15 +209,15 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
     import pyarrow as pa
     from pyarrow import types
 
+    if isinstance(kind, pa.BaseExtensionType):
+        known = kind.extension_name == "arrow.uuid"
+        return kind if known else exact_type(kind.storage_type, secret=secret)
     if secret and types.is_duration(kind):
         return pa.float64()
     if secret and (
         types.is_date64(kind) or (types.is_timestamp(kind) and kind.unit in ("s", "ms"))
     ):
         return pa.timestamp("us", None if types.is_date64(kind) else kind.tz)
-
-    if isinstance(kind, pa.BaseExtensionType):
-        return kind if kind.extension_name == "arrow.uuid" else exact_type(kind.storage_type)
     if types.is_timestamp(kind):
         return pa.timestamp("ns") if kind.unit == "ns" and kind.tz else kind
     if types.is_time64(kind):  # which some files declare to be in UTC; then the engine cuts it

@@ -268,7 +268,8 @@ def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
     """Return records that are read in parts, None where all of them fit into memory."""
-    table = table if table.elsewhere is None else table.local
+    if table.memory is None:
+        table = table.row_by_row.local
     if not table.streams:
         return None
     rows = table.run(table.count_rows)

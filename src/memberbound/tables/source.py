@@ -410,8 +410,11 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
     return engine.view(f"SELECT * FROM {'.'.join(map(identifier, (catalog, schema, name)))}")
 
 
-def refuse_cut(source: ir.Table) -> None:
-    """Refuse tables of ibis whose engine would be handed, or would compare, less than they hold."""
+def refuse_cut(source: ir.Table, *, secret: bool = False) -> None:
+    """Refuse tables of ibis whose engine would be handed, or would compare, less than they hold.
+
+    With ``secret`` also types of which the engine does not take every value.
+    """
     import ibis.expr.operations as ops
 
     if source.get_backend().name == "sqlite":  # its columns have no types, only affinities
@@ -419,11 +422,13 @@ def refuse_cut(source: ir.Table) -> None:
 
     for memory in source.op().find(ops.InMemoryTable):
         for column, kind in memory.schema.items():
-            fine = kind.is_timestamp() and kind.timezone and kind.scale in (None, 9)
-            if kind.is_interval() or fine:
+            zoned = kind.is_timestamp() and kind.timezone is not None
+            cut = zoned and kind.scale in (None, 9)
+            refused = secret and zoned and kind.scale != 6
+            if kind.is_interval() or cut or refused:
                 raise InputError(
                     f"column {column!r} of a table in memory must not be of type {kind} within "
-                    "ibis, which may cut it. Give the table itself."
+                    "ibis, which does not take every value of it as it is. Give the table itself."
                 )
 
 

@@ -99,9 +99,9 @@ class Table:
 
     def close(self) -> None:
         """Close the engine, unless another table owns it, and let the rows in memory go."""
-        local = self.__dict__.pop("local", self)
-        if local is not self:
-            local.close()
+        for copy in ("local", "_opened_as_secret"):
+            if self.__dict__.get(copy, self) is not self:
+                self.__dict__.pop(copy).close()
         self.forget_rows()
         self.__dict__.pop("expr", None)
         # Tables in memory that share the engine start another one if they need it.
@@ -185,7 +185,10 @@ class Table:
         return self.run(expr.to_pyarrow)
 
     def embedded(self, beside: Table | None = None, columns: list[str] | None = None) -> Table:
-        """Return this table on the embedded engine, copied to its private folder if need be."""
+        """Return this table on the embedded engine, copied to its private folder if need be.
+
+        A copy of a secret table takes every value of every type.
+        """
         if self.elsewhere is None and (beside is None or beside.engine is self.engine):
             return self
         connection, names = self.connection, self.choose(columns)
@@ -194,14 +197,22 @@ class Table:
                 f"{self.name} must be copied for this, which {self.expr.get_backend().name} does "
                 "not do without loss. Save it as Parquet and give the file."
             )
-        limit = self.memory_limit
-        copy = Table(self.name, tuple(names), self.path, beside=beside, memory_limit=limit)
+        if self.secret and self.elsewhere is not None:
+            refuse_cut(self.elsewhere, secret=True)
+        copy = Table(
+            self.name,
+            tuple(names),
+            self.path,
+            beside=beside,
+            secret=self.secret,
+            memory_limit=self.memory_limit,
+        )
 
         def copied() -> str:
             moved = moved_columns(self.types(names), self.name)
             rows = connection.sql(f"SELECT {moved} FROM ({self.query}) AS stored_rows")
             stream = rows.to_arrow_reader(BATCH_ROWS)
-            return copy.engine.copied(stream.schema, stream)
+            return copy.engine.copied(stream.schema, stream, secret=self.secret)
 
         copy.view = self.run(copied)
         return copy
@@ -347,10 +358,10 @@ class Table:
     def stored_columns(self, columns: Columns = None) -> dict[str, object]:
         """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
 
-        Guarantee: a value depends on its own row and on declared types alone, also of a file that
+        Guarantee: a value depends on its own row and on declared types alone, also of a table that
         was opened as a public one, which is then read again.
         """
-        table = self if self.reads_row_by_row else self._opened_as_secret
+        table = self.row_by_row
         names = table.choose(columns)
         if table.memory is None:
             arrow = table.local.rows(names)
@@ -361,9 +372,14 @@ class Table:
     @property
     def reads_row_by_row(self) -> bool:
         """Whether no row decides how another is read."""
-        if self.secret or self.memory is not None or self.elsewhere is not None:
+        if self.secret or self.memory is not None:
             return True
         return self.path is not None and same_for_secret_rows(self.path)
+
+    @property
+    def row_by_row(self) -> Table:
+        """This table such that no row decides how another is read; a public one is read again."""
+        return self if self.reads_row_by_row else self._opened_as_secret
 
     def check_exact(self) -> None:
         """Refuse rows in which values that differ may have become one, to take every value."""
@@ -381,6 +397,9 @@ class Table:
 
     @cached_property
     def _opened_as_secret(self) -> Table:
+        if self.elsewhere is not None:
+            limit = self.memory_limit
+            return open_table(self.elsewhere, secret=True, memory_limit=limit)
         if self.path is None:
             raise InputError(
                 f"{self.name} was opened as a public table, in which rows may decide how others "
