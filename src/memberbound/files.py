@@ -21,6 +21,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -206,10 +207,7 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
                 raise
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path} cannot hold this table: {first}.") from error
-        # An output is meant to be like any other file of its folder.
-        mask = os.umask(0)
-        os.umask(mask)
-        draft.chmod(0o666 & ~mask)
+        draft.chmod(_usual_mode(draft))
         os.fsync(handle)
         _renamed(draft, path, force)
     except OSError as error:
@@ -218,6 +216,20 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
         if handle >= 0:
             os.close(handle)
         draft.unlink(missing_ok=True)
+
+
+def _usual_mode(draft: Path) -> int:
+    """Return the permissions that a new file of this folder gets.
+
+    Asking for the umask means to change it for a moment, in all threads: an empty file is made.
+    """
+    probe = draft.with_name(f"{draft.name}-mode")
+    handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(handle).st_mode)
+    finally:
+        os.close(handle)
+        probe.unlink()
 
 
 def _renamed(draft: Path, path: Path, force: bool) -> None:
@@ -264,8 +276,19 @@ _LOCK = "lock"
 
 #: Bytes of a file that several arrays share: each file takes a descriptor.
 _SHARED = 2**26
-#: The file that is being filled, as long as an array of it is used, and how far.
+#: The file that is being filled, as long as an array of it is used, and how far; with its lock.
 _shared: tuple[weakref.ref[mmap.mmap], int] | None = None
+_sharing = threading.Lock()
+
+
+def _share_nothing() -> None:
+    """Let a forked process fill files of its own: it maps the same pages as its parent."""
+    global _shared, _sharing
+    _shared, _sharing = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_share_nothing)
 
 
 def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None) -> NDArray[Any]:
@@ -279,12 +302,13 @@ def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None)
     size = math.prod(shape) * kind.itemsize
     if memory is None or size <= memory:
         return np.empty(shape, kind)
-    pages, start = _place_on_disk(size)
+    with _sharing:
+        pages, start = _place_on_disk(size)
     return np.frombuffer(pages, kind, math.prod(shape), start).reshape(shape)
 
 
 def _place_on_disk(size: int) -> tuple[mmap.mmap, int]:
-    """Return a mapped file and the place in it from which so many bytes are free."""
+    """Return a mapped file and the start of ``size`` free bytes in it; the lock must be held."""
     global _shared  # noqa: PLW0603
     current = None if _shared is None else _shared[0]()
     start = 0 if _shared is None else _shared[1]

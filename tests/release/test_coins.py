@@ -156,7 +156,7 @@ class Together:
 def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
     """Without the lock (the broken twin) two fits at a time draw from one another's stream."""
     if not locked:
-        monkeypatch.setattr(fitting, "_ONE_THREAD", contextlib.nullcontext())
+        monkeypatch.setattr(fitting, "ONE_AT_A_TIME", contextlib.nullcontext())
     alone = evaluated(Together(), np.arange(3))[0]
     # Two fits that take turns never meet; two at a time do, however busy the machine is.
     statistic = Together(0.2 if locked else 60)

@@ -27,9 +27,9 @@ from memberbound.attacks.scores import (
 )
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
-from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import decimals, significant
+from memberbound.threads import one_thread
 
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
@@ -200,7 +200,7 @@ def blind_scores(
     blind = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, class_weight="balanced", random_state=0
     )
-    with one_thread():
+    with one_thread:
         blind.fit(rows, member)
         score = blind.decision_function(others)
     return np.asarray(score, dtype=np.float64)

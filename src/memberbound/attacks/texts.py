@@ -25,10 +25,10 @@ from memberbound.attacks.scores import membership
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import check_input
-from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.engine import identifier
 from memberbound.tables.table import Table, opened_table
+from memberbound.threads import one_thread
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -156,7 +156,7 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
     from sklearn.linear_model import LogisticRegression
 
     del rng
-    with one_thread():
+    with one_thread:
         blind = LogisticRegression(max_iter=300, class_weight="balanced").fit(rows, member)
     return np.asarray(blind.decision_function(others), dtype=np.float64)
 

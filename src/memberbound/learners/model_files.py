@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, installed
 from memberbound.learners.examples import attribute_named
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
+from memberbound.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -123,7 +124,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
     """Load an object, with what was said about its version on the way."""
     import warnings
 
-    with warnings.catch_warnings(record=True) as caught:
+    with ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             loaded = read()

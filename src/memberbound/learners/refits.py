@@ -33,6 +33,7 @@ import numpy as np
 from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import unwritable, written_whole
+from memberbound.threads import no_warnings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -177,9 +178,8 @@ def _processes(
             raise pickle.PicklingError("a task could not be unpickled.") from problem
         raise _LostError("worker processes were killed") from problem
     finally:
-        with warnings.catch_warnings():
+        with no_warnings:
             # joblib warns that tasks were cancelled: that is meant, where the caller has stopped.
-            warnings.simplefilter("ignore")
             running.close()
 
 
@@ -213,8 +213,7 @@ class Cluster:
         try:
             # Once to each worker, not with every batch.  As a task: "scatter" waits for ever where
             # the connection is cut meanwhile, and is not repeated where its worker is killed.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # dask warns of large tasks
+            with no_warnings:  # dask warns of large tasks
                 sent = self.client.submit(_itself, work, pure=False)
             futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
             completed = import_module("distributed").as_completed

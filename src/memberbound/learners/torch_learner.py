@@ -14,6 +14,7 @@ from memberbound.errors import InputError, installed, nonnegative, positive, who
 from memberbound.learners.examples import Labels, takes_sizes
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
+from memberbound.threads import ONE_AT_A_TIME
 
 #: Rows that a trained module answers at once.
 _ASKED = 4096
@@ -128,15 +129,16 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _alone(torch: ModuleType, seed: int) -> Iterator[None]:
-    """Use random numbers and one thread of one's own, and leave them as they were."""
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-        torch.set_num_threads(threads)
+    """Train with this seed and one thread, and restore both; other threads wait."""
+    with ONE_AT_A_TIME:
+        threads, state = torch.get_num_threads(), torch.get_rng_state()
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(state)
+            torch.set_num_threads(threads)
 
 
 def _torch() -> ModuleType:

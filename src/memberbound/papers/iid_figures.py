@@ -28,7 +28,6 @@ from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
-from memberbound.numerics import one_thread
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
@@ -48,6 +47,7 @@ from memberbound.papers.reproduction import (
     trend,
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
+from memberbound.threads import one_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -207,7 +207,7 @@ class Training:
         x1, x01, y1 = with_one(x), with_one(x0), y.astype(np.float32)
         for look in self.looks:
             # The products are small: more threads than one cost more than they save.
-            with one_thread():
+            with one_thread:
                 while network.steps < look:
                     network.step(x1, y1)
                 losses = (network.outputs(x1) - y) ** 2, (network.outputs(x01) - y0) ** 2
@@ -472,7 +472,7 @@ def train_network(x: Single, y: Whole, setting: Setting, rng: np.random.Generato
     )
     left = setting.iterations
     # The products are small: more threads than one cost more than they save.
-    with one_thread():
+    with one_thread:
         while left:
             # Every pass takes the rows in a new order, cut so that the iterations come out.
             batches = min(len(y) // size, left)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -53,6 +52,7 @@ from memberbound.tables.columns import Values, label_of
 from memberbound.tables.recipe import Keep
 from memberbound.tables.records import read_records
 from memberbound.tables.table import Table
+from memberbound.threads import no_warnings
 from memberbound.verbs.audit import audit, command_of, other_learners
 from memberbound.verbs.audit_learner import audit_run
 from memberbound.verbs.certify import certify
@@ -213,8 +213,7 @@ def held_out_score(
             order = rng.permutation(examples.rows)[:_MOST_ROWS]
             inside, outside = np.split(order, [int(share * len(order))])
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
+                with no_warnings:
                     answers = train(inside, seed + trial)(outside)
                     score = float(metric(examples.target[outside], answers))
             except Exception:  # a learner may raise anything

@@ -22,7 +22,6 @@ from memberbound.curve import PolygonCurve, TradeoffCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
-from memberbound.numerics import one_thread
 from memberbound.numerics.means import log_error_shared, moment_lower, moment_upper
 from memberbound.numerics.roots import fixed_order, least_scale
 from memberbound.numerics.rounding import (
@@ -45,6 +44,7 @@ from memberbound.subset.record_bounds import (
     Target,
     short_decimal,
 )
+from memberbound.threads import one_thread
 
 #: Fewest records of a population: with fewer, some record's set holds it alone or all others.
 _FEWEST = 4
@@ -379,7 +379,7 @@ def subset_laws(
         )
     if scores.reach > _REACH:
         return None
-    with one_thread("blas"):  # products of small matrices, which threads only slow down
+    with one_thread:  # products of small matrices, which threads only slow down
         inside, outside, terms = _sums(game, scores, progress)
     inside, outside = np.log(inside), np.log(outside)
     # A candidate whose base is 2T + 100 below the best has a share of at most e^-100 in Z, however

@@ -21,7 +21,6 @@ import json
 import math
 import re
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.tables.engine import identifier, literal, one_sentence
+from memberbound.threads import no_warnings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,8 +126,7 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
 
 def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
     """Return the cells of the next row; one that holds an error, or no date, is missing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a warning would depend on a record
+    with no_warnings:  # a warning would depend on a record
         try:
             row = next(rows, None)
         except ValueError:

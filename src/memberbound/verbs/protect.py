@@ -8,7 +8,6 @@ neither stored nor covered by the certificate.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -64,6 +63,7 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
+from memberbound.threads import no_warnings
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 _OWN_EYES = (
@@ -256,8 +256,7 @@ def _trial_scores(
     failure of it may stop the release; a score that is not finite is left out.
     """
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"), no_warnings:
             scores, notes = _scores(table, target, trained, seed)
     except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
         return (), ["the trial failed, perhaps for want of rows: there are no scores"]

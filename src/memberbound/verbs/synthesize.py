@@ -8,7 +8,6 @@ secret rows all the same: ``fidelity`` is for whoever owns them, and is stored n
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -56,6 +55,7 @@ from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
+from memberbound.threads import no_warnings
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
@@ -342,8 +342,7 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
     }
     worst = max(distances, key=lambda pair: distances[pair])
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"), no_warnings:
             scores = {} if model.target is None else _trained_scores(model, real, drawn)
     except Exception:  # the rows decide what libraries do with them
         scores = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -42,6 +41,7 @@ from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
 from memberbound.tables.shards import PartsHere
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,7 +146,7 @@ def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
 def _module(factory: Callable[..., Module], inputs: int, outputs: int) -> Module:
     """Return a new module, whose weights do not depend on the data, after checking what it is."""
     torch = _torch()
-    with torch.random.fork_rng(devices=[]):
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module = factory(inputs, outputs) if takes_sizes(factory) else factory()
     if not isinstance(module, torch.nn.Module):
@@ -247,8 +247,8 @@ def _probe_training(module: Module, inputs: int, outputs: int) -> None:
     torch = _torch()
     copied = copy.deepcopy(module).train()
     before = {name: t.clone() for name, t in copied.state_dict().items()}
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Full backward hook")
+    # Torch has one generator for all threads.
+    with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
         try:
             wrapped = _torch("opacus.grad_sample").GradSampleModule(copied, loss_reduction="sum")
             pairs = list(_gradient_pairs(wrapped, inputs, outputs))
@@ -358,8 +358,8 @@ def train_network(
     goals = np.where(weighted, rows.codes, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Full backward hook")
+    # Torch has one generator for all threads.
+    with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
         # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):

@@ -9,7 +9,6 @@ another share would count twice.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from memberbound.tables.records import Records, only_names, read_column, read_re
 from memberbound.tables.shards import added
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
+from memberbound.threads import no_warnings
 
 #: Rows of a share, at most.
 _MOST_ROWS = 2**21
@@ -86,8 +86,7 @@ class PartsThere:
     def _asked(
         self, function: Callable[..., Any], parts: list[Any], arguments: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # dask warns of large tasks
+        with no_warnings:  # dask warns of large tasks
             return [
                 self.cluster.client.submit(_worked, function, part, own, pure=False)
                 for part, own in zip(parts, arguments, strict=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import percent, significant
 from memberbound.release.noise import SAMPLER_ASSUMPTION, checked_eta
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -118,15 +118,11 @@ def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
     return estimator.set_params(**changes) if changes else estimator
 
 
-#: The generators are the program's, and a worker of a cluster may have several threads.
-_ONE_THREAD = threading.RLock()
-
-
 @contextmanager
 def public_coins() -> Iterator[None]:
     """Seed the global generators for the block; another thread waits until it has ended."""
     torch = sys.modules.get("torch")
-    with _ONE_THREAD, ExitStack() as stack:
+    with ONE_AT_A_TIME, ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         random.seed(PUBLIC_SEED)
         # Learners without a random_state of their own draw from this one.
@@ -201,8 +197,7 @@ def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]
 
 def is_nondeterministic(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
     """Whether a second fit on some of these subsets differs from the first, coins being public."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with no_warnings:
         return any(
             not np.array_equal(evaluated(statistic, rows)[0], evaluated(statistic, rows)[0])
             for rows in subsets
@@ -220,7 +215,7 @@ class _Refit:
         outputs, failures = [], []
         warned: dict[str, type[Warning]] = {}
         for subset in group:
-            with warnings.catch_warnings(record=True) as seen:
+            with ONE_AT_A_TIME, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 value, reason = evaluated(self.statistic, subset)
             outputs.append(value)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,6 +43,7 @@ from memberbound.release.model_quality import ModelScores, Score, answers_of, sc
 from memberbound.release.noise import Calibration, GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.tables.columns import label_of
+from memberbound.threads import no_warnings
 
 # ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
 #
@@ -263,8 +263,7 @@ def _scores(
     classes = [] if population.classes is None else list(map(str, population.classes))
     clean: list[ModelScores] = []
     noisy: list[ModelScores] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with no_warnings:
         for rows in fresh.subsets(_SCORED):
             outside = np.setdiff1d(np.arange(population.records), rows)
             value, _ = evaluated(statistic, rows)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +55,7 @@ from memberbound.release.noise import (
     release,
 )
 from memberbound.release.randomness import RandomSource, source_from_seed
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
 #: ``auto`` refits for every record up to this many fits; beyond the second number it is refused.
@@ -341,8 +341,7 @@ class _Work:
         Whatever is chosen here the certificate holds (proofs/retraining.md, claim 6).
         """
         stream = self.fresh.spawned(_PARTNERS)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the sample will warn again
+        with no_warnings:  # the sample will warn again
             outputs = np.array(
                 [
                     [evaluated(self.statistic, rows)[0] for rows in group]
@@ -572,11 +571,11 @@ def released(
     noise.
     """
     with (
-        warnings.catch_warnings(),
+        no_warnings,
+        ONE_AT_A_TIME,
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        warnings.simplefilter("ignore")
         value, _ = evaluated(statistic, secret)
     values = release(value, calibration.noise, source)
     names = tuple(getattr(statistic, "names", ()))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -34,6 +33,7 @@ from memberbound.release.noise import Calibration, GaussianNoise, floating_point
 from memberbound.subset.gaussian import NoisySum, noise_on_query
 from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
+from memberbound.threads import no_warnings
 
 #: Classes of any kind, or numbers.
 Labels = NDArray[Any]
@@ -394,8 +394,7 @@ class FittedParameters:
         count = 8 if classes is None else 4 * len(classes)
         rows = np.sin(np.arange(1.0, count * width + 1)).reshape(count, width)
         target = np.cos(np.arange(1.0, count + 1)) if classes is None else np.repeat(classes, 4)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with no_warnings:
             return clone(self.estimator).fit(rows, target)
 
     def model(self, vector: FloatArray) -> BaseEstimator:

@@ -1,0 +1,79 @@
+"""Settings of the whole process, for blocks that several threads run at once.
+
+Warning filters and the thread counts of numerical libraries belong to the process.  A thread that
+saves and restores them on its own may restore what another one has set, for good.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from typing import Any
+
+#: Held while the global generators of Python, numpy or PyTorch are seeded, or output is redirected.
+ONE_AT_A_TIME = threading.RLock()
+
+
+class ProcessSetting(AbstractContextManager[None]):
+    """A setting that the first thread to enter makes, and the last one to leave undoes.
+
+    Examples:
+        >>> import warnings
+        >>> before = list(warnings.filters)
+        >>> with no_warnings, no_warnings:
+        ...     warnings.warn("nobody sees this")
+        >>> warnings.filters == before
+        True
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._made: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._made is None:
+                made = self._make()
+                made.__enter__()
+                self._made = made
+            self._inside += 1
+
+    def __exit__(self, *problem: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._made is not None:
+                made, self._made = self._made, None
+                made.__exit__(None, None, None)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _one_thread_each() -> AbstractContextManager[Any]:
+    # Modules bring libraries: nothing is looked for again before another one is imported.
+    limited: AbstractContextManager[Any] = _libraries(len(sys.modules)).limit(limits=1)
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:  # noqa: ARG001
+    # Which libraries are loaded takes ten milliseconds to find out, longer than many a fit.
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
+#: Ignores warnings: one that a library raises may depend on a record.
+no_warnings = ProcessSetting(_without_warnings)
+#: Holds the numerical libraries of this process to one thread each.
+one_thread = ProcessSetting(_one_thread_each)
