@@ -43,9 +43,7 @@ _PANELS = {
             "Certify a table, attack and protect a model, and recommend what to do: one report."
         ),
         "compare": "Compare two reports: what was found before and after, and what else changed.",
-        "export": (
-            "Export what a release or a study says as a page to sign, a card, evidence or a run."
-        ),
+        "export": "Export a release or a study as a page to sign, a card, evidence or MLflow run.",
     },
     "Models": {
         "bounds": "Write a template in which you state what is public about a table's columns.",

@@ -35,7 +35,7 @@ def _draw(name: str, answer: object, target: Path) -> Path:
     return path
 
 
-#: Verb → what draws its answer; matplotlib is imported when a picture is asked for.
+#: Verb → function that draws its answer; matplotlib is imported on the first call.
 DRAWINGS = {
     "explain": partial(_draw, "explanation_chart"),
     "harden": partial(_draw, "frontier_chart"),

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from memberbound.verbs.population import PopulationAnswer
     from memberbound.verbs.synthesize import Synthesis
 
-#: How something looks, in matplotlib's words.
+#: Style keywords of matplotlib.
 Look = dict[str, Any]
 #: Hollow markers on a line.
 _HOLLOW: Look = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
@@ -107,7 +107,7 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
         charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
     if getattr(answer, "attacks", None):
         charts["attacks"] = attacks_chart(answer.attacks, answer.confidence)
-    # What is released about all rows, or the model that new rows were drawn from, has a budget.
+    # Releases of all rows, and the model behind synthetic rows, have a budget.
     releases = (getattr(answer, name, None) for name in ("released", "model"))
     budgets = (getattr(release, "budget", None) for release in releases)
     if budget := next((each for each in budgets if each is not None), None):
@@ -121,13 +121,13 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
 
 # ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
 
-#: How the spans look: below a certificate, reached by an attack, and open.
+#: Styles of the spans below a certificate, reached by an attack, and without a bound.
 _SPANS: dict[str, Look] = {
     "band": {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
     "reached": {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
     "open": {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
 }
-#: Kind of a number → how its marker looks.
+#: Kind of a number → style of its marker.
 _MARKERS: dict[str, Look] = {
     "ceiling": {"color": colour("certified"), "mec": colour("card"), "marker": "s", "ms": 11},
     "floor": {"color": colour("measured"), "mec": colour("card"), "marker": ">", "ms": 11},
@@ -287,7 +287,7 @@ def remedies_chart(report: Report) -> Chart | None:
     changes = [max(-1.0, float(r.score_after_estimate or 0.0) - before) for r in priced]
     low, high = min(0.0, *changes), max(0.0, *changes)
     span = max(high - low, 0.01)
-    # The numbers stand on the right.
+    # Numbers are right-aligned.
     left, right = low - 0.05 * span, high + 0.3 * span
 
     def draw(width: float, _view: View) -> Figure:
@@ -545,7 +545,7 @@ def population_chart(
             progress(len(points), len(epsilons), "other values of ε")
         try:
             points += answer.sweep([epsilon])
-        except MemberboundError:  # the answer stands without its chart
+        except MemberboundError:  # the answer is complete without its chart
             return None
         if time.monotonic() - begun > seconds:
             return None
@@ -557,7 +557,7 @@ def success_chart(
 ) -> Chart:
     """Return the success of attackers at each ε, about the most exposed record.
 
-    An attacker whose bound is missing somewhere is left out.
+    Leave out an attacker if any of its bounds is missing.
     """
     at_asked = answer.compared
     curves = {n: [getattr(p, n) for p in (*points, at_asked)] for n in _SWEPT_ATTACKERS}
@@ -613,7 +613,7 @@ def success_chart(
 
 
 def set_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
-    """Set about so many round ticks on a logarithmic axis."""
+    """Set about this many round ticks on a logarithmic axis."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [low]
     for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
@@ -771,15 +771,15 @@ def leaks_chart(certification: Certification) -> Chart:
 
 
 def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
-    """Return the edges of equal bins, and the rows whose certified leak lies in each.
+    """Return the edges of equal bins, and the number of rows by certified leak.
 
     Bins are closed on the right: a row in (a, b] is certified to leak at most b.
     """
     rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
     edges = np.linspace(0.0, 1.0, _BINS + 1)
-    place = np.clip(np.searchsorted(edges, leaks.leak, side="left") - 1, 0, _BINS - 1)
+    index = np.clip(np.searchsorted(edges, leaks.leak, side="left") - 1, 0, _BINS - 1)
     filled = np.zeros(_BINS, dtype=np.int64)
-    np.add.at(filled, place, rows)
+    np.add.at(filled, index, rows)
     return edges.tolist(), filled.tolist()
 
 

@@ -28,7 +28,7 @@ class RowNumbers:
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """How often anybody is right about a record of a subject, then and now.
+    """Attack success on a record of a subject, before and after.
 
     ``None`` where one of the reports has no such row.
     """
@@ -89,12 +89,12 @@ class Comparison(Answer):
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
-        """What the numbers of both rest on."""
+        """Theorems behind the numbers of both reports."""
         return tuple(dict.fromkeys((*self.before.theorems, *self.after.theorems)))
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What both assume."""
+        """Assumptions of both reports."""
         return (
             *dict.fromkeys((*self.before.assumptions, *self.after.assumptions)),
             "each number holds with the confidence of its own study; both studies hold at once "
@@ -108,7 +108,7 @@ class Comparison(Answer):
 
     @computed
     def settings(self) -> Annotated[dict[str, tuple[Any, Any]], Sided("given")]:
-        """What was asked differently: option → its value then and now."""
+        """Changed options: name → value before and after."""
         then, now = asdict(self.before.question), asdict(self.after.question)
         return {name: (then.get(name), now[name]) for name in now if then.get(name) != now[name]}
 
@@ -133,7 +133,7 @@ class Comparison(Answer):
 
     @computed
     def sentence(self) -> str:
-        """What became of the verdict and of the promise, and what to beware of."""
+        """The change of verdict and promise, with caveats."""
         both = (self.before, self.after)
         then, now = (words()["levels"][report.verdict.level] for report in both)
         level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"

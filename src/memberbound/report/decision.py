@@ -17,14 +17,14 @@ _SEEDED = "This file was made with a test seed, so that its noise can be worked 
 
 
 def what_it_is(case: Case, file: ReleasedFile) -> str:
-    """Return what a file is, for everybody."""
+    """Describe the released file for a lay reader."""
     kind = kind_in_words(file)
     predicts = kind.endswith("predicts") and case.report is not None
     return f"{kind} “{case.studied.data.target}”" if predicts else kind
 
 
 def promised(case: Case) -> tuple[str, ...]:
-    """Return the promise: one sentence, then whom it holds against."""
+    """Return the promise in one sentence, then the attacker it holds against."""
     promise = case.promise
     if promise is None:
         return ("Nothing is promised: nothing that was tried keeps within the limit.",)
@@ -49,7 +49,7 @@ def promised(case: Case) -> tuple[str, ...]:
 
 
 def must_be_true(case: Case) -> list[str]:
-    """Return what the signer states about the data, in plain words."""
+    """Return the statements about the data that the signer confirms."""
     file, game = case.file, "neighbour" if case.promise is None else case.promise.game
     unit = None if file is None else file.unit
     parts = ["row" if unit is None else "persons", "apart", game, "always"]
@@ -65,7 +65,7 @@ def must_be_true(case: Case) -> list[str]:
 
 
 def costs(case: Case) -> list[str]:
-    """Return what the protection costs, as far as somebody has measured it."""
+    """Return the measured cost of the protection, if any."""
     if case.about.cost is not None:
         return [case.about.cost]
     remedy = case.remedy
@@ -83,7 +83,7 @@ def costs(case: Case) -> list[str]:
 
 
 def limit(case: Case) -> str:
-    """Return the limit, and whether anybody chose it."""
+    """Return the limit, and note if it is only the default."""
     source = case.source
     eta = source.eta if isinstance(source, Publication) else source.question.eta
     blind = 0.5 if case.promise is None else case.promise.blind
@@ -98,7 +98,7 @@ def limit(case: Case) -> str:
 
 
 def measure(case: Case) -> str:
-    """Return what was done to protect people."""
+    """Describe the protection that was applied."""
     if case.file is not None and case.file.noisy:
         drawn = "drawn fresh and is kept nowhere" if case.file.secure else "drawn from a test seed"
         return f"Noise was added when the file was made. It was {drawn}."
@@ -107,7 +107,7 @@ def measure(case: Case) -> str:
 
 
 def exposed(case: Case) -> str | None:
-    """Return what attacks showed about the model without protection, where they showed anything."""
+    """Return the attack success proved against the unprotected model, if any."""
     if case.report is None:
         return None
     for subject, record, whom in (
@@ -125,7 +125,7 @@ def exposed(case: Case) -> str | None:
 
 
 def warnings(case: Case) -> list[str]:
-    """Return what keeps anybody from signing."""
+    """Return the reasons not to sign."""
     texts = []
     if case.file is not None and not case.file.secure:
         texts.append(_SEEDED)
@@ -149,7 +149,7 @@ def warnings(case: Case) -> list[str]:
 
 
 def _plain_words(case: Case) -> dict[str, Any]:
-    """Return what is said about a case in plain words, by the names of the templates."""
+    """Return the plain-language facts of a case, by their names in the templates."""
     return {
         "case": case,
         "what": None if case.file is None else what_it_is(case, case.file),
@@ -163,12 +163,12 @@ def _plain_words(case: Case) -> dict[str, Any]:
     }
 
 
-#: Points of the type, the largest first; with smaller type more fits onto two sheets.
+#: Font sizes in points to try, largest first, until the text fits on two pages.
 SIZES = (10.5, 9.4, 8.4)
 
 
 def render_decision(case: Case, size: float = SIZES[0]) -> str:
-    """Return the two sheets to sign, about the file that is released."""
+    """Render the two pages to sign about a released file."""
     promise, remedy = case.promise, case.remedy
     style = template_text("decision.css").replace("PAPER", case.about.paper)
     return filled_page(
@@ -183,7 +183,7 @@ def render_decision(case: Case, size: float = SIZES[0]) -> str:
 
 
 def dpia_annex(case: Case) -> str:
-    """Return the annex of an impact assessment, in the order of Article 35(7) GDPR."""
+    """Render the annex of an impact assessment, in the order of Article 35(7) GDPR."""
     columns = None
     if case.report is not None:
         columns = ", ".join((*case.report.data.columns, case.report.data.target))

@@ -211,7 +211,7 @@ def _svg(figure: Figure, id: str, title: str, words: str, *, alone: bool) -> str
     drawn = source.getvalue().decode("utf-8")
     drawn = drawn[drawn.index('<g id="figure') : drawn.rindex("</svg>")]
     drawn = re.sub(r' style="([^"]*)"', lambda match: _attributes(unescape(match[1])), drawn)
-    # What shows data has a class, and may have words; other groups are named for people.
+    # Data marks have a class and may have a tooltip; other groups are named for readers.
     drawn = re.sub(
         r'<g id="(mark-\w+)\|([^"]*)"( [^>]*)?>', r'<g class="\1"\3><title>\2</title>', drawn
     )
@@ -324,7 +324,7 @@ def label_axes(axes: Axes, x: str, y: str = "") -> None:
 
 
 def set_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:
-    """Set the ticks and what stands at them."""
+    """Set the ticks and their labels."""
     from matplotlib.ticker import NullLocator
 
     axis.set_ticks(list(values), labels=list(texts))

@@ -1,7 +1,7 @@
 """Evidence about a release in the formats of others.
 
 The formats are those of the Hugging Face Hub (``model-index``), the OpenDP registry of deployments,
-CycloneDX 1.6, ACRO (whose files the SACRO viewer shows to output checkers), and a checklist of four
+CycloneDX 1.6, ACRO (shown to output checkers by the SACRO viewer), and a checklist of four
 standards.  Every statement is a fact of the certificate or of the study, or marked for somebody to
 fill in.
 """
@@ -83,7 +83,7 @@ def _inline_yaml(value: object) -> str:
 
 
 def _fill_data(template: str, facts: Mapping[str, object]) -> Any:
-    """Render a YAML template and return its data, without the keys whose value is missing."""
+    """Render a YAML template and return its data, without keys that have no value."""
     import yaml
 
     def prune(tree: Any) -> Any:
@@ -106,7 +106,7 @@ def _json(tree: object) -> str:
 
 
 def _facts(published: Publication) -> dict[str, Any]:
-    """Return what everybody may see, by the names of the YAML templates."""
+    """Return the public facts of a release, by their names in the YAML templates."""
     promise, file = published.promise, published.file
     learner = "" if published.learner is None else f"{clean(published.learner)}, "
     counts = {published.counted: published.rows, "columns": published.columns}

@@ -1,8 +1,8 @@
-"""The verb ``export``: what a release or a study says, in the form that somebody else expects.
+"""The verb ``export``: a release or a study in the formats of other tools and of people who sign.
 
-What everybody may see is made from a :class:`~memberbound.report.publication.Publication`, what is
-for the owner of the rows from a :class:`~memberbound.report.model.Report`, and what is signed from
-a :class:`~memberbound.report.publication.Case`, which may hold both.
+Public exports are made from a :class:`~memberbound.report.publication.Publication`, owner-only ones
+from a :class:`~memberbound.report.model.Report`, and pages to sign from a
+:class:`~memberbound.report.publication.Case`, which may hold both.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from memberbound.report.page import render
 from memberbound.report.printing import find_browser, page_count, print_pdf
 from memberbound.report.publication import Case, Publication
 
-#: Whom a format is for: everybody, the owner of the rows, or whoever may see what it is made from.
+#: Readers of a format: everybody, the owner of the rows, or the readers of its source.
 Audience = Literal["public", "owner", "source"]
 
 
 @dataclass(frozen=True)
 class Format:
-    """What is exported: its name, whom it is for, the endings of its file and what makes it.
+    """An export format: its name, readers, file endings and renderer.
 
-    Without endings it goes to a run of MLflow, and without a maker it is printed by a browser.
+    A format without endings goes to MLflow; one without a renderer is printed by a browser.
     """
 
     name: str
@@ -78,13 +78,13 @@ FORMATS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Export(Answer):
-    """What was exported and where it is: a file, or a run of MLflow."""
+    """The exported document and its place: a file, or a run of MLflow."""
 
     VERB: ClassVar = "export"
 
     format: str
     exported: Report | Publication = field(metadata=INTERNAL)
-    #: What is promised, where it is about a release and not about what a study found.
+    #: The promise, for an export about a release.
     promise: str | None = field(default=None, metadata=INTERNAL)
     out: str | None = None
     pages: OmitEmpty[int | None] = None
@@ -96,38 +96,38 @@ class Export(Answer):
 
     @cached_property
     def game(self) -> NeighbourGame | SubsetGame:
-        """The game of what was exported."""
+        """The game of the exported promise or study."""
         what = self.exported
         return what.subset_game if isinstance(what, Report) else what.game
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
-        """What the numbers rest on."""
+        """Theorems behind the numbers."""
         what = self.exported
         return what.theorems if isinstance(what, Report) else what.promise.theorems
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What they assume."""
+        """Assumptions behind the numbers."""
         return self.exported.assumptions
 
     @computed
     def audience(self) -> Literal["public", "owner"]:
-        """Whom what was exported is for."""
+        """Readers of the export."""
         return "public" if isinstance(self.exported, Publication) else "owner"
 
     @computed
     def status(self) -> str | None:
-        """Whether each step of the study has an answer; nothing of that is published."""
+        """Whether every step of the study has an answer (owner only)."""
         return self.exported.status if isinstance(self.exported, Report) else None
 
     @computed
     def report_version(self) -> str:
-        """The version that made what was exported."""
+        """The version of memberbound that made the source."""
         return self.exported.version
 
     def summary(self) -> str:
-        """Return what was exported, and where to, as a short text."""
+        """Return a short text about the export and its place."""
         what, name = self.exported, FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
@@ -167,15 +167,14 @@ def export(
     out: OutputFile | None = None,
     force: Force = False,
 ) -> Export:
-    """Export what a release or a study says as a page to sign, a card, evidence or a run.
+    """Export a release or a study as a page to sign, a card, evidence or MLflow run.
 
-    Formats for everybody hold what a release's certificate says, or what the settings of a study
-    promise, and nothing that was computed from the rows.  What is made from a study's report is for
-    the owner of the rows.
-    Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
-    and what is rounded for people is rounded so that it stays a bound.
-    Edge cases: a partial report is exported and says that it is partial; a file is written whole or
-    not at all.
+    Public formats hold the certificate of a release, or the promise that a study's settings make,
+    and nothing computed from the rows.  Exports of a study's report are for the owner of the rows.
+    Every format distinguishes certified, estimated and measured numbers, and rounds bounds to the
+    safe side.
+    Edge cases: an export of a partial report is marked as partial; a file is written whole or not
+    at all.
 
     Args:
         report: the certificate that lies beside a released file, or a study: ``report.json``, its
@@ -218,7 +217,7 @@ def export(
         content = (_print_decision if format == "decision" else _print_report)(case, browser)
         pages = page_count(content)
     written_whole(target, lambda draft: draft.write_bytes(content), force)
-    # A record about a given model says what was measured of it, not what a remedy would promise.
+    # A record about a given model states measurements, not the promise of a remedy.
     about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
     promise = promised(case)[0] if about_release else None
     return Export(format, exported, promise, str(out), pages=pages)
@@ -230,7 +229,7 @@ def _print_report(case: Case, browser: str) -> bytes:
 
 
 def _print_decision(case: Case, browser: str) -> bytes:
-    """Return the decision on two sheets, in the largest type with which it fits."""
+    """Print the decision on two pages, in the largest font that fits."""
     for size in SIZES:
         content = print_pdf(render_decision(case, size), browser=browser, least=2)
         if page_count(content) == 2:

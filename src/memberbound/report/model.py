@@ -1,10 +1,10 @@
-"""The report of a study as typed objects: what ``report.json`` holds, and reading one.
+"""The report of a study as dataclasses, and the reader of ``report.json``.
 
-The dataclasses *are* the format.  Its JSON Schema is generated from them, a file is checked
-against them, and everything that shows a report takes them.  What one field may hold stands in its
-annotation; what depends on two fields is checked when the object is made.
+The dataclasses *are* the format: the JSON Schema is generated from them, files are validated
+against them, and all renderers take them.  A field's annotation limits its values; constraints
+between fields are checked on construction.
 
-pydantic is imported when something is read or the schema is asked for, not before.
+pydantic is imported only to read a report or to generate the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # ── What a field may hold ─────────────────────────────────────────────────────────────────────────
 
-#: Name and version of the format; a report says it under ``schema``.
+#: Name and version of the format, stored under ``schema``.
 SCHEMA_ID: Final = "memberbound-report/4"
 #: A row's record, for a reader.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
@@ -35,7 +35,7 @@ _CoreSchema = dict[str, object]
 
 
 class Rule:
-    """A limit on a field, in the words of pydantic's core schemas (``ge``, ``min_length``, …)."""
+    """A limit on a field, as keywords of pydantic's core schemas (``ge``, ``min_length``, …)."""
 
     def __init__(self, **words: float | str) -> None:
         self.words = words
@@ -47,7 +47,7 @@ class Rule:
 
 
 class Keys:
-    """A dictionary that has these keys at least, as their hints say."""
+    """A dictionary with at least these keys, typed by their hints."""
 
     def __init__(self, **hints: object) -> None:
         self.hints = hints
@@ -65,7 +65,7 @@ Name = Annotated[str, Rule(min_length=1)]
 Share = Annotated[float, Rule(ge=0, le=1)]
 #: A share as the key of a mapping.
 ShareName = Annotated[str, Rule(pattern="^[0-9.e-]+$")]
-#: How often a guesser is right who may do as well as a blind one.
+#: Accuracy of a guesser who does at least as well as blind guessing.
 Right = Annotated[float, Rule(ge=0.5, le=1)]
 Confidence = Annotated[float, Rule(gt=0, le=1)]
 #: Gain over blind guessing.
@@ -91,7 +91,7 @@ Result = Annotated[
 ]
 Role = Literal["number", "category", "date", "identifier", "text"]
 Subject = Literal["given", "model", "noise-every", "noise-other", "table", "coarser-table"]
-#: What a subject is called, in the order of the report.
+#: Subject → its label, in the order of the report.
 LABELS: dict[Subject, str] = {
     "given": "The given model",
     "model": "Model trained as usual",
@@ -163,7 +163,7 @@ class Data:
 
 @dataclass(frozen=True)
 class SandwichRow:
-    """How often anybody is right about a record of a subject, in one game.
+    """Attack success on a record of a subject, in one game.
 
     ``accuracy_upper`` is certified, ``accuracy_lower`` reached by an attack that was tried;
     ``accuracy_estimate`` is neither.
@@ -186,16 +186,16 @@ class SandwichRow:
 
     @property
     def observed(self) -> float | None:
-        """The estimate, where it says something.
+        """The estimate, if it is informative.
 
-        About the one record that is guessed best, a few models show a high number by chance alone:
-        it counts where a floor shows a leak.
+        For the single best-guessed record a few models give a high number by chance, so the
+        estimate counts only if a floor proves a leak.
         """
         return self.accuracy_estimate if self.record == "average" or self.beaten else None
 
     @property
     def seen(self) -> Mark | None:
-        """The estimate for a reader, where it says something."""
+        """The estimate for a reader, if it is informative."""
         return None if self.observed is None else marked(self.observed, "estimate")
 
     @property
@@ -230,7 +230,7 @@ class RocCurve:
 
 @dataclass(frozen=True)
 class Exposure:
-    """How many records of the learner as it is an attack is right about how often."""
+    """Histogram of attack success over records, for the learner as it is."""
 
     edges: Shares
     counts: Annotated[tuple[Count, ...], Rule(min_length=1)]
@@ -261,7 +261,7 @@ class Remedy:
     extra_rows: Count | None = None
     information_kept_estimate: Annotated[float, Rule(ge=0)] | None = None
     steps: tuple[str, ...] = ()
-    #: What is trained, where a model is released.
+    #: The learner, if a model is released.
     learner: str | None = None
     sentence: str = ""
     command: str | None = None
@@ -281,7 +281,7 @@ class Remedy:
 
     @property
     def change(self) -> Mark | None:
-        """How the model's score changes, an estimate, if that is known."""
+        """The estimated change of the model's score, if known."""
         before, after = self.score_before_estimate, self.score_after_estimate
         if before is None or after is None:
             return None
@@ -370,7 +370,7 @@ class BestAttack(_View):
 
 @dataclass(frozen=True)
 class OutputFact(_View):
-    """A fact about a model that an output checker asks for."""
+    """A fact about a model for an output checker."""
 
     name: str
     value: Any
@@ -457,7 +457,7 @@ class AuditView(_View):
 
 @dataclass(frozen=True)
 class ExplainView(_View):
-    """What the user's ε promises."""
+    """The promise of the user's ε."""
 
     accuracy_upper: float
     epsilon: float
@@ -468,7 +468,7 @@ class ExplainView(_View):
 
 @dataclass(frozen=True)
 class PopulationView(_View):
-    """What the user's ε means for the records of the table."""
+    """The meaning of the user's ε for the records of the table."""
 
     success_blind: float
     success_upper: float
@@ -490,9 +490,9 @@ V = TypeVar("V", bound=_View)
 
 @dataclass(frozen=True)
 class Report:
-    """What a study found, with the kind, the game and the record of every number.
+    """The findings of a study, each number with its kind, game and record.
 
-    Everything that ``report.html`` draws is here.
+    ``report.html`` shows nothing else.
     """
 
     command: Literal["study"]
@@ -533,12 +533,12 @@ class Report:
 
     @cached_property
     def explained(self) -> ExplainView | None:
-        """What the user's ε promises."""
+        """The promise of the user's ε."""
         return self._view("explain", ExplainView)
 
     @cached_property
     def population(self) -> PopulationView | None:
-        """What the user's ε means for the records of the table."""
+        """The meaning of the user's ε for the records of the table."""
         return self._view("population", PopulationView)
 
     @property
@@ -568,7 +568,7 @@ class Report:
 
     @property
     def usual(self) -> str:
-        """What remedies are compared with, within a sentence."""
+        """The baseline of the remedies, for use within a sentence."""
         return "trained as usual" if self.question.model is None else "the given model"
 
     def steps_in(self, *states: State) -> list[StepRecord]:
@@ -589,16 +589,16 @@ class Report:
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-# ── Reading: JSON becomes objects, or one sentence says what is wrong where ───────────────────────
+# ── Reading: JSON becomes objects, or an error with the first problem and its path ────────────────
 
 _LONGEST = 80
 T = TypeVar("T")
 
-# A key that nobody described is an error, and a number is finite: said to every class, because
-# pydantic 2.13 does not hand it down to the classes of fields.
+# Forbid unknown keys and infinite numbers.  Set it on every class: pydantic 2.13 does not pass the
+# configuration on to the classes of fields.
 for _kind in list(vars().values()):
     if isinstance(_kind, type) and is_dataclass(_kind) and not issubclass(_kind, _View):
-        setattr(  # noqa: B010  # what a dataclass of the standard library does not declare
+        setattr(  # noqa: B010  # not declared by a standard dataclass
             _kind,
             "__pydantic_config__",
             {"extra": "forbid", "strict": True, "allow_inf_nan": False},
@@ -671,11 +671,11 @@ def read(path: str | os.PathLike[str]) -> Report:
 
 
 def _sentence(problem: ValidationError, name: str) -> str:
-    """Return the first of pydantic's complaints: where, what would be right, what was got."""
+    """Return pydantic's first error as a sentence: path, condition and value."""
     first = problem.errors(include_url=False)[0]
     kind, context, path = first["type"], first.get("ctx", {}), list(first["loc"])
-    if kind == "value_error":  # said by the object itself, with the field in front
-        return f"{_place(name, path)}.{context['error']}"
+    if kind == "value_error":  # raised by the object itself; prefix the field
+        return f"{_path_text(name, path)}.{context['error']}"
     if kind == "json_invalid":
         return f"{name} must not be nested too deeply."
     got = _shown(first["input"])
@@ -686,17 +686,17 @@ def _sentence(problem: ValidationError, name: str) -> str:
     else:
         # "Input should be …", "String should have …", "Tuple should have …"
         rule = first["msg"].partition(" should ")[2] or "be different"
-    return f"{_place(name, path)} must {rule}, got {got}."
+    return f"{_path_text(name, path)} must {rule}, got {got}."
 
 
-def _place(name: str, path: Iterable[int | str]) -> str:
-    """Return where in the report, as one would write it: report.roc[2].kind."""
-    place = name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
-    return place.removeprefix(".")
+def _path_text(name: str, path: Iterable[int | str]) -> str:
+    """Return a path within the report, such as report.roc[2].kind."""
+    text = name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+    return text.removeprefix(".")
 
 
 def _shown(value: object) -> str:
-    """Return a value as it may stand in a sentence, shortened."""
+    """Return a value shortened for a sentence."""
     if isinstance(value, Mapping):
         return f"an object with {len(value)} keys"
     if isinstance(value, (list, tuple)):

@@ -53,7 +53,7 @@ def render(
     Args:
         report: the content of ``report.json``.
         nonce: a random word of the server's policy.
-        stated: further settings to list: the released file, and what people said about it.
+        stated: further settings to list: the released file, and statements of its owner.
     """
     return filled_page(
         "report.html.j2",
@@ -95,7 +95,7 @@ def _assumed(report: Report) -> list[str]:
 
 
 def _promise(blind: float, eta: float) -> str:
-    """Return where the allowed share comes from.
+    """Explain the allowed share.
 
     >>> _promise(0.5008787346221442, 0.05)
     'blind guessing 50.09 % + 5 points'
@@ -106,8 +106,8 @@ def _promise(blind: float, eta: float) -> str:
 def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
     """Return how many of 100 guesses are right: about the model as it is, and with the remedy.
 
-    Title, right ones, those that a blind guess gets right, kind and words: a picture for whoever
-    does not think in per cent.
+    Each entry is (title, right guesses, right blind guesses, kind, text), for a picture that needs
+    no percentages.
     """
     people: list[tuple[str, int, int, Kind, str]] = []
     row = report.row_of("given", "average") or report.row_of("model", "worst")
@@ -127,9 +127,9 @@ def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
 
 
 def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
-    """Return the numbers below the verdict: what it is, the number, and a few words.
+    """Return the headline numbers as (name, number, comment).
 
-    What is allowed, what is proved, what it costs; then what attacks reached, every record first.
+    First the limit, the certified bound and its cost; then attack success, every record first.
     """
     best, eta = report.recommended, report.question.eta
     blind = report.blind_in(report.game if best is None else best.game)
@@ -220,7 +220,7 @@ def _text(value: object) -> str:
 
 
 def _recipe(report: Report) -> str:
-    """Return the configuration that asks the same question again."""
+    """Return the YAML configuration that repeats the study."""
     import yaml
 
     options = {name: value for name, value in asdict(report.question).items() if value is not None}

@@ -109,7 +109,7 @@ def print_pdf(
 
 
 def page_count(printed: bytes) -> int:
-    """Count the pages of a PDF written by a browser, whose page objects are not compressed."""
+    """Count the pages of a PDF printed by a browser (its page objects are not compressed)."""
     return len(_PAGE.findall(printed))
 
 

@@ -1,10 +1,10 @@
-"""What is released and what is promised: for everybody, and for whoever decides.
+"""Public statements about a release, and the case file for the people who decide about it.
 
-A study is computed from rows that nobody has paid for: its scores, floors, ceilings of the table
-and its choices are for the owner of the rows (:class:`~memberbound.report.model.Report`).  What is
-published is another type, :class:`Publication`.  Whatever is rendered for everybody takes that type
-and no other, and it has no field for anything computed from rows but their number.  Who decides
-about a release sees a :class:`Case`, which may hold both.
+Study results are computed from the raw rows, outside any privacy budget, so scores, floors,
+ceilings of the table and recommendations are for the owner
+(:class:`~memberbound.report.model.Report`).  Public documents are rendered from a
+:class:`Publication` only; its only field computed from the rows is their number.  Decision makers
+see a :class:`Case`, which may hold both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CERTIFICATE = ".certificate.json"
 
 @dataclass(frozen=True)
 class Promise:
-    """How often anybody is right about a record at most, in one game, by a certificate."""
+    """A certified bound on attack success on a record, in one game."""
 
     game: Literal["neighbour", "subset", "iid"]
     protects: Protected
@@ -52,7 +52,7 @@ class Promise:
     accuracy_upper: Right
     confidence: Confidence
     theorems: tuple[str, ...] = ()
-    #: Members found at most, by the share of false alarms, where the certificate has a curve.
+    #: False positive rate → bound on the true positive rate, if the certificate has a curve.
     tpr_upper: Mapping[ShareName, Share] = field(default_factory=dict)
 
 
@@ -65,9 +65,9 @@ class ReleasedFile:
     kind: Name
     method: Name
     noisy: bool = False
-    #: The column whose values are persons, None where every row is one.
+    #: The column that identifies persons, None if every row is a record.
     unit: str | None = None
-    #: Whether nobody knows the noise; a seed makes it known.
+    #: False if the noise comes from a seed.
     secure: bool
     delta: Share | None = None
     epsilon_upper: float | None = None
@@ -77,7 +77,7 @@ class ReleasedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What everybody may see, ``of_study`` or ``of_release``.
+    """The public facts, ``of_study`` or ``of_release``.
 
     ``name`` is that of the table or of the released file; what was not declared is None.
     """
@@ -95,7 +95,7 @@ class Publication:
 
     @property
     def counted(self) -> Literal["rows", "persons"]:
-        """What ``rows`` is the number of; of persons the number of rows is not known."""
+        """The unit that ``rows`` counts; the number of rows of persons is not public."""
         return "rows" if self.file is None or self.file.unit is None else "persons"
 
     @property
@@ -109,14 +109,14 @@ class Publication:
 
     @classmethod
     def of_study(cls, report: Report) -> Publication:
-        """Return what a study's settings and the table's shape say, whatever its rows hold.
+        """Return the promise of a study's settings, from the table's shape alone.
 
         Guarantee: two reports of the same question about tables with as many rows that have a
         target, a number that is taken for public, and the same columns give equal publications;
         the study's numbers, steps, verdict and choices are not looked at.
         """
         asked, data = report.question, report.data
-        # Which columns look like identifiers depends on the rows; how many there are does not.
+        # The number of columns is public; which of them look like identifiers is not.
         columns = {*data.columns, *data.left_out} - {data.target}
         return cls(
             name=data.name,
@@ -134,9 +134,9 @@ class Publication:
 
     @classmethod
     def of_release(cls, certificate: Mapping[str, Any]) -> Publication:
-        """Return what the certificate beside a released file says about attacks.
+        """Return the public facts in the certificate of a released file.
 
-        Edge cases: what is no certificate of a release is refused.
+        Edge cases: any other document is refused.
         """
         try:
             bound, curve = certificate["certificate"], certificate.get("curve", {})
@@ -209,7 +209,7 @@ def parameters(published: Publication) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What the people who decide add, from a YAML file; whatever is missing is left to write in."""
+    """Statements of the decision makers, from a YAML file; blanks are left to fill in by hand."""
 
     purpose: str | None = None
     controller: str | None = None
@@ -229,7 +229,7 @@ class About:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str] | None) -> About:
-        """Return what a file says; an unknown key is refused."""
+        """Read the statements from a file; refuse unknown keys."""
         if path is None:
             return cls()
         stated = read_document(path, "about", words=True)
@@ -253,13 +253,13 @@ class About:
 #: Remedy → kind of the file that it makes, where no certificate lies beside that file.  More rows
 #: make none: what is trained on them needs a study of them.
 _UNCERTIFIED = {"nothing": "model", "coarser": "coarser table"}
-#: Keys of :class:`About` that may stand in what everybody sees.
+#: Keys of :class:`About` that public documents may show.
 _PUBLIC = ("purpose", "controller", "region", "publication_date")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is decided: a release, a study or both, with what people add."""
+    """The case to decide: a release, a study or both, with the statements of people."""
 
     release: Publication | None = None
     report: Report | None = None
@@ -298,7 +298,7 @@ class Case:
 
     @property
     def promise(self) -> Promise | None:
-        """What is promised: by the certificate, else by the remedy that a study recommends."""
+        """The promise of the certificate, else of the recommended remedy."""
         if self.release is not None:
             return self.release.promise
         best = None if self.report is None else self.report.recommended
@@ -314,7 +314,7 @@ class Case:
 
     @property
     def published(self) -> Publication:
-        """What everybody may see: what the certificate says, else what the settings promise."""
+        """The public facts: those of the certificate, else those of the study's settings."""
         return self.release or Publication.of_study(self.studied)
 
     @property
@@ -327,7 +327,7 @@ class Case:
         return self.report
 
     def exported(self, audience: str) -> Report | Publication:
-        """Return what an export with this audience is about."""
+        """Return the source of an export for these readers."""
         public = audience == "public" or (audience == "source" and self.report is None)
         return self.published if public else self.studied
 
@@ -339,7 +339,7 @@ class Case:
         names = _PUBLIC if public else [field.name for field in fields(About)]
         added = {name: getattr(self.about, name) for name in names} | {"paper": None}
         added["authors"] = ", ".join(self.about.authors) or None
-        # What the settings of a study promise in public is not about a file without a certificate.
+        # The public promise of a study's settings does not cover a file without a certificate.
         if self.file is not None and not (public and self.release is None):
             added["sha256"] = self.file.sha256
         return {name: value for name, value in added.items() if value is not None}
@@ -351,7 +351,7 @@ class Case:
 
     @property
     def size(self) -> str | None:
-        """How many rows, or persons with any number of rows, the file was made from."""
+        """The number of rows, or of persons, behind the file."""
         if self.release is None:
             return f"{self.studied.data.rows} rows"
         rows = self.release.rows

@@ -1,4 +1,4 @@
-"""What a study is asked, the model that it may be about, and its table."""
+"""The question of a study: its options, its table, and the model it may be about."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACES = ("source", "out", "bounds", "model", "nonmembers")
 
 
 def checked_question(options: Mapping[str, Any]) -> Question:
-    """Return the question that options ask, checked; those that are left out have defaults."""
+    """Return validated options, with defaults for missing ones."""
     values = dict(options)
     columns = values.get("columns")
     if columns is not None:
@@ -137,12 +137,12 @@ def _embedded_table() -> DataFrame:
 
 
 def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tuple[Table, Persons]:
-    """Return all rows of the persons whose first rows a table holds, parsed, in the same order."""
+    """Return all rows of the persons in ``firsts``, parsed and in the same order."""
     frame = source.frame
     _, first, whose = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
-    # A person whose first row has no target is left out.
+    # Leave out persons without a target in their first row.
     left_out = Values.of(frame[target].iloc[first]).absent
-    # Persons by the place of their first row, those left out at the end.
+    # Order persons by their first row, left-out persons last.
     number = np.argsort(np.lexsort((first, left_out)))[whose]
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
     rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parsed()
@@ -155,8 +155,8 @@ def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tup
 class StudyData:
     """The table of a study, opened once, and its encoded examples: a row per record.
 
-    Whoever opened ``source`` closes it.  In ``table`` numbers are numbers and dates time stamps, so
-    that every step reads the same.
+    The caller that opened ``source`` closes it.  ``table`` is parsed into numbers and time stamps,
+    so that every step reads the same values.
     ``released`` is what releases are made of: ``table``, or where a record is a person the rows of
     all ``persons`` in the order of the examples, with the person's number as unit.
     ``sha256`` is a fingerprint of what was read.
@@ -208,7 +208,7 @@ class StudyData:
         unknown = [column for column in public if column not in rows.columns]
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
-        # The report may be passed on: the file's name says enough, its folder too much.
+        # Reports are passed on, so name the file without its folder.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(rows, selection, question.target)
         everyone, persons = None, None
@@ -241,12 +241,12 @@ class StudyData:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What the columns of ``table`` are."""
+        """Role of each column of ``table``."""
         roles = self.examples.selection.roles
         return {column: roles[column] for column in roles if column in self.table.columns}
 
     def described(self, target: str) -> Data:
-        """Return what the report says about the table; no value of any row."""
+        """Describe the table for the report, without any value of a row."""
         return Data(
             name=self.name,
             embedded=self.embedded,

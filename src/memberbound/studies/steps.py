@@ -1,4 +1,4 @@
-"""The steps of a study: each asks a verb about the study's table and keeps the verb's answer."""
+"""The steps of a study: each calls one verb on the study's table and keeps its answer."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ from memberbound.verbs.synthesize import Synthesis, synthesize
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Nothing is released here: models and noise come from the study's seed, for trial.
+# Nothing is released here: all models and noise are rehearsals from the study's seed.
 
-#: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked, and
-#: a quick study plays the subset game on ``_PLAYED`` rows and says what ε means for ``_EXPLAINED``.
+#: Limits for large tables: attack a uniform sample of this many records; in a quick study, play the
+#: subset game on ``_PLAYED`` rows and explain ε for ``_EXPLAINED``.
 _ATTACKED, _ATTACKED_QUICKLY = 20_000, 4_000
 _PLAYED, _EXPLAINED = 10_000, 2_000
 _DELTA = 1e-5
@@ -114,11 +114,11 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What the steps work with; ``model`` is the one that exists, if a study is about one."""
+    """Input of the steps; ``model`` is the given model, if the study is about one."""
 
     question: Question
     data: StudyData
-    #: What commands call the table.
+    #: The table's name in printed commands.
     source: str = "TABLE"
     workers: int = 1
     #: Folder for the fits of a step that is under way.
@@ -126,7 +126,7 @@ class Context:
     model: StudyModel | None = None
 
     def sampled(self, most: int) -> Examples:
-        """Return the examples, of a quick study a uniform sample of so many at most."""
+        """Return the examples; for a quick study, a uniform sample of at most ``most``."""
         examples, question = self.data.examples, self.question
         rows = attacked_records(examples.rows, most, question.seed) if question.quick else None
         return examples if rows is None else examples.taken(rows)
@@ -158,7 +158,7 @@ class Context:
     def release_command(self, verb: str, **options: object) -> str:
         """Return the command of a release of all rows."""
         asked, data = self.question, self.data
-        # What was left out of the rehearsal is left out of the release.
+        # Columns left out of the rehearsal are left out of the release.
         chosen = asked.columns or data.examples.selection.left_out
         columns = tuple(data.examples.columns) if chosen else None
         # The embedded table comes with bounds; a command for a file like it has to name them.
@@ -170,15 +170,14 @@ class Context:
         return learner_from_name(self.question.learner, self.data.examples.task)
 
     def score(self, examples: Examples, train: Train | None = None) -> Score | None:
-        """Return the score on rows that were not trained on, of the study's learner unless told."""
+        """Return the held-out score of ``train`` (default: the study's learner)."""
         train = train or _training_of(self.learner(), examples)
         return held_out_score(examples, train, self.question.seed, quick=self.question.quick)
 
 
 # ── Scores of models on rows that they were not trained on, all on the same splits ────────────────
 
-#: A rehearsal is made of four fifths of at most so many rows; where these are too few for it, of
-#: nineteen twentieths.
+#: Share of the rows that a rehearsal trains on; the second is used if the first leaves too few.
 _TRAINED = (4 / 5, 19 / 20)
 _MOST_ROWS = 200_000
 #: Fewest rows → how many trials, and how many in a quick study: a score on many rows varies less
@@ -241,7 +240,7 @@ def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
 def _private_training(context: Context, learner: str) -> Train:
     """Return how ``protect`` trains a learner on some of the records; the noise is from a seed.
 
-    It is trained on all rows of persons, and asked about the first row of others.
+    Train on all rows of persons, and predict the first row of held-out ones.
     """
     data, examples, target = context.data, context.data.examples, context.question.target
     names, forms = [*examples.columns, target], forms_of(data.bounds)
@@ -366,7 +365,7 @@ def table_promise(bounds: Certified, eta: float) -> tuple[bool, float]:
     most, worst_leak = bounds.accuracy_upper, bounds.record_leak.max
     enough = bool(max(bounds.delta_upper, worst_leak) <= 2 * eta)
     if enough:
-        # What is promised to every record is the worst record's bound, not the average one's.
+        # The promise to every record is the bound of the worst one.
         most = max(most, accuracy_from_leak(worst_leak))
     return enough, most
 
@@ -515,7 +514,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
 
 
 def _roc_of_given(detail: ModelAudit) -> RocCurve:
-    """Return the curve of the best attack, on the records that it was not told about."""
+    """Return the ROC curve of the best attack on records that it was not trained on."""
     score, where = detail.scores[detail.best]
     fpr, tpr = mean_roc(score[where][None, :], detail.member[where][None, :])
     name = f"{LABELS['given']}: best attack tried ({detail.best})"
@@ -597,7 +596,7 @@ def explain_promise(context: Context, progress: Progress) -> Finding:
 
 
 def translate_population(context: Context, progress: Progress) -> Finding:
-    """Say what the user's ε means for these records."""
+    """Explain the user's ε for these records."""
     question, examples = context.question, context.sampled(_EXPLAINED)
     answer = population(
         examples.features,
@@ -610,7 +609,7 @@ def translate_population(context: Context, progress: Progress) -> Finding:
 
 
 def equivalent_security(eta: float) -> float:
-    """Return the MIS that says the same as η in the i.i.d. game, Δ ≤ 2η: the least double."""
+    """Return the MIS equivalent to η in the i.i.d. game (Δ ≤ 2η), rounded up to a double."""
     return double_above(1 - 2 * Fraction(eta))
 
 
@@ -668,7 +667,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
     try:
         answer = hardened(leak)
     except InputError:
-        # The average record is the weaker wish; the report says that it is not what was asked.
+        # Fall back to protecting the average record; the report marks it as not enough.
         leak = None
         answer = hardened(leak)
     progress(1, 2)
@@ -789,7 +788,7 @@ class Step:
     title: str
     optional: bool
     run: Callable[[Context, Progress], Finding]
-    #: About how long it takes beside the others, so that the time left can be told.
+    #: Relative duration, for the estimate of the time left.
     weight: int = 1
 
 

@@ -210,8 +210,8 @@ def study(
 ) -> Study:
     """Certify a table, attack and protect a model, and recommend what to do: one report.
 
-    With a ``model`` the report is about that one: the table holds its training rows, ``nonmembers``
-    others, and the remedies say what retraining with them would promise and cost.
+    With a ``model``, study that model: the table holds its training rows, ``nonmembers`` others,
+    and the remedies state what retraining would promise and cost.
     Without a table the embedded data set is studied.  Nothing is released: the protected models
     are made for trial, from the study's seed, and thrown away.
 
