@@ -27,7 +27,7 @@ from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, s
 if TYPE_CHECKING:
     from memberbound.curve.polygon import PolygonCurve
 
-#: Which hockey-stick: in against out, out against in, or the larger of the two.
+#: Direction of a hockey-stick divergence: in against out, out against in, or their maximum.
 Side = Literal["forward", "backward", "both"]
 _SIDES = ("forward", "backward", "both")
 

@@ -1,4 +1,4 @@
-"""Trade-off curves with a closed form, and a curve whose worlds are known up to a little."""
+"""Trade-off curves in closed form, and curves known up to a small total variation."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
     Theorem: G(· + r) + r is concave, so it bounds a polygon if it bounds its corners; and
     TPR(· + r) + r, the least of its support lines, bounds G if r ≥ (δ_G(ε) - δ(ε))/(1 + e^ε) for
     the slope e^ε of each line.
-    Numerics: rounded up.  Edge cases: μ = 8.53 stands for no protection at all.
+    Numerics: rounded up.  Edge cases: μ = 8.53 means no protection at all.
 
     Examples:
         >>> gaussian_summary(SlackCurve(GaussianCurve(0.25), 1e-9))

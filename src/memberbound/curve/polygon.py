@@ -161,13 +161,13 @@ class PolygonCurve(TradeoffCurve):
                     result[start : start + rows] = -np.expm1(np.minimum(gap, 0.0)) @ heavy
             raised = (certain + result * (1 + slack)) * (1 + 4 * UNIT)
         # Every product may have lost half of the smallest double.  Where no finite segment counts,
-        # the certain mass stands unrounded: (ε, δ) comes back as δ.
+        # the certain mass is not rounded, so that (ε, δ) returns δ.
         lost = 2 * (loss.size + eps.size) * SMALLEST
         total = np.where(eps < side.steepest, raised + lost, certain)
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
-        # Every support line bounds the TPR; the corners only say which lines come closest.
+        # Every support line bounds the TPR; the corners only select the closest lines.
         alpha = np.asarray(fpr, dtype=np.float64)
         finite = self.loss[np.isfinite(self.loss)]
         best = np.ones_like(alpha)
@@ -296,7 +296,7 @@ def _swept(epsilon: FloatArray, loss: FloatArray, heavy: FloatArray) -> tuple[Fl
 # to one are divided by their sum, because a law does: without that, an excess in one world would
 # look like a difference in one direction and vanish in the other.
 
-#: How far probabilities may be from adding up to one before the input is refused.
+#: Largest deviation of a sum of probabilities from 1 before the input is refused.
 NORMALISATION_TOLERANCE = 1e-9
 _LN2 = math.log(2.0)
 
@@ -507,7 +507,7 @@ def _checked(
     e, d = np.asarray(epsilon, dtype=np.float64), np.asarray(delta, dtype=np.float64)
     if e.ndim != 1 or e.shape != d.shape or np.any(~(e >= 0)) or np.any(~(d >= 0)):
         raise InputError("support lines must be pairs of ε ≥ 0 and δ ≥ 0 of equal number.")
-    # A line of infinite slope bounds the TPR at FPR 0 only, which says nothing beside it.
+    # A line of infinite slope bounds the TPR at FPR 0 only.
     return [(x, y) for x, y in zip(e.tolist(), d.tolist(), strict=True) if math.isfinite(x)]
 
 

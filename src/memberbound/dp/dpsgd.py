@@ -84,7 +84,7 @@ def _loss(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatA
 
 
 def _blur(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatArray:
-    """How far a computed loss may be off, at x or at any x' that rounds to it.
+    """Return a bound on the error of a computed loss, at x or at any x' that rounds to it.
 
     Each term is relatively accurate for q ≤ ½ and absolutely beyond; on top comes the rounding of
     s, at most (|x| + 1)/σ² units, times the derivative q·e^s/(1 - q + q·e^s) of the term.
@@ -413,7 +413,7 @@ def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
         lattices = ((one_step(sigma, q, direction, spacing), steps) for sigma, q, steps in kinds)
         profile = Composition(tuple(lattices)).profile()
         if profile.advantage >= 1.0 and before is not None:
-            break  # the window would not fit in memory; coarser lattices have said what they can
+            break  # the window would not fit in memory; keep the results of the coarser lattices
         lines = lines.meet(profile)
         now = np.array([profile.advantage, *(profile.tpr(a) - a for a in _WATCHED_FPR)])
         if before is not None and np.all(before - now <= _CONVERGED * np.abs(now)):

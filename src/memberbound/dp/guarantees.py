@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 # ── DP statements as trade-off curves, each carrying its adjacency ────────────────────────────────
 #
-# A guarantee says how well "this record was used" can be told from "it was not" when everything
-# else is fixed: the neighbour game.  Under *add-remove* the other world lacks the record, under
-# *replace-one* it holds another record instead.  The games of training-set membership compare data
-# sets of equal size, so their numbers need replace-one (theory §6.7); :meth:`DpGuarantee.replaced`
+# A guarantee bounds how well "this record was used" can be distinguished from "it was not" with
+# everything else fixed: the neighbour game.  Under *add-remove* the other world lacks the record;
+# under *replace-one* it holds another record instead.  The games of training-set membership compare
+# data sets of equal size, so they need replace-one (theory §6.7); :meth:`DpGuarantee.replaced`
 # converts soundly.
 
 
@@ -157,7 +157,7 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0
 _LARGEST_NOISE = 1e9
-#: Below this so few records are ever sampled that the promise holds almost without noise.
+#: Below this sampling rate the promise holds almost without noise.
 _LEAST_NOISE = 1e-3
 #: A profile costs seconds: the noise multiplier is found to this much.
 _RELATIVE = 1e-4
@@ -177,7 +177,7 @@ class Target(Protocol):
         ...
 
     def limit(self) -> str:
-        """Say what is asked, for messages."""
+        """Describe the target, for messages."""
         ...
 
 
@@ -224,7 +224,7 @@ class AdvantageTarget:
         return _attacker(parameters, adjacency) - self.advantage
 
     def limit(self) -> str:
-        """Say what is asked."""
+        """Describe the target, for messages."""
         return f"advantage ≤ {self.advantage!r}"
 
 
@@ -261,7 +261,7 @@ class TprTarget:
         return max(both) - self.tpr
 
     def limit(self) -> str:
-        """Say what is asked."""
+        """Describe the target, for messages."""
         return f"TPR ≤ {self.tpr!r} at FPR {self.fpr!r}"
 
 
@@ -281,12 +281,12 @@ class EtaTarget:
         return _excess(replaced, replaced.curve.eta, 2 * _written(self.eta), 2)
 
     def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
-        """Attained minus allowed η; the adjacency asked for does not matter."""
+        """Attained minus allowed η; independent of the adjacency."""
         del adjacency
         return _attacker(parameters, "replace-one") / 2 - self.eta
 
     def limit(self) -> str:
-        """Say what is asked."""
+        """Describe the target, for messages."""
         return f"η ≤ {self.eta!r}"
 
 
@@ -311,7 +311,7 @@ class SecurityTarget:
         return max(short, _excess(replaced, replaced.curve.advantage, leak))
 
     def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
-        """Demanded minus attained security; the adjacency asked for does not matter."""
+        """Demanded minus attained security; independent of the adjacency."""
         del adjacency
         log_gamma, _ = price_exponent(self.nu, self.lam)
         if parameters.gaussian:
@@ -319,7 +319,7 @@ class SecurityTarget:
         return self.security - 1 + parameters.profile("replace").stick(log_gamma)
 
     def limit(self) -> str:
-        """Say what is asked."""
+        """Describe the target, for messages."""
         return f"MIS ≥ {self.security!r} (ν = {self.nu!r}, λ = {self.lam!r})"
 
 
@@ -362,7 +362,7 @@ def calibrated_noise_multiplier(
     ``beside`` are releases with noise of their own that the target has to hold together with.
 
     Numerics: errs towards more noise; the full curve was evaluated at the returned value.
-    Edge cases: where even almost no noise is enough, because so few records are ever sampled, the
+    Edge cases: where even almost no noise is enough, because few records are ever sampled, the
     smallest value that was tried is returned.
     """
 

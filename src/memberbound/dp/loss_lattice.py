@@ -113,7 +113,7 @@ class ForwardProfile:
 class LossLattice:
     """Masses of the privacy loss at (start + i)·step, and ``infinite`` at +∞.
 
-    ``relative_error`` bounds how far each mass may lie below the mass it stands for.
+    ``relative_error`` bounds how far each mass may lie below the mass it represents.
     """
 
     start: int
@@ -176,7 +176,7 @@ class _Tilted:
 
 @dataclass(frozen=True)
 class Composition:
-    """Independent releases: lattices of one spacing, each so many times.
+    """Independent releases: lattices of one spacing, each with its number of repetitions.
 
     Guarantee: every line of :meth:`profile` lies on or above the true hockey-stick, provided each
     lattice dominates its release (see :mod:`memberbound.dp.dpsgd`).
@@ -292,7 +292,7 @@ class Composition:
     def _sticks(self, tilt: _Tilted, window: tuple[int, int], grid: FloatArray) -> FloatArray:
         """Hockey-sticks at the lattice indices ``grid``, from one tilted convolution."""
         (low, high), first = window, int(grid[0])
-        # A window that ends before it begins: nearly all mass is at +∞ after so many releases.
+        # A window that ends before it begins: nearly all mass is at +∞ after this many releases.
         if high < low or high - min(low, first) + 1 > MAX_WINDOW:
             return np.ones(grid.size)
         length = _smooth_length(max(high - low + 1, 64))
@@ -313,7 +313,7 @@ class Composition:
             return sticks
         counts = [times for _, times in self.parts]
         composed, sup_error, norm_error = _convolved(tilt.masses, counts, length)
-        # Index k of the circular result stands for lattice point Σ times·start + k (mod length).
+        # Index k of the circular result is the lattice point Σ times·start + k (mod length).
         points = np.arange(first + 1, end)
         mass = np.where(points >= low, composed[(points - self._lowest) % length], 0.0)
         if tilt.theta > 0:
@@ -429,6 +429,6 @@ def _convolved(
         composed = np.fft.irfft(product, length)
         each = bound * (ratio * 1.01 + times * _PRODUCT * UNIT * 1.01 + 2 * stages)
         squares = float(np.square(each).sum())
-    # The half spectrum stands for both halves.
+    # The half spectrum represents both halves.
     mean, norm = 2 * float(each.sum()) / length, math.sqrt(2 * squares / length)
     return np.maximum(composed, 0.0), mean * 1.01, norm * 1.01

@@ -1,4 +1,4 @@
-"""How often cells occur: counts of counts of one table, or of a table beside a reference (X5a)."""
+"""Profiles of a table: counts of counts, alone or jointly with a reference (X5a)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CountProfile:
             >>> profile.rows, profile.atoms, profile.count.tolist(), profile.cells.tolist()
             (7, 4, [1, 2, 3], [2, 1, 1])
         """
-        # An array is taken as it is: as a list it would be made of so many numbers one by one.
+        # Use an array as it is: converting a list would box every number.
         listed: Any = counts
         if isinstance(counts, Iterable) and not isinstance(counts, np.ndarray):
             listed = list(listed)

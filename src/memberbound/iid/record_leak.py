@@ -1,4 +1,4 @@
-"""How much any learner can leak about a record of one cell, and what a table proves about it (X7).
+"""The leak of any learner about a record of one cell, and its certificate from a table (X7).
 
 In the i.i.d. game, given that the tested record lies in a cell of probability p, the in-world tilts
 the law of the whole training set by B/(np), where B ~ Bin(n, p) counts the members of the cell.

@@ -23,7 +23,7 @@ from memberbound.numerics.rounding import FloatArray, down, up
 
 #: Largest number of atoms of a uniform law.
 MAX_ATOMS = 10**18
-#: How far probabilities may be from summing to 1 before they are refused.
+#: Largest deviation of a sum of probabilities from 1 before they are refused.
 SUM_TOLERANCE = 1e-9
 #: Atoms worked on at a time: small enough for the cache, so memory does not grow with K.
 _CHUNK = 1 << 14
@@ -38,7 +38,7 @@ def leak_of_law(
 ) -> float:
     """Return the largest leak Δ of any learner on n records from this law, from above.
 
-    ``multiplicity[k]`` says how many atoms have probability ``probabilities[k]`` (1 by default).
+    ``multiplicity[k]`` is the number of atoms with probability ``probabilities[k]`` (default: 1).
 
     Guarantee: no learner and no attack exceed it; an injective function of the histogram reaches
     it (i.i.d. game, the *average* record).

@@ -264,7 +264,7 @@ def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
 
 
 def zeros_certify(draws: int, target: float, log_error: float) -> bool:
-    """Whether :func:`betting_upper` of so many zeros is at most ``target``, up to its last digits.
+    """Tell whether :func:`betting_upper` of ``draws`` zeros is at most ``target``, up to rounding.
 
     Examples:
         >>> zeros_certify(41, 0.1, log_error_shared(0.95, 1)), zeros_certify(42, 0.1, 3.0)
@@ -446,7 +446,7 @@ def mixture_upper(
         terms = [w + s * (x - f) for s, f, w in parts]
         top = max(terms)
         value = top + math.log(math.fsum([math.exp(t - top) for t in terms]))
-        # s(x - F) is rounded in proportion to sF: ask for a little more than the target.
+        # s(x - F) is rounded in proportion to sF: aim slightly above the target.
         return value - (target + 1e-13 + 4e-16 * max([s * (abs(x) + f) for s, f, _ in parts]))
 
     start = min(f + (target - w) / s for s, f, w in parts)

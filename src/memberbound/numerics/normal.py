@@ -130,7 +130,7 @@ def _tail_form(
     mu: FloatArray, low: FloatArray, density: FloatArray, slack: FloatArray
 ) -> FloatArray:
     """φ(a)·(R(-a) - R(-b)) from above, with room for what the difference loses."""
-    # What is lost: of two Mills ratios, or of 1 - xR(x) under the integral, where μ is small.
+    # Rounding error: of two Mills ratios, or of 1 - xR(x) under the integral for small μ.
     difference, mills = np.empty_like(low), mu.copy()
     small = mu < _SMALL_MU
     if small.any():

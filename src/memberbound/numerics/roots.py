@@ -27,7 +27,7 @@ _SIGN = 1 << 63
 NARROW = 1e-6
 #: First factor of the steps by which a bracket is looked for; every next one is its square.
 _FIRST_FACTOR, _LARGEST_FACTOR = 1.5, 1e9
-#: What a search takes for 0.
+#: Values below this count as 0 in a search.
 _TINY = 1e-290
 
 

@@ -28,7 +28,7 @@ from memberbound.subset.finite import finite_worlds, largest_stick
 #: Outputs of a release and their probabilities.
 ExactLaw = dict[Hashable, Fraction]
 _HALF = Fraction(1, 2)
-#: What a bound computed in floating point may be off by.
+#: Tolerance for a bound computed in floating point.
 _ROUNDING = 1e-9
 
 

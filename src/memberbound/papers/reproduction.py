@@ -1,4 +1,4 @@
-"""The verb ``reproduce``: redo the papers' figures and tables, and compare what they say.
+"""The verb ``reproduce``: redo the papers' figures and tables, and check their claims.
 
 A figure or table is an :class:`Experiment` (``figures.toml`` lists them); running it gives
 :class:`Findings`.  Most vary one parameter and average several trials at every value: a
@@ -75,7 +75,7 @@ class Sweep:
 
     @property
     def trials(self) -> int:
-        """How often every value was measured."""
+        """Number of repetitions of every value."""
         return int(next(iter(self.quantities.values())).shape[1])
 
     def trials_at(self, quantity: str, value: float) -> FloatArray:
@@ -164,12 +164,12 @@ def near(claim: str, paper: float, average: Average, *, share: float) -> Check:
 
 
 def below(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
-    """Check that the average is below a limit, which stands in the claim."""
+    """Check that the average is below the limit stated in the claim."""
     return _checked(f"{claim} (mean below {limit:g})", paper, average, average.mean < limit)
 
 
 def above(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
-    """Check that the average is above a limit, which stands in the claim."""
+    """Check that the average is above the limit stated in the claim."""
     return _checked(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
 
 
@@ -211,7 +211,7 @@ Curve = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a sweep: curves of means, with bands of two standard errors.
+    """The plot of a sweep: curves of means, with bands of two standard errors.
 
     ``panels`` are curves by the heading of their panel; ``quoted`` are the paper's numbers: x, y,
     text and colour; ``log`` names the axes that are logarithmic.
@@ -261,7 +261,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What one run found.
+    """The result of one run.
 
     ``table`` is what the figure shows, ``trials`` every single measurement behind it, ``draw``
     makes the matplotlib figure.
@@ -349,7 +349,7 @@ def data_folder(data: str | Path | None) -> Path | None:
 
 
 def _chosen(id: str) -> tuple[list[Experiment], bool]:
-    """Return the experiments of an id, in any case, and whether it stands for several."""
+    """Return the experiments of an id (case-insensitive), and whether it names several."""
     wanted = str(id).strip().upper()
     listed = experiments()
     one = [experiment for key, experiment in listed.items() if key.upper() == wanted]

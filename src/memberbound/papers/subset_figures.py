@@ -436,7 +436,7 @@ def spread_upper(population: int) -> tuple[float, float]:
 
 
 def scales(population: int, eta: float) -> dict[str, float]:
-    """Return the scale that each method asks for, named with the size.
+    """Return the noise scale that each method needs, named with the size.
 
     DP: the Laplace scale Δ/ε of the pure DP that I24-T4 equates with η; X1: the Gaussian scale of
     the moment form, σ₁/(η√(2π)).
@@ -452,7 +452,7 @@ def scales(population: int, eta: float) -> dict[str, float]:
 
 
 def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
-    """Return the share of η in (0, ½) at which I24-C14 asks for less than DP does."""
+    """Return the share of η in (0, ½) for which I24-C14 needs less noise than DP."""
     etas = (np.arange(points) + 0.5) / (2 * points)
     dp = sensitivity(population)[0] / np.log((1 + 2 * etas) / (1 - 2 * etas))
     return float(((6.16 / etas) ** 2 * spread_upper(population)[0] < dp).mean())

@@ -1,1 +1,1 @@
-"""The subset game: what a release tells about the records of a known population (L24, I24)."""
+"""The subset game: leakage of a release about the records of a known population (L24, I24)."""

@@ -42,7 +42,7 @@ ASSUMPTIONS = (
 _SLACK = 1e-9
 #: Degrees of the expansion that are bounded one by one.
 _DEGREES = 56
-#: Beyond so many columns fewer choices are tried: eigenvalues cost more, and each gives a bound.
+#: Above this many columns try fewer choices, since eigenvalues cost more; any choice is valid.
 _MANY_COLUMNS = 64
 #: The least noise, in units of the largest entry, that is looked at.
 _LEAST = 1e-60
@@ -94,7 +94,7 @@ class CrowdTable:
 
     @property
     def removed(self) -> int:
-        """How many records stand aside: the target, and one more where N is odd."""
+        """Number of records outside the pairs: the target, and one more if N is odd."""
         return 1 + self.game.population % 2
 
 
@@ -208,7 +208,7 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """What the others hide of every record, at one amount of noise on the sum.
+    """The protection that the other records give every record, at one noise level.
 
     Guarantee: for every record x, both hockey-sticks between P_in,x and P_out,x at e^ε are at most
     ``delta(ε)[x]``, hence no attack is right more often than ``success[x]``.
@@ -274,7 +274,7 @@ class Crowd:
         return np.asarray(inflation * (1 + 2 / self.crowd) * both * (1 + _SLACK))
 
     def _centre_shift(self, leverage: FloatArray) -> FloatArray:
-        """How far the mean of the target's crowd is from that of all, in H's metric, at most."""
+        """Bound on the distance of the crowd's mean from the overall mean, in the metric of H."""
         other = (self.table.removed - 1) * math.sqrt(float(self.leverage.max()))
         return np.asarray((np.sqrt(leverage) + other) / self.crowd)
 
@@ -346,7 +346,7 @@ class Crowd:
 
     @cached_property
     def success(self) -> FloatArray:
-        """How often an attack can be right at the prior k/N, per record, from above (I24-P2)."""
+        """Upper bound on attack accuracy at the prior k/N, per record (I24-P2)."""
         pi = self.table.game.prior
         stick = self.delta(price_exponent(pi, 1.0)[0])
         return np.minimum(up_array(max(pi, 1 - pi) + min(pi, 1 - pi) * stick), 1.0)
@@ -629,7 +629,7 @@ class _Frequencies:
 def _cumulated(
     rows: FloatArray, ends: list[int]
 ) -> Iterator[tuple[int, FloatArray, FloatArray, float, float]]:
-    """Second moments, mean and fourth moments of the first so many rows, from above.
+    """Second moments, mean and fourth moments of the first ``count`` rows, from above.
 
     ``fourth`` is √ΣΣ(y_i·y_j)⁴ and ``largest`` at least Σ|e·y_i|⁴ for every unit vector e ∈ C^d.
     """

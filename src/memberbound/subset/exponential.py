@@ -106,9 +106,9 @@ class ExponentialMechanism:
         epsilon: ε of L24-D7; 0 releases a uniform candidate.
         sensitivity: Δ of L24-D7, over all data sets and not only those inside the population.
 
-    Edge cases: records with equal losses are told apart by their row.  Losses that move the mean by
-    more than ``sensitivity`` inside the population are refused, because ε-DP would be false; so are
-    losses and ε of such a size that ε/(2Δk) or ε(X) leaves the range of doubles.
+    Edge cases: records with equal losses are distinguished by their row.  Losses that move the mean
+    by more than ``sensitivity`` inside the population are refused, because ε-DP would be false; so
+    are losses and ε of such a size that ε/(2Δk) or ε(X) leaves the range of doubles.
 
     Examples:
         >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -478,7 +478,7 @@ _BLOCK_ENTRIES = 1 << 21
 #: Scores up to this size are exponentiated once per record; e^{4·30} and its square are harmless.
 #: They are at most ε/2; beyond, nothing is sampled and the worst case in the population is stated.
 _TAME = 30.0
-#: What underflow can hide in a mean: far below every bound, which is at least 1/draws of the range.
+#: Bound on the error from underflow in a mean; every bound is at least 1/draws of the range.
 _HIDDEN = 1e-80
 
 
@@ -606,11 +606,11 @@ def _swapped(
     return np.stack([difference, mass, squares, cross])
 
 
-# ── What the exponential mechanism tells about every record, from random subsets (X10) ────────────
+# ── Leakage of the exponential mechanism about every record, from random subsets (X10) ────────────
 #
 # Bounds for all records, all outcomes and both directions at once (``proofs/sampled-pmp.md``).
 
-#: How the error probability is shared: swaps of all records, outcomes from below, rare ones.
+#: Shares of the error probability: swaps of all records, lower bounds of outcomes, rare outcomes.
 _SWAPS, _CHOSEN, _TAILS = Fraction(8, 10), Fraction(1, 10), Fraction(1, 10)
 #: e^ε is only formed up to here; above it the cap without sampling is used.
 _LARGEST_EXPONENT = 600.0

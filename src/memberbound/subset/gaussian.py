@@ -47,7 +47,7 @@ from memberbound.subset.record_bounds import (
     short_decimal,
 )
 
-#: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
+#: Sensitivity over σ at which two neighbours are distinguishable for every ε and δ.
 _LARGEST_SHIFT = 1e300
 _NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."
 
@@ -165,7 +165,7 @@ class NoisySum:
         crowd: bool = True,
         progress: Progress | None = None,
     ) -> NoisySum:
-        """Measure the records, one row each; ``crowd`` says whether X21 is asked as well."""
+        """Measure the records, one row each; ``crowd`` adds the bound X21."""
         profile = NeighbourProfile.from_vectors(vectors, progress=progress)
         line = vectors[:, 0].copy() if vectors.shape[1] == 1 else None
         return cls(profile, game, line, CrowdTable.of(vectors, game) if crowd else None)
@@ -182,7 +182,7 @@ class NoisySum:
         Theorem: X1 and L24-P12; the divergences of a pair are L24-L10; accuracy is I24-P2.
         Assumes: see ``assumptions`` of the result; in particular one release only.
         Numerics: every number is rounded outwards; k/N, which need not be a double, is allowed for.
-        Edge cases: equal records are told apart by their row; if all are equal, ε̃ and η are 0.
+        Edge cases: equal records are distinguished by their row; if all are equal, ε̃ and η are 0.
         """
         scale = positive("sigma", sigma, "Without noise this bound says nothing.")
         dlt = _small_delta(delta)
@@ -263,7 +263,7 @@ class NoisySum:
     def noise_for_success(self, target: float) -> float:
         """Return the smallest σ at which no attack is right more often than ``target``.
 
-        On any record, or on the average record if the game says so.
+        On any record, or on the average record, depending on the game.
 
         Guarantee: ``worst_success(σ)`` is at most the target.
         Theorem: X1, I24-P2, X9, X21.

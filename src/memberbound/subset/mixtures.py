@@ -28,9 +28,9 @@ from memberbound.subset.record_bounds import RecordBounds
 # difference raised by both errors, and at most ∫p_in: where "out" is below its error, that keeps
 # the error from being multiplied by a large c (proofs/exact-mixtures.md, steps 1 and 2).
 
-#: Beyond this ε the densities "out" are too small to be told from nothing; the answer is ∞.
+#: Above this ε the "out" densities underflow, and the answer is ∞.
 LARGEST_EPSILON = 80.0
-#: A cell in which the difference may change sign is cut into so many parts.
+#: Number of parts into which a cell is cut if the difference may change sign there.
 _PARTS = 8
 
 
@@ -186,7 +186,7 @@ HIGHEST = 8.8
 OUTSIDE = 1e-20
 #: A pair (y, ω) whose share in a density's mass is below this is left out, and accounted for.
 NEGLIGIBLE = 1e-19
-#: What Hermite interpolation may add to a hockey-stick, if affordable.
+#: Target for the interpolation error of a hockey-stick divergence.
 INTERPOLATION = 1e-9
 #: Where more are needed the inversion is not done: what it may cost in time and memory.
 _MOST_FACTORS, _MOST_CELLS = 2e9, 6e7
@@ -387,7 +387,7 @@ class FourierSums:
 def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
     """Plan the inversion for values in units of σ, centred; None where it would cost too much.
 
-    ``records`` is how many will be asked for at once; all that differ unless given.
+    ``records`` is the number evaluated at once; all that differ unless given.
     """
     n = len(w)
     p = min(max(round(size / n * 2**40), 1), 2**40 - 1) / 2**40
@@ -478,7 +478,7 @@ def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray
 
 # ── Bounds of every record ────────────────────────────────────────────────────────────────────────
 
-#: Up to so many different values every one is worked out; of more, so many.
+#: Evaluate every distinct value up to this many; beyond that, a sample of this size.
 MOST_EXACT = 3_000
 #: Part of δ that pays the way to a neighbour.
 _SHARE = 0.05

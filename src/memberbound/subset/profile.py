@@ -324,7 +324,7 @@ def _reach(centred: FloatArray) -> FloatArray:
     norms = up_array(np.sqrt(squares * (1 + slack) + _UNDERFLOW), 2)
     order = np.argsort(-norms)[:129]
     outer = order[:-1] if records > 129 else order
-    # Whoever is not among these is no farther from the centre than the next one.
+    # All other records are no farther from the centre than the next one.
     reach = up_array(norms + norms[order[-1]])
     far = np.zeros(outer.size)
     step = max(1, _BLOCK // outer.size)
@@ -439,7 +439,7 @@ def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
     gap = scaled - scaled[record]
     with np.errstate(under="ignore"):
         squared = np.einsum("ij,ij->i", gap, gap) * (1 + 2 * (gap.shape[1] + 4) * UNIT)
-    # Differences may underflow when scaled or squared, so equality is asked of the vectors.
+    # Differences may underflow when scaled or squared, so compare the vectors themselves.
     differ = (vectors != vectors[record]).any(axis=1)
     return up_array(np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0)), 2)
 

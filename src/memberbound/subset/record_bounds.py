@@ -1,4 +1,4 @@
-"""What is certified about every record of a population, whichever mechanism releases."""
+"""Certified bounds for every record of a population, for any mechanism."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, double_above, double_below, sum_slack, up
 from memberbound.quantities import Side, significant
 
-#: What an inverse question limits: ε̃, or the success of any attack.
+#: The quantity that a target limits: ε̃, or the success of any attack.
 Target = Literal["target_pmp", "target_success"]
-#: How the amount of noise is given: by ε, by σ, or by what may be reached.
+#: The parameter that sets the noise: ε, σ, or a target.
 Asked = Literal["epsilon", "sigma", "target_pmp", "target_success"]
 
 
@@ -104,7 +104,7 @@ class RecordBounds:
         return float(self.success.max())
 
     def reached(self, quantity: Target) -> float:
-        """What a target limits: the worst record's ε̃, or its success."""
+        """Return the quantity that a target limits: ε̃ or success of the worst record."""
         return self.pmp_epsilon_upper if quantity == "target_pmp" else self.success_upper
 
     @property
@@ -150,7 +150,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The mechanism that was asked for, or found for a target, and what is certified of it.
+    """A mechanism, given or calibrated to a target, with its certified bounds.
 
     ``coupled`` are the bounds by the coupling alone, where others are smaller.
     """
