@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
             "certify visits.csv --unit person",
             "certify people.csv --columns id",
             "certify --uniform 316 --n 32561",
+            "certify people.csv --columns sex,ill --reference others.csv",
             "certify --uniform 20 --n 5 --nu 0.2 --lam 0.25",
         ),
         kept=0.7,
@@ -271,7 +272,16 @@ def write_tables(folder: Path) -> None:
     visits = pd.DataFrame({"person": np.repeat(np.arange(300), 2)})
     visits["x"] = rng.integers(0, 2, len(visits))
     visits.to_csv(folder / "visits.csv", index=False)
-    people.sample(400, random_state=0).to_csv(folder / "others.csv", index=False)
+    other = np.random.default_rng(1)
+    others = pd.DataFrame(
+        {
+            "id": np.arange(rows, rows + 400),
+            "sex": other.choice(["f", "m"], 400),
+            "age": other.integers(20, 60, 400),
+        }
+    )
+    others["ill"] = np.where((others["sex"] == "f") ^ (other.random(400) < 0.1), "yes", "no")
+    others.to_csv(folder / "others.csv", index=False)
     scores = pd.DataFrame({"score": rng.normal(size=200).round(3), "member": np.arange(200) % 2})
     scores["score"] += 2 * scores["member"]
     scores.to_csv(folder / "scores.csv", index=False)

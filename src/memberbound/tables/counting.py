@@ -110,18 +110,7 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
         if one.expr.get_backend() is not two.expr.get_backend():
             first = one.embedded(columns=keys)
             last = two.embedded(first, columns=keys)
-        types = _common_types(first, last, keys)
-        sides = [numbered(table, keys, types=types) for table in (first, last)]
-        # What is one type to ibis may be two to the engine: times with and without a zone.
-        connection = first.connection
-        stored = (
-            []
-            if connection is None
-            else [stored_types(connection, compiled_rows(side)).values() for side in sides]
-        )
-        for name, *kinds in zip(types, *stored, strict=False):
-            if kinds and kinds[0] != kinds[1]:
-                raise _two_types(name, (first, last), (kinds[0], kinds[1]))
+        sides = _comparable_rows(first, last, keys)
         here, there = (
             rows.mutate(train=ibis.literal(1 - side), reference=ibis.literal(side))
             for side, rows in enumerate(sides)
@@ -137,6 +126,43 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
             if not counts.any():
                 raise InputError(f"{opened.name} must hold at least one row, got none.")
         return pair
+
+
+def _comparable_rows(first: Table, last: Table, keys: Sequence[str]) -> list[ir.Table]:
+    """Return the exact keys of two tables on one engine in common types; refuse different types."""
+    types = _common_types(first, last, keys)
+    sides = [numbered(table, keys, types=types) for table in (first, last)]
+    # What is one type to ibis may be two to the engine: times with and without a zone.
+    connection = first.connection
+    stored = (
+        []
+        if connection is None
+        else [stored_types(connection, compiled_rows(side)).values() for side in sides]
+    )
+    for name, *kinds in zip(types, *stored, strict=False):
+        if kinds and kinds[0] != kinds[1]:
+            raise _two_types(name, (first, last), (kinds[0], kinds[1]))
+    return sides
+
+
+def comparable_columns(first: Table, last: Table) -> list[str]:
+    """Return the columns that both tables have in types that can be compared exactly.
+
+    Edge cases: none where the two lie on different engines; to compare all columns there, a whole
+    table would have to be copied.
+    """
+    if first.expr.get_backend() is not last.expr.get_backend():
+        return []
+
+    def comparable(names: list[str]) -> bool:
+        try:
+            _comparable_rows(first, last, names)
+        except InputError:
+            return False
+        return True
+
+    names = [name for name in first.columns if name in last.columns]
+    return names if comparable(names) else [name for name in names if comparable([name])]
 
 
 def record_columns(table: Table, columns: Columns, unit: str | None) -> list[str]:

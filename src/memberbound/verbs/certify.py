@@ -192,7 +192,8 @@ def certify(
             the inferred role; identifiers are left out.
         n: number of training rows, or of persons with ``unit`` (default: the whole table).
         confidence: of each certificate.
-        reference: further, independent rows from the same source that are not trained on.
+        reference: further rows from the same source, independent of the table's, that nothing was
+            trained on; the table itself is refused, and shared rows are counted in a warning.
         unit: column that identifies the person; all rows of a person are one record, and persons
             are counted instead of rows.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
@@ -230,17 +231,20 @@ def certify(
     if unit is not None and reference is not None:
         raise InputError("a reference must be counted by rows, so unit must be left out.")
     from memberbound.tables.counting import count_pair_profile, count_profile, write_records
+    from memberbound.tables.references import reference_notes
     from memberbound.tables.table import chosen_columns, opened_table
 
     with opened_table(table, database_table) as opened:
         selection = chosen_columns(opened, columns, roles, unit)
         chosen = list(selection.columns)
         joint = None
+        shared: tuple[str, ...] = ()
         if reference is None:
             profile = count_profile(opened, chosen, unit)
         else:
-            pair = count_pair_profile(opened, reference, chosen)
-            joint = JointProfile(pair.train, pair.reference, pair.cells)
+            with opened_table(reference, beside=opened) as other:
+                joint = JointProfile(*count_pair_profile(opened, other, chosen))
+                shared = reference_notes(opened, other, chosen, joint)
             profile = joint.training()
         result = certify_profile(profile, n, confidence, game=game, reference=joint, unit=unit)
         if records is not None:
@@ -250,7 +254,7 @@ def certify(
         return replace(
             result,
             assumptions=(*result.assumptions, *selection.assumption),
-            warnings=(*result.warnings, *selection.notes),
+            warnings=(*result.warnings, *shared, *selection.notes),
             roles=selection.roles,
             records=None if records is None else str(records),
         )

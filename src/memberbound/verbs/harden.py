@@ -50,6 +50,7 @@ from memberbound.tables.coarsening import (
 from memberbound.tables.columns import Values
 from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
+from memberbound.tables.references import reference_notes, rows_in_common
 from memberbound.tables.roles import Reading, selected
 from memberbound.tables.source import header_notes
 from memberbound.tables.table import Table as OpenTable
@@ -217,7 +218,8 @@ def harden(
         hierarchies: column → nested groups whose leaves are lists of values (a YAML file, or a
             mapping).
         reference: another table with the same columns to choose the recipe on, so that all rows of
-            ``table`` are released. It must hold other people, not the same ones a year earlier.
+            ``table`` are released: independent rows of other people, not the same ones a year
+            earlier. The table itself is refused, and shared rows are counted in a warning.
         recipe: write the recipe to this JSON file.
 
     Command line:
@@ -269,6 +271,10 @@ def harden(
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).
             with fitted.with_frame(fitting) as seen:
                 readings = seen.readings(roles=roles)
+            shared: tuple[str, ...] = ()
+            if reference is not None:
+                joint = rows_in_common(*(_with_numbers(r, readings, ()) for r in (others, fitting)))
+                shared = reference_notes(opened, fitted, list(frame.columns), joint)
     if target is not None:
         check_target_role(target, readings[target])
     selection = selected(
@@ -287,7 +293,7 @@ def harden(
     information = search.information([*search.front(), state], wish.seed)
     most, kept = max(information.values()), information[state]
     person = "a person has one row"
-    notes = (*header_notes(table), *selection.notes)
+    notes = (*header_notes(table), *shared, *selection.notes)
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
         notes = (*notes, f"one record is one value of {unit!r}, by its first row")
