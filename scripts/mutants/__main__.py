@@ -1,0 +1,454 @@
+"""Run the tests against each mutant: ``python -m mutants`` (``make test-mutants``).
+
+One process imports everything and collects the tests once.  Each mutant is a fork of it, in which
+the mutated code takes the place of the code of the functions.  Tests that reach the mutated function
+run, those first that killed its other mutants, then the quick ones, until one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import fnmatch
+import functools
+import gc
+import hashlib
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import tomllib
+import types
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
+
+from mutants.operators import Mutant, faults
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "memberbound"
+SETTINGS = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text("utf-8"))
+SAMPLE = ROOT / "tests" / "mutants_sample.json"
+CACHE = ROOT / "build" / "mutants"
+HARMLESS: dict[str, str] = {
+    f"{entry['room']}:{mutant}": entry["reason"]
+    for entry in SETTINGS.get("harmless", ())
+    for mutant in entry["mutants"]
+}
+
+
+def digest(*parts: str | bytes) -> str:
+    """Return a hash of texts."""
+    joined = b"\0".join(p.encode() if isinstance(p, str) else p for p in parts)
+    return hashlib.sha256(joined).hexdigest()[:16]
+
+
+def target_files() -> list[Path]:
+    """Return the modules that are mutated."""
+    chosen = {p for pattern in SETTINGS["modules"] for p in SOURCE.glob(pattern)}
+    left_out = {p for pattern in SETTINGS["left_out"] for p in SOURCE.glob(pattern)}
+    return sorted(p for p in chosen - left_out if p.suffix == ".py")
+
+
+def all_mutants() -> list[Mutant]:
+    """Return every mutant, with keys that differ."""
+    found: list[Mutant] = []
+    seen: Counter[str] = Counter()
+    for path in target_files():
+        short = path.relative_to(SOURCE)
+        room = short.parent.name
+        for index, (scope, names, _, _, text) in enumerate(faults(ast.parse(path.read_text("utf-8")))):
+            mutant = Mutant(room, str(short), scope, names, text, index)
+            seen[mutant.key] += 1
+            if seen[mutant.key] > 1:
+                mutant = Mutant(room, str(short), scope, names, f"{text} #{seen[mutant.key]}", index)
+            found.append(mutant)
+    return found
+
+
+def choose(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Return a sample that keeps its members when others come or go."""
+    return sorted(mutants, key=lambda m: digest(str(seed), m.key))[:size]
+
+
+def reason_for(mutant: Mutant) -> str | None:
+    """Return why a mutant is harmless, if it is listed."""
+    if mutant.key in HARMLESS:
+        return HARMLESS[mutant.key]
+    return next((r for k, r in HARMLESS.items() if fnmatch.fnmatchcase(mutant.key, k)), None)
+
+
+# ── Putting a mutant in place, in a fork ──────────────────────────────────────────────────────────
+
+
+def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object and those within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from code_objects(constant)
+
+
+def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]]) -> None:
+    """Give the functions of the module the mutated code, or its constants the mutated values."""
+    path = SOURCE / mutant.path
+    tree = ast.parse(path.read_text("utf-8"))
+    _, _, (parent, field, place), new, _ = list(faults(tree))[mutant.index]
+    if place is None:
+        setattr(parent, field, new)
+    else:
+        getattr(parent, field)[place] = new
+    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
+    if not mutant.scope:
+        replace_values(mutant, code)
+    mutated = {(c.co_qualname, c.co_firstlineno): c for c in code_objects(code)}
+    for function in functions[str(path)]:
+        old = function.__code__
+        changed = mutated.get((old.co_qualname, old.co_firstlineno), old)
+        if changed != old and changed.co_freevars == old.co_freevars:
+            function.__code__ = changed
+
+
+def replace_values(mutant: Mutant, code: types.CodeType) -> None:
+    """Run the mutated module aside and bind its values wherever the old ones are bound."""
+    name = "memberbound." + mutant.path.removesuffix(".py").replace("/", ".")
+    aside: dict[str, Any] = {"__name__": name, "__file__": code.co_filename}
+    exec(code, aside)
+    module = sys.modules[name]
+    plain = int | float | str | tuple | frozenset | dict
+    for key, value in aside.items():
+        old = vars(module).get(key)
+        if isinstance(value, type) and isinstance(old, type) and value.__module__ == name:
+            for attribute, inner in vars(value).items():
+                if isinstance(inner, plain) and not attribute.startswith("__"):
+                    if vars(old).get(attribute) != inner:
+                        setattr(old, attribute, inner)
+                elif attribute == "__init__" and isinstance(inner, types.FunctionType):
+                    vars(old)["__init__"].__defaults__ = inner.__defaults__
+                    vars(old)["__init__"].__kwdefaults__ = inner.__kwdefaults__
+        elif isinstance(value, plain) and not key.startswith("__") and repr(old) != repr(value):
+            for other in list(sys.modules.values()):
+                if getattr(other, "__dict__", {}).get(key) is old:
+                    setattr(other, key, value)
+
+
+# ── The run, inside one session of pytest ─────────────────────────────────────────────────────────
+
+
+class Runner:
+    """A plugin that replaces pytest's loop over the tests by a loop over the mutants."""
+
+    def __init__(self, chosen: list[Mutant], options: argparse.Namespace) -> None:
+        self.chosen, self.options = chosen, options
+        self.killers: dict[str, Counter[str]] = defaultdict(Counter)
+        self.results: dict[str, str] = {}  # the killing test, "time", or "" for a survivor
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Do not shrink: the first example that fails is enough."""
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutants", settings.get_profile("fixed"), phases=phases)
+        settings.load_profile("mutants")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the mutants."""
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        self.items = {item.nodeid: item for item in session.items}
+        self.functions: dict[str, list[types.FunctionType]] = defaultdict(list)
+        for thing in gc.get_objects():
+            if isinstance(thing, types.FunctionType):
+                self.functions[thing.__code__.co_filename].append(thing)
+            elif isinstance(thing, functools._lru_cache_wrapper):
+                thing.cache_clear()
+        gc.freeze()
+        if self.options.killers is None:
+            self.measure()
+        self.run()
+        return True
+
+    def fork(self, task: Any, seconds: float) -> tuple[int, int]:
+        """Start ``task`` in a process of its own; what it returns can be read from the pipe."""
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(writing)
+            return pid, reading
+        try:
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+            resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+            os.write(writing, json.dumps(task()).encode())
+        except BaseException as problem:  # the mutant cannot even be put in place
+            os.write(writing, json.dumps(f"error: {problem!r}").encode())
+        finally:
+            os._exit(0)
+
+    # ── Which test reaches which function, and how long it takes ──
+
+    def measure(self) -> None:
+        """Run each test file once and note what its tests reach; kept between runs."""
+        files: dict[Path, list[pytest.Item]] = defaultdict(list)
+        for item in self.items.values():
+            files[item.path].append(item)
+        self.reached: dict[str, list[str]] = defaultdict(list)
+        self.seconds: dict[str, float] = {}
+        for k, (path, items) in enumerate(files.items(), 1):
+            kept = CACHE / "reach" / f"{digest(str(path), path.read_bytes())}.json"
+            known = json.loads(kept.read_text()) if kept.exists() else {"modules": {"": ""}}
+            if any(self.functions_of(m) != names for m, names in known["modules"].items()):
+                print(f"\rmeasuring {k} of {len(files)}: {path.name:40}", end="", flush=True)
+                pid, pipe = self.fork(lambda items=items, kept=kept: self.trace(items, kept), 900)
+                os.read(pipe, 1 << 20)
+                os.close(pipe)
+                os.waitpid(pid, 0)
+                known = json.loads(kept.read_text()) if kept.exists() else {"tests": {}}
+            for test, (seconds, places) in known["tests"].items():
+                if test in self.items:
+                    self.seconds[test] = seconds
+                    for place in places:
+                        self.reached[place].append(test)
+        print()
+
+    @functools.cache  # noqa: B019
+    def functions_of(self, module: str) -> str:
+        """Return a hash of the names of the functions of a module."""
+        path = SOURCE / module
+        text = path.read_text("utf-8") if path.is_file() else ""
+        nodes = ast.walk(ast.parse(text))
+        return digest(*sorted(n.name for n in nodes if isinstance(n, ast.FunctionDef)))
+
+    def trace(self, items: list[pytest.Item], kept: Path) -> str:
+        """Note which functions each passing test calls."""
+        targets = {str(p): str(p.relative_to(SOURCE)) for p in target_files()}
+        found: dict[str, tuple[float, list[str]]] = {}
+        codes: set[types.CodeType] = set()
+
+        def note(frame: types.FrameType, event: str, arg: object) -> None:
+            codes.add(frame.f_code)
+
+        for k, item in enumerate(items):
+            codes.clear()
+            begun = time.process_time()
+            sys.settrace(note)
+            reports = runtestprotocol(item, log=False, nextitem=(*items, None)[k + 1])
+            sys.settrace(None)
+            spent = time.process_time() - begun
+            if all(r.passed for r in reports):
+                places = {
+                    f"{targets[c.co_filename]}:{c.co_qualname.split('.<locals>')[0]}"
+                    for c in codes
+                    if c.co_filename in targets
+                }
+                found[item.nodeid] = (spent, sorted(places))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        modules = {place.split(":")[0] for _, places in found.values() for place in places}
+        known = {"modules": {m: self.functions_of(m) for m in modules}, "tests": found}
+        kept.write_text(json.dumps(known))
+        return ""
+
+    # ── Mutants ──
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Return the tests that reach the mutant, as many as the time allowed holds."""
+        if self.options.killers is not None:
+            return [self.options.killers[mutant.key]]
+        places = {f"{mutant.path}:{mutant.scope}"}
+        if not mutant.scope:
+            names = {n.rsplit(".", 1)[-1] for n in mutant.names}
+            places = {
+                f"{Path(file).relative_to(SOURCE)}:{f.__code__.co_qualname.split('.<locals>')[0]}"
+                for file, functions in self.functions.items()
+                if file.startswith(str(SOURCE))
+                for f in functions
+                if any(names & {*c.co_names} for c in code_objects(f.__code__))
+            }
+        reach = {test for place in places for test in self.reached[place]}
+        history = self.killers[f"{mutant.path}:{mutant.scope}"]
+        own = Path(mutant.path).parts[-2]
+        ordered = sorted(
+            reach,
+            key=lambda t: (-history[t], self.seconds[t] * (1 if f"/{own}/" in t else 3), t),
+        )
+        tests, spent = [], 0.0
+        for test in ordered:
+            spent += self.seconds[test]
+            if spent > self.options.budget and tests:
+                break
+            tests.append(test)
+        return tests
+
+    def attempt(self, mutant: Mutant, tests: list[str]) -> str:
+        """Return the first test that fails with the mutant in place."""
+        put_in_place(mutant, self.functions)
+        items = [self.items[test] for test in tests]
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            if any(r.failed for r in runtestprotocol(item, log=False, nextitem=after)):
+                return item.nodeid
+        return ""
+
+    def run(self) -> None:
+        """Try every mutant, a few at a time."""
+        waiting, running = list(reversed(self.chosen)), {}
+        begun, cached = time.monotonic(), 0
+        while waiting or running:
+            while waiting and len(running) < self.options.jobs:
+                mutant = waiting.pop()
+                tests = self.tests_of(mutant)
+                key = digest((SOURCE / mutant.path).read_bytes(), str(mutant.index))
+                kept = CACHE / "results" / f"{key}.json"
+                if (known := self.recall(kept, tests)) is not None:
+                    self.note(mutant, known)
+                    cached += 1
+                elif not tests:
+                    self.note(mutant, "")
+                else:
+                    limit = 5 + 4 * sum(getattr(self, "seconds", {}).get(t, 5) for t in tests)
+                    pid, pipe = self.fork(
+                        lambda mutant=mutant, tests=tests: self.attempt(mutant, tests), limit
+                    )
+                    deadline = time.monotonic() + 8 * limit + 60
+                    running[pid] = (mutant, tests, kept, pipe, deadline)
+            for pid, (mutant, tests, kept, pipe, deadline) in list(running.items()):
+                late = time.monotonic() > deadline
+                if late:
+                    os.kill(pid, signal.SIGKILL)
+                if os.waitpid(pid, 0 if late else os.WNOHANG)[0]:
+                    verdict = os.read(pipe, 1 << 16) or b'"time"'
+                    os.close(pipe)
+                    del running[pid]
+                    self.note(mutant, json.loads(verdict))
+                    self.remember(kept, mutant, tests)
+                    done = len(self.results)
+                    left = (time.monotonic() - begun) / (done - cached) * len(waiting) / 60
+                    survived = sum(not r for r in self.results.values())
+                    print(
+                        f"\r{done} of {len(self.chosen)}, {survived} survived, {left:.0f} min left ",
+                        end="",
+                        flush=True,
+                    )
+            time.sleep(0.005)
+        print()
+
+    def note(self, mutant: Mutant, verdict: str) -> None:
+        """Keep a verdict, and which test killed."""
+        self.results[mutant.key] = verdict
+        if verdict in self.items:
+            self.killers[f"{mutant.path}:{mutant.scope}"][verdict] += 1
+
+    def hashes(self, tests: list[str]) -> str:
+        """Return a hash of the files of tests."""
+        return digest(*sorted({self.file_digest(self.items[t].path) for t in tests}))
+
+    @functools.cache  # noqa: B019
+    def file_digest(self, path: Path) -> str:
+        """Return the hash of a file."""
+        return digest(path.read_bytes())
+
+    def recall(self, kept: Path, tests: list[str]) -> str | None:
+        """Return an earlier verdict that still holds.
+
+        A killed mutant stays killed while its killer is unchanged, a survivor while all are.
+        """
+        if self.options.fresh or not kept.exists():
+            return None
+        verdict, hashes = json.loads(kept.read_text())
+        by = [verdict] if verdict in self.items else tests
+        return verdict if hashes == self.hashes(by) else None
+
+    def remember(self, kept: Path, mutant: Mutant, tests: list[str]) -> None:
+        """Keep a verdict for the next run."""
+        verdict = self.results[mutant.key]
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(
+            json.dumps([verdict, self.hashes([verdict] if verdict in self.items else tests)])
+        )
+
+
+def report(chosen: list[Mutant], results: dict[str, str]) -> float:
+    """Print the share killed per module and every survivor; return the share killed."""
+    killed, counted, harmless = Counter[str](), Counter[str](), Counter[str]()
+    for mutant in chosen:
+        verdict = results[mutant.key]
+        if not verdict and reason_for(mutant):
+            harmless[mutant.path] += 1
+            continue
+        counted[mutant.path] += 1
+        killed[mutant.path] += bool(verdict)
+        if not verdict:
+            print(f"survived  {mutant.key}")
+    for path in sorted({m.path for m in chosen}):
+        n = counted[path]
+        share = killed[path] / n if n else 1.0
+        print(f"{path:36} {killed[path]:5} of {n:5} killed {share:7.1%}  harmless {harmless[path]}")
+    share = killed.total() / max(counted.total(), 1)
+    print(
+        f"{killed.total()} of {counted.total()} mutants killed ({share:.1%}); "
+        f"{harmless.total()} more are listed as harmless"
+    )
+    return share
+
+
+def main() -> int:
+    """Parse the options, run, and return 0 if enough mutants are killed."""
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
+    parser.add_argument("--only", action="append", help="modules, such as 'numerics/*'")
+    parser.add_argument("--match", help="mutants whose key contains this text")
+    parser.add_argument("--sample", type=int, help="as many mutants, chosen by --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fixed", action="store_true", help="the sample of the repository")
+    parser.add_argument("--keep-sample", action="store_true", help="write the killed as the sample")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=15, help="CPU seconds of tests per mutant")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
+    parser.add_argument("--least", type=float, default=0.97, help="the share that must be killed")
+    parser.add_argument("--list", action="store_true", help="only list the mutants")
+    options = parser.parse_args()
+    options.killers = json.loads(SAMPLE.read_text("utf-8")) if options.fixed else None
+    chosen = all_mutants()
+    if options.only:
+        chosen = [m for m in chosen if any(fnmatch.fnmatch(m.path, o) for o in options.only)]
+    if options.match:
+        chosen = [m for m in chosen if options.match in m.key]
+    if options.sample:
+        chosen = choose(chosen, options.sample, options.seed)
+    random.Random(0).shuffle(chosen)
+    if options.list:
+        print("\n".join(sorted(m.key for m in chosen)))
+        return 0
+    tests = sorted({t for m in chosen for t in SETTINGS["tests"][m.room]})
+    if options.killers is not None:
+        chosen = [m for m in chosen if m.key in options.killers]
+        gone = set(options.killers) - {m.key for m in chosen}
+        for key in sorted(gone):
+            print(f"gone      {key}")
+        if len(gone) > len(options.killers) / 4:
+            print("Too many are gone: choose a new sample, see CONTRIBUTING.md.")
+            return 1
+        tests = sorted({options.killers[m.key].split("[")[0] for m in chosen})
+    runner = Runner(chosen, options)
+    os.chdir(ROOT)
+    arguments = ["-q", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--capture=no"]
+    arguments += ["-o", "tmp_path_retention_policy=none", "-p", "no:doctest"]
+    arguments += [f"--ignore={name}" for name in SETTINGS["wording"]]
+    problem = pytest.main(["--override-ini=addopts=-m 'not (long or browser or cluster or server)' --import-mode=importlib -p no:schemathesis", *arguments, *tests], plugins=[runner])
+    if len(runner.results) < len(chosen):
+        print(f"pytest ended early ({problem}).")
+        return 1
+    if options.keep_sample:
+        killed = {k: v for k, v in sorted(runner.results.items()) if "::" in v}
+        SAMPLE.write_text(json.dumps(killed, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return int(report(chosen, runner.results) < options.least)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
