@@ -1,8 +1,8 @@
 """Run the tests against each mutant: ``python -m mutants`` (``make test-mutants``).
 
 One process imports everything and collects the tests once.  Each mutant is a fork of it, in which
-the mutated code takes the place of the code of the functions.  Tests that reach the mutated function
-run, those first that killed its other mutants, then the quick ones, until one fails.
+the mutated code takes the place of the code of the functions.  Tests that reach the mutated
+function run, those first that killed its other mutants, then the quick ones, until one fails.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ def digest(*parts: str | bytes) -> str:
     return hashlib.sha256(joined).hexdigest()[:16]
 
 
+@functools.cache
+def text_of(path: Path) -> str:
+    """Return the source of a module as it was when first read: it may change during a long run."""
+    return path.read_text("utf-8")
+
+
 def target_files() -> list[Path]:
     """Return the modules that are mutated."""
     chosen = {p for pattern in SETTINGS["modules"] for p in SOURCE.glob(pattern)}
@@ -65,11 +71,13 @@ def all_mutants() -> list[Mutant]:
     for path in target_files():
         short = path.relative_to(SOURCE)
         room = short.parent.name
-        for index, (scope, names, _, _, text) in enumerate(faults(ast.parse(path.read_text("utf-8")))):
+        for index, (scope, names, _, _, text) in enumerate(faults(ast.parse(text_of(path)))):
             mutant = Mutant(room, str(short), scope, names, text, index)
             seen[mutant.key] += 1
             if seen[mutant.key] > 1:
-                mutant = Mutant(room, str(short), scope, names, f"{text} #{seen[mutant.key]}", index)
+                mutant = Mutant(
+                    room, str(short), scope, names, f"{text} #{seen[mutant.key]}", index
+                )
             found.append(mutant)
     return found
 
@@ -100,7 +108,7 @@ def code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
 def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]]) -> None:
     """Give the functions of the module the mutated code, or its constants the mutated values."""
     path = SOURCE / mutant.path
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = ast.parse(text_of(path))
     _, _, (parent, field, place), new, _ = list(faults(tree))[mutant.index]
     if place is None:
         setattr(parent, field, new)
@@ -223,7 +231,7 @@ class Runner:
     def functions_of(self, module: str) -> str:
         """Return a hash of the names of the functions of a module."""
         path = SOURCE / module
-        text = path.read_text("utf-8") if path.is_file() else ""
+        text = text_of(path) if path.is_file() else ""
         nodes = ast.walk(ast.parse(text))
         return digest(*sorted(n.name for n in nodes if isinstance(n, ast.FunctionDef)))
 
@@ -233,7 +241,7 @@ class Runner:
         found: dict[str, tuple[float, list[str]]] = {}
         codes: set[types.CodeType] = set()
 
-        def note(frame: types.FrameType, event: str, arg: object) -> None:
+        def note(frame: types.FrameType, *_: object) -> None:
             codes.add(frame.f_code)
 
         for k, item in enumerate(items):
@@ -304,7 +312,7 @@ class Runner:
             while waiting and len(running) < self.options.jobs:
                 mutant = waiting.pop()
                 tests = self.tests_of(mutant)
-                key = digest((SOURCE / mutant.path).read_bytes(), str(mutant.index))
+                key = digest(text_of(SOURCE / mutant.path), str(mutant.index))
                 kept = CACHE / "results" / f"{key}.json"
                 if (known := self.recall(kept, tests)) is not None:
                     self.note(mutant, known)
@@ -330,11 +338,8 @@ class Runner:
                     self.remember(kept, mutant, tests)
                     done = len(self.results)
                     left = (time.monotonic() - begun) / (done - cached) * len(waiting) / 60
-                    survived = sum(not r for r in self.results.values())
                     print(
-                        f"\r{done} of {len(self.chosen)}, {survived} survived, {left:.0f} min left ",
-                        end="",
-                        flush=True,
+                        f"\r{done} of {len(self.chosen)}, {left:.0f} min left ", end="", flush=True
                     )
             time.sleep(0.005)
         print()
@@ -342,6 +347,8 @@ class Runner:
     def note(self, mutant: Mutant, verdict: str) -> None:
         """Keep a verdict, and which test killed."""
         self.results[mutant.key] = verdict
+        if not verdict and not reason_for(mutant):
+            print(f"\rsurvived  {mutant.path}  {mutant.key}")
         if verdict in self.items:
             self.killers[f"{mutant.path}:{mutant.scope}"][verdict] += 1
 
@@ -384,8 +391,6 @@ def report(chosen: list[Mutant], results: dict[str, str]) -> float:
             continue
         counted[mutant.path] += 1
         killed[mutant.path] += bool(verdict)
-        if not verdict:
-            print(f"survived  {mutant.key}")
     for path in sorted({m.path for m in chosen}):
         n = counted[path]
         share = killed[path] / n if n else 1.0
@@ -437,10 +442,10 @@ def main() -> int:
         tests = sorted({options.killers[m.key].split("[")[0] for m in chosen})
     runner = Runner(chosen, options)
     os.chdir(ROOT)
-    arguments = ["-q", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--capture=no"]
-    arguments += ["-o", "tmp_path_retention_policy=none", "-p", "no:doctest"]
+    arguments = ["-qq", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--disable-warnings"]
+    arguments += ["-o", "tmp_path_retention_policy=none"]
     arguments += [f"--ignore={name}" for name in SETTINGS["wording"]]
-    problem = pytest.main(["--override-ini=addopts=-m 'not (long or browser or cluster or server)' --import-mode=importlib -p no:schemathesis", *arguments, *tests], plugins=[runner])
+    problem = pytest.main([*arguments, *tests], plugins=[runner])
     if len(runner.results) < len(chosen):
         print(f"pytest ended early ({problem}).")
         return 1

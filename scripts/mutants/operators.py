@@ -137,7 +137,9 @@ def _replacements(node: ast.AST, slot: Slot, inside: bool) -> Iterator[ast.AST]:
 
 def _arithmetic(node: ast.BinOp) -> Iterator[ast.AST]:
     left, right, op = node.left, node.right, node.op
-    if any(isinstance(x, ast.JoinedStr | ast.List | ast.Tuple) or _is_text(x) for x in (left, right)):
+    if any(
+        isinstance(x, ast.JoinedStr | ast.List | ast.Tuple) or _is_text(x) for x in (left, right)
+    ):
         return
     if isinstance(op, ast.Add | ast.Sub):
         yield ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
@@ -174,7 +176,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
 
 
 def _constants(node: ast.Constant, slot: Slot, inside: bool) -> Iterator[ast.AST]:
-    value, (parent, field, _) = node.value, slot
+    value, parent = node.value, slot[0]
     if isinstance(parent, ast.Call | ast.Subscript | ast.Slice) and isinstance(value, int):
         return  # axes, shapes and places
     if isinstance(value, float) and value not in (0.0, 1.0):

@@ -107,3 +107,26 @@ def test_logits_of_a_network_are_held_against_probabilities_of_references(monkey
     assert found[0] > 0.6
     # Logits are not clipped as votes are.
     assert abs(found[0] - found[1]) < 0.08
+
+
+@pytest.mark.parametrize("moved", [0.0, 1e-4])
+@pytest.mark.parametrize("record", [0, 150])
+def test_one_answer_that_changes_when_asked_again_is_noticed(moved: float, record: int) -> None:
+    """Compared with a model that answers alike, only the note differs: one more."""
+    x, y = rows(100, 1)
+    x0, y0 = rows(100, 2)
+    everyone, truth = np.vstack([x, x0]), np.concatenate([y, y0])
+    member = np.arange(200) < 100
+    model = KNeighborsClassifier(9).fit(x, y)
+    asked = []
+
+    def answers(some: np.ndarray) -> np.ndarray:
+        table = np.clip(model.predict_proba(some), 0.1, 0.9)
+        asked.append(len(some))
+        table[record] *= 1 - moved * (len(asked) > 1)
+        return table / table.sum(axis=1, keepdims=True) if not moved else table
+
+    plain = Evidence.of(given_model(model), everyone, truth, member)
+    found = Evidence.of(given_model(answers), everyone, truth, member)
+    assert len(asked) > 1
+    assert len(found.notes) - len(plain.notes) == (moved > 0)

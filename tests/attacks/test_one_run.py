@@ -8,6 +8,7 @@ import itertools
 import math
 from itertools import product
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -236,3 +237,63 @@ def test_ties_count_against_the_auditor():
         assert got == Guesses(40, 40, 0)
     assert guesses_from_scores(Scores.of(member * 1.0, member), 20, 0).correct == 20
     assert guesses_from_scores(Scores.of(member * 1.0, member), 25, 15).correct == 35
+
+
+def exact_tail(r, v, epsilon):
+    """P(Bin(r, e^ε/(1+e^ε)) ≥ v) to 40 digits."""
+    with mpmath.workdps(40):
+        odds = mpmath.exp(mpmath.mpf(epsilon))
+        terms = (mpmath.binomial(r, k) * odds**k for k in range(v, r + 1))
+        return mpmath.fsum(terms) / (1 + odds) ** r
+
+
+def test_p_values_are_at_least_the_exact_tails():
+    """Rounding to nearest is below the exact tail in many of these cases, without a slack."""
+    rng = np.random.default_rng(50)
+    for r, share, epsilon in zip(
+        rng.integers(5, 300, 60).tolist(),
+        rng.uniform(0.5, 1.0, 60).tolist(),
+        rng.uniform(0.0, 3.0, 60).tolist(),
+        strict=True,
+    ):
+        v = math.ceil(share * r)
+        exact = exact_tail(r, v, epsilon)
+        limit = one_run_p_value(Guesses(400, r, v), epsilon=epsilon)
+        assert exact <= limit
+        assert limit <= min(1.0, float(exact) * (1 + 1e-8))
+
+
+def claim_7_reaches(run, error, mu):
+    """The bound on P(right guesses ≥ 0) of claim 7 for a μ-GDP mechanism, to 30 digits."""
+    m, r, v = run
+    with mpmath.workdps(30):
+        tail = sums = mpmath.mpf(error)
+        for k in range(v, 0, -1):
+            tpr = min(((k - 1) * tail + sums) / m, mpmath.mpf(1))
+            if tpr >= 1:
+                return mpmath.inf
+            quantile = mpmath.sqrt(2) * mpmath.erfinv(2 * tpr - 1)
+            tail = max(tail, (sums + m * mpmath.ncdf(quantile - mu)) / (r - k + 1))
+            sums += tail
+        return tail
+
+
+@pytest.mark.parametrize(("run", "error"), [((12, 12, 11), 0.05), ((20, 8, 8), 0.01)])
+def test_no_hypothesis_that_is_possible_is_rejected(run, error):
+    """Around the last μ that claim 7 rejects exactly, nothing above it may be called impossible."""
+    with mpmath.workdps(30):
+        low, high = mpmath.mpf(0), mpmath.mpf(8)
+        for _ in range(70):
+            middle = (low + high) / 2
+            low, high = (middle, high) if claim_7_reaches(run, error, middle) > 1 else (low, middle)
+        last = float(low)
+
+    def inverse(tpr, mu):
+        return np.asarray(special.ndtr(special.ndtri(tpr) - mu))
+
+    above = last * (1 + 2.0**-52 * np.arange(2, 400))  # possible: the recursion stays below 1
+    assert all(claim_7_reaches(run, error, mpmath.mpf(mu)) <= 1 for mu in above[::100].tolist())
+    assert not one_run._impossible(Guesses(*run), error, inverse, above).any()
+    below = last * (1 - 1e-6)
+    assert one_run._impossible(Guesses(*run), error, inverse, np.array([below])).all()
+    assert one_run_mu(Guesses(*run), confidence=1 - error) <= last
