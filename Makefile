@@ -30,10 +30,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-outside test-long test-oldest test-pythons constraints check readme docs wheel paper bench clean
+.PHONY: help study serve test test-outside test-long test-mutants test-mutants-sample test-oldest test-pythons constraints check readme docs wheel paper bench clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
 
 study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
 	@$(BIN)/python scripts/example_data.py examples/data
@@ -51,6 +51,15 @@ test-outside: $(STAMP) ## the tests of the running server, in a browser (Chromiu
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"
+
+# Verdicts are kept in build/mutants, so that a run that was stopped goes on where it was.
+test-mutants: export PYTHONPATH := $(CURDIR)/scripts
+test-mutants: $(STAMP) ## small faults in the modules that certificates rest on: the tests notice 97 % (hours)
+	$(BIN)/python -m mutants --jobs $(WORKERS)
+
+test-mutants-sample: export PYTHONPATH := $(CURDIR)/scripts
+test-mutants-sample: $(STAMP) ## 40 of these faults, each with the test that notices it
+	$(BIN)/python -m mutants --fixed --least 1 --jobs $(WORKERS)
 
 # The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
 OLDEST := .venv-oldest/bin/python

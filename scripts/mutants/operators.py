@@ -82,16 +82,20 @@ def _walk(
         for k, statement in enumerate(node.body):
             yield from _visit((node, "body", k), statement, scope, (), True)
         if numeric:
+            factor = 1 + NUDGE if _bounds_from_below(node) else 1 - NUDGE
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Return) and not isinstance(inner.value, ast.Constant):
-                    for sign in "-+":
-                        nudged = ast.BinOp(
-                            inner.value, ast.Mult(), ast.Constant(1 + float(f"{sign}1") * NUDGE)
-                        )
-                        text = f"return {ast.unparse(inner.value)} → ({sign}{NUDGE:g})"
-                        yield scope, (), (inner, "value", None), nudged, text
+                    nudged = ast.BinOp(inner.value, ast.Mult(), ast.Constant(factor))
+                    text = f"return {ast.unparse(inner.value)} → times {factor}"
+                    yield scope, (), (inner, "value", None), nudged, text
         return
     yield from _children(node, scope, names, inside)
+
+
+def _bounds_from_below(node: ast.FunctionDef) -> bool:
+    """Whether a larger number is the unsafe one."""
+    text = f"{node.name} {(ast.get_docstring(node) or '').split('.')[0]}".lower()
+    return any(word in text for word in ("lower", "below", "down", "security", "least"))
 
 
 def _children(

@@ -14,8 +14,10 @@ from memberbound.numerics.rounding import (
     double_below,
     down,
     half_up,
+    shared_confidence,
     sum_slack,
     sum_up,
+    two_product,
     up,
     up_array,
 )
@@ -85,3 +87,45 @@ def test_sum_slack_covers_every_order(terms):
     for order in (terms, terms[::-1], sorted(terms)):
         total = F(float(np.cumsum(order)[-1]))
         assert abs(total - exact) <= exact * F(sum_slack(len(terms)))
+
+
+def test_sum_slack_covers_worst_case_additions():
+    """Terms of 1 + UNIT lose half a unit in every addition: a smaller slack is refuted exactly."""
+    for count in (2, 3, 10, 100, 1000):
+        # Higham's bound: count-1 additions and a few roundings of each term.
+        needed = (1 + F(UNIT)) ** (count + 15) - 1
+        assert needed <= F(sum_slack(count)) <= 2 * needed
+
+
+@given(st.floats(0.5, 1, exclude_max=True), st.integers(1, 100))
+def test_shared_confidence_never_shares_more_than_there_is(confidence, parts):
+    level = shared_confidence(confidence, parts)
+    assert (1 - F(level)) * parts <= 1 - F(confidence)
+    assert level <= 1.0
+    # and the double below would share too much
+    assert (1 - F(math.nextafter(level, 0.0))) * parts > 1 - F(confidence)
+
+
+def test_shared_confidence_rounded_to_nearest_would_share_too_much():
+    given_ = [(c / 997, parts) for c in range(500, 997) for parts in (3, 5, 7)]
+    nearest = [float(1 - (1 - F(c)) / parts) for c, parts in given_]
+    too_much = [
+        (1 - F(level)) * parts > 1 - F(c) for level, (c, parts) in zip(nearest, given_, strict=True)
+    ]
+    assert any(too_much)
+    for level, (c, parts) in zip(nearest, given_, strict=True):
+        assert level <= shared_confidence(c, parts) <= math.nextafter(level, 1.0)
+        assert (1 - F(shared_confidence(c, parts))) * parts <= 1 - F(c)
+
+
+@given(st.floats(1e-100, 1e100), st.floats(1e-100, 1e100))
+def test_a_product_in_two_doubles_is_exact(a, b):
+    product, error = two_product(np.float64(a), np.array([b]))
+    assert F(float(product[0])) + F(float(error[0])) == F(a) * F(b)
+
+
+def test_arrays_round_up_by_what_was_asked():
+    values = np.array([0.1, 1.0, 3.7e12, SMALLEST, 0.0, np.inf])
+    for operations in (1, 4, 64):
+        assert up_array(values, operations).tolist() == [up(v, operations) for v in values]
+    assert up_array(values).tolist() == [up(v, 4) for v in values.tolist()]
