@@ -19,7 +19,7 @@ from memberbound.errors import InputError, positive, whole_number
 
 if TYPE_CHECKING:
     from memberbound.faces.web.access import Policy
-    from memberbound.faces.web.processes import Limits
+    from memberbound.faces.web.limits import Limits
 
 Gib = Annotated[float, Option("number", metavar="GIB")]
 
@@ -47,7 +47,7 @@ def serve(
             environment variable MEMBERBOUND_TOKEN).
         allow_host: another name under which the server may be reached; may be repeated.
         open_browser: open the page in a browser.
-        max_upload: largest upload, in GiB.
+        max_upload: largest upload, in GiB, packed and unpacked.
         job_memory: most memory for one job, in GiB.
         job_minutes: longest running time of one job, in minutes.
         jobs: how many jobs run at the same time.
@@ -63,7 +63,7 @@ def serve(
             f"serve needs {' and '.join(missing)}: install the extra web, "
             "pip install 'memberbound[web]'."
         )
-    from memberbound.faces.web.processes import GIB, Limits
+    from memberbound.faces.web.limits import GIB, Limits
 
     limits = Limits(
         upload_bytes=int(positive("max_upload", max_upload) * GIB),

@@ -634,6 +634,14 @@ def _open(path: Path) -> io.BufferedIOBase:
     return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", csv_codec()))
 
 
+def csv_columns(path: Path) -> list[str]:
+    """Return the column names of a CSV file without starting an engine."""
+    suffix = path.suffix.lower()
+    inner = Path(path.stem).suffix.lower() if suffix in COMPRESSIONS else suffix
+    with _open(path) as stream:
+        return _header(stream, str(path), _DELIMITED[inner])[1]
+
+
 def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Return the delimiter and the column names from the first line."""
     # Only the first line must be UTF-8 here, and the last character may be cut.

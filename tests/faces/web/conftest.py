@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from memberbound.faces.web.processes import Limits
+from memberbound.faces.web.limits import Limits
 
 T = TypeVar("T")
 

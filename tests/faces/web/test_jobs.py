@@ -18,7 +18,7 @@ import memberbound
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import jobs, uploads
 from memberbound.faces.web.child import JOBS
-from memberbound.faces.web.processes import MIB
+from memberbound.faces.web.limits import MIB
 from memberbound.faces.web.schemas import options_model
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from memberbound.faces.web.processes import Limits
+from memberbound.faces.web.limits import Limits
 from web.conftest import opened
 
 schemathesis = pytest.importorskip("schemathesis")

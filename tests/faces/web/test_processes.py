@@ -16,7 +16,8 @@ import pytest
 from commands import python
 from memberbound.errors import InputError
 from memberbound.faces.web import child, processes
-from memberbound.faces.web.processes import EndedError, Limits, perform
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.processes import EndedError, perform
 from web import questions
 from web.conftest import in_a_loop
 
@@ -123,7 +124,8 @@ SERVER = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from memberbound.faces.web import child
-from memberbound.faces.web.processes import Limits, perform
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.processes import perform
 from web import questions
 
 async def live(file):

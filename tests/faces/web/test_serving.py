@@ -1,15 +1,18 @@
 """``memberbound serve`` as a command: its address, its refusals, its load, and what it leaves."""
 
 import asyncio
+import gzip
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -139,6 +142,43 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
         assert len(before) >= 3
         ended(process, before, number)
         assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.server
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_abandoned_bombs_leave_the_server_free(tmp_path):
+    """Small gzip files that unpack to gigabytes, whose senders disconnect: nothing stays of them.
+
+    Their limit is raised here, so that only the disconnect ends them in time.
+    """
+    member = gzip.compress(b"1,2\n" * 2**24)
+    bomb = gzip.compress(b"a,b\n") + member * 400
+    with serving("--max-upload", "64", folder=tmp_path) as (process, address):
+        with httpx.Client(base_url=address, timeout=PATIENCE) as client:
+            assert client.post("/api/explain", json={"epsilon": 1.0}).status_code == 200
+            idle = len(children(process.pid))
+            place = urlsplit(address)
+            head = (
+                f"POST /api/files?name=b.csv.gz HTTP/1.1\r\nHost: {place.netloc}\r\n"
+                f"Content-Length: {len(bomb)}\r\n\r\n"
+            )
+            senders = [socket.create_connection((place.hostname, place.port)) for _ in range(3)]
+            for sender in senders:
+                sender.sendall(head.encode() + bomb)
+            end = time.monotonic() + PATIENCE
+            while len(children(process.pid)) < idle + 2:
+                assert time.monotonic() < end, "no inspection has started"
+                time.sleep(0.05)
+            # Questions have slots of their own.
+            assert client.post("/api/explain", json={"epsilon": 1.0}).status_code == 200
+            for sender in senders:
+                sender.close()
+            assert uploaded(client, SMALL_TABLE)["rows"] == 300
+            while len(children(process.pid)) > idle:
+                assert time.monotonic() < end, "an inspection outlives its client"
+                time.sleep(0.05)
+        (folder,) = tmp_path.glob("memberbound-serve-*")
+        assert len(list((folder / "files").iterdir())) == 1
 
 
 @pytest.mark.server

@@ -1,33 +1,18 @@
 """Uploads: what is taken, what is refused, and that nothing refused is left on disk."""
 
+import asyncio
 import stat
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from starlette.requests import Request
 
-from memberbound.errors import InputError
-from memberbound.faces.web.child import inspected
+from memberbound.faces.web import application, uploads
+from memberbound.faces.web.processes import RefusedError
 from memberbound.faces.web.uploads import Upload, Uploads, ending_of, shown_name
-from web.conftest import SMALL, opened, performed, uploaded
+from web.conftest import SMALL, in_a_loop, opened, performed, uploaded
 
 CSV = b"sex,age,code\nf,30,007\nm,40,1\nf,30,2\n,50,3\n"
-
-
-def test_a_table_is_its_rows_and_what_its_columns_hold(tmp_path):
-    """Which files are read, and which are refused, is tested with the reader (tests/tables)."""
-    (tmp_path / "people.csv").write_bytes(CSV)
-    names = {c["name"]: c["role"] for c in inspected(tmp_path / "people.csv")["columns"]}
-    assert names == {"sex": "category", "age": "number", "code": "category"}
-    odd = pa.table([[[1], [2]], pa.nulls(2)], names=['x"; DROP TABLE y; --', "nothing"])
-    parquet.write_table(odd, tmp_path / "odd.parquet")
-    found = inspected(tmp_path / "odd.parquet")
-    assert (found["rows"], [c["name"] for c in found["columns"]]) == (2, odd.column_names)
-    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
-    assert inspected(tmp_path / "latin.csv", "latin-1")["columns"][0]["name"] == "größe"
-    with pytest.raises(InputError, match="encoding"):
-        inspected(tmp_path / "latin.csv")
 
 
 def left_behind(client):
@@ -106,6 +91,105 @@ def test_the_oldest_uploads_are_forgotten_beyond_the_limit(monkeypatch):
         ids = [uploaded(client, CSV, f"{i}.csv")["file"] for i in range(3)]
         assert [client.get(f"/api/files/{i}").status_code for i in ids] == [404, 200, 200]
         assert left_behind(client) == sorted(ids[1:])
+
+
+async def sent():
+    yield CSV
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["running", "waiting"])
+def test_an_inspection_ends_when_its_client_disconnects(tmp_path, monkeypatch, waiting):
+    """It frees its slot and its files; whoever stays is served next."""
+    started, ended = [], []
+
+    async def slow(request, limits, seconds):
+        started.append(seconds)
+        if len(started) > 1:
+            return {"rows": 4, "columns": []}
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(request["verb"])
+
+    async def live():
+        kept = Uploads(tmp_path / "files", replace(SMALL, inspections=1, inspection_seconds=7))
+        gone, present = asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(kept.add("a.csv", sent(), gone.wait))
+        while not started:
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(kept.add("b.csv", sent(), present.wait))
+        while len(list((tmp_path / "files").iterdir())) < 2:
+            await asyncio.sleep(0.01)
+        (present if waiting else gone).set()
+        left, stays = (second, first) if waiting else (first, second)
+        with pytest.raises(RefusedError, match="given up"):
+            await left
+        assert ended == ([] if waiting else ["inspect"])
+        if not waiting:
+            assert (await stays).rows == 4
+        assert len(list((tmp_path / "files").iterdir())) == 1
+        stays.cancel()
+        await asyncio.gather(stays, return_exceptions=True)
+        assert started == [7] * (1 if waiting else 2)
+
+    monkeypatch.setattr(uploads, "perform", slow)
+    in_a_loop(asyncio.wait_for(live(), 60))
+
+
+def test_questions_are_answered_however_many_inspections_are_stuck(monkeypatch):
+    async def stuck(*about):
+        await asyncio.Event().wait()
+
+    async def answered(*about):
+        return {"answer": 1}
+
+    async def live():
+        state = application.State(SMALL)
+        adding = [
+            asyncio.create_task(state.uploads.add("a.csv", sent(), asyncio.Event().wait))
+            for _ in range(SMALL.inspections + SMALL.questions)
+        ]
+        try:
+            while not state.uploads._turn.locked():
+                await asyncio.sleep(0.01)
+            request = Request({"type": "http"}, receive=stuck)
+            return await asyncio.wait_for(state.ask(request, "explain", {}), 60)
+        finally:
+            for task in adding:
+                task.cancel()
+            await asyncio.gather(*adding, return_exceptions=True)
+            await state.close()
+
+    monkeypatch.setattr(uploads, "perform", stuck)
+    monkeypatch.setattr(application, "perform", answered)
+    assert in_a_loop(live()) == {"answer": 1}
+
+
+def test_a_question_ends_when_its_client_disconnects(monkeypatch):
+    ended = []
+
+    async def stuck(*about):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(about)
+
+    async def disconnected():
+        return {"type": "http.disconnect"}
+
+    async def live():
+        state = application.State(SMALL)
+        try:
+            request = Request({"type": "http"}, receive=disconnected)
+            with pytest.raises(RefusedError, match="given up"):
+                await state.ask(request, "explain", {})
+            assert not state._turn.locked()
+        finally:
+            await state.close()
+
+    monkeypatch.setattr(application, "perform", stuck)
+    in_a_loop(asyncio.wait_for(live(), 60))
+    assert len(ended) <= 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memberbound.faces.endings import debugging, keep_traceback
-from memberbound.faces.web.processes import Limits, RefusedError, sized
+from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.processes import RefusedError
 
 _LOG = logging.getLogger("memberbound.faces.web")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -25,7 +25,8 @@ from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.access import AccessControl, Policy, refusal, view_policy
 from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.jobs import Jobs
-from memberbound.faces.web.processes import Limits, RefusedError, perform, warm_up
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left, warm_up
 from memberbound.faces.web.schemas import ExplainOptions, JobRequest, equivalent, verb_form
 from memberbound.faces.web.uploads import Uploads, shown_name
 from memberbound.files import PrivateFolder
@@ -41,18 +42,20 @@ class State:
         self._private = PrivateFolder("memberbound-serve-")
         self.folder = self._private.path
         self._turn = asyncio.Semaphore(limits.questions)
-        self.uploads = Uploads(self.folder / "files", limits, self._turn)
+        self.uploads = Uploads(self.folder / "files", limits)
         self.jobs = Jobs(self.folder / "jobs", limits)
         #: Reports that were opened from a file: page and sources of its scripts, oldest first.
         self.views: dict[str, tuple[str, str]] = {}
 
     async def ask(self, request: Request, question: str, options: Keywords) -> dict[str, Any]:
-        """Return the answer to a short question, unless whoever asked has left meanwhile."""
-        async with self._turn:
-            if await request.is_disconnected():
-                raise RefusedError(400, "the request was given up.")
+        """Return the answer to a short question, unless the client disconnects first."""
+
+        async def answer() -> dict[str, Any]:
             seconds = self.limits.question_seconds
-            return await perform({"verb": question, "options": options}, self.limits, seconds)
+            async with self._turn:
+                return await perform({"verb": question, "options": options}, self.limits, seconds)
+
+        return await unless_left(_left(request), answer())
 
     async def close(self) -> None:
         """Stop all jobs and delete everything."""
@@ -68,6 +71,16 @@ _VERBS = ("explain", *JOBS)
 _REFUSED = "Refused, with one sentence that says what would be right."
 
 router = APIRouter(prefix="/api", responses={"4XX": {"description": _REFUSED}})
+
+
+def _left(request: Request) -> Left:
+    """Return what waits for the client of a request to disconnect, after its body was read."""
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return left
 
 
 def _state(request: Request) -> State:
@@ -136,7 +149,8 @@ async def upload(
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        return (await state.uploads.add(name, request.stream(), encoding)).to_dict()
+        added = await state.uploads.add(name, request.stream(), _left(request), encoding)
+        return added.to_dict()
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None
 

@@ -102,16 +102,6 @@ _NO_JOBS = {"explain", "compare", "export", "ledger", "predict", "reproduce", "t
 JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 
 
-def inspected(path: Path, encoding: str | None = None) -> dict[str, Any]:
-    """Return how many rows a table has, and what its columns hold."""
-    from memberbound.tables.table import open_table
-
-    with open_table(path, encoding=encoding) as table:
-        count = table.run(lambda: table.expr.count().to_pyarrow()).as_py()
-        columns = [{"name": name, "role": r.role} for name, r in table.readings().items()]
-        return {"rows": int(count), "columns": columns}
-
-
 def performed(
     name: str, table: str | None, options: Keywords, progress: Progress
 ) -> dict[str, Any]:
@@ -212,8 +202,10 @@ def _answer(request: Request, progress: Progress) -> dict[str, Any]:
     os.chdir(folder / OUTPUTS)
     table, options = request.get("table"), request["options"]
     if request["verb"] == "inspect":
+        from memberbound.faces.web.inspection import inspect
+
         assert table is not None
-        return inspected(Path(table), **options)
+        return inspect(Path(table), **options)
     answer = performed(request["verb"], table, options, progress)
     # Charts are markup: a name that somebody gave a file has no place in it.
     names = request.get("names", {})

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request, outputs_of
-from memberbound.faces.web.processes import Limits, RefusedError, perform
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.processes import RefusedError, perform
 from memberbound.faces.web.schemas import Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads, make_folders
 

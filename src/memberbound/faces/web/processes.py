@@ -20,57 +20,21 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.web import child
+from memberbound.faces.web.limits import Limits, sized
 
 #: Starting a process polls all others, and an exit code can be read only once.
 _LOCK = threading.Lock()
 
 Event = dict[str, object]
-
-MIB = 2**20
-GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a server; sizes are in bytes and times in seconds.
-
-    Edge cases: ``running=0`` accepts jobs and starts none, which tests use.
-    """
-
-    upload_bytes: int = 2 * GIB
-    body_bytes: int = 32 * MIB
-    answer_bytes: int = 64 * MIB
-    job_memory_bytes: int = 4 * GIB
-    job_disk_bytes: int = 16 * GIB
-    job_seconds: float = 3600.0
-    question_seconds: float = 20.0
-    #: Questions and inspections of uploads at the same time; the others wait.
-    questions: int = 2
-    running: int = 2
-    queued: int = 6
-    kept_jobs: int = 30
-    kept_files: int = 20
-    kept_views: int = 10
-
-
-def sized(count: float) -> str:
-    """Return a number of bytes as people write it.
-
-    Examples:
-        >>> sized(2 * GIB), sized(1536), sized(10)
-        ('2 GiB', '1.5 KiB', '10 bytes')
-    """
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", 1024)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:g} bytes"
+T = TypeVar("T")
+#: Returns once the client has disconnected.
+Left = Callable[[], Awaitable[object]]
 
 
 class RefusedError(MemberboundError):
@@ -164,6 +128,24 @@ async def perform(
             _kill(process)
             await asyncio.wait([work])
             work.exception()  # it was given up, and fails for that reason
+
+
+async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``; cancel it as soon as the client disconnects.
+
+    Raises:
+        RefusedError: the client disconnected first; nobody reads this answer.
+    """
+    task, watch = asyncio.create_task(work), asyncio.ensure_future(left())
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise RefusedError(400, "the request was given up.")
+        return task.result()
+    finally:
+        for waiting in (task, watch):
+            waiting.cancel()
+        await asyncio.gather(task, watch, return_exceptions=True)
 
 
 def _answer(stream: Connection, longest: int, progress: Callable[[Event], None]) -> dict[str, Any]:

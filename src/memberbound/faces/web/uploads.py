@@ -1,7 +1,9 @@
-"""Tables and models that people send: streamed to private files, looked at, kept, forgotten.
+"""Store uploaded tables and models in private files, inspect them, and forget the oldest.
 
-A table is opened once by the reader of all verbs, in a child process with limits of memory, disk
-and time, which says how many rows and which columns it has, or why it is refused.
+The reader of all verbs opens a table once, in a child process with limits on memory, disk and time,
+and reports its rows and columns or why it is refused.  Inspections have slots of their own, so that
+a file that takes long to read delays neither questions nor jobs, and end when the client
+disconnects.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
-from memberbound.faces.web.processes import Limits, RefusedError, perform, sized
+from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left
 from memberbound.files import codec_named
 from memberbound.tables.foreign_files import FOREIGN_ENDINGS
 from memberbound.tables.source import CONVERSIONS
@@ -61,10 +64,10 @@ class Upload:
 class Uploads:
     """The uploads of one server, oldest first."""
 
-    def __init__(self, folder: Path, limits: Limits, turn: asyncio.Semaphore) -> None:
+    def __init__(self, folder: Path, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
-        self._turn = turn
+        self._turn = asyncio.Semaphore(limits.inspections)
         self._uploads: dict[str, Upload] = {}
         folder.mkdir(mode=0o700)
 
@@ -82,8 +85,13 @@ class Uploads:
         del self._uploads[id]
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
 
-    async def add(self, name: str, stream: AsyncIterator[bytes], encoding: str = "utf-8") -> Upload:
-        """Store a stream of bytes as a table or a model, or refuse it and keep nothing."""
+    async def add(
+        self, name: str, stream: AsyncIterator[bytes], left: Left, encoding: str = "utf-8"
+    ) -> Upload:
+        """Store a stream of bytes as a table or a model, or refuse it and keep nothing.
+
+        ``left`` is awaited once the stream has ended, and ends the inspection when it returns.
+        """
         shown = shown_name(name)
         ending = ending_of(shown)
         declared = encoding if ending in _TEXTS and codec_named(encoding) != "utf-8" else None
@@ -94,7 +102,7 @@ class Uploads:
             size = await self._stored(stream, path)
             content: dict[str, Any] = {"rows": None, "columns": []}
             if ending not in _MODELS:  # which are read where they are used, in the job
-                content = await self._inspected(folder, path, shown, declared)
+                content = await unless_left(left, self._inspected(folder, path, shown, declared))
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
@@ -124,16 +132,23 @@ class Uploads:
     async def _inspected(
         self, folder: Path, path: Path, shown: str, encoding: str | None
     ) -> dict[str, Any]:
+        limits = self._limits
         place = f"../{INPUTS}/{path.name}"
         request: Request = {
             "verb": "inspect",
             "folder": str(folder),
             "table": place,
-            "options": {"encoding": encoding},
+            "options": {
+                "encoding": encoding,
+                "most_bytes": limits.upload_bytes,
+                "most_columns": limits.columns,
+            },
             "names": {place: shown},
         }
+        for_size = path.stat().st_size / limits.inspection_bytes_per_second
+        seconds = round(limits.inspection_seconds + for_size, 1)
         async with self._turn:
-            return await perform(request, self._limits, self._limits.job_seconds)
+            return await perform(request, limits, seconds)
 
 
 def make_folders(folder: Path) -> Path:

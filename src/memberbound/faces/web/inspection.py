@@ -1,0 +1,85 @@
+"""Inspect an uploaded table: its size when unpacked, its columns, its rows.
+
+A small file can hold gigabytes, or so many columns that planning a query over them takes minutes.
+Both are refused before the reader opens the table.  What a file declares about itself may be wrong;
+the limits on the memory and the time of the process hold whatever it declares.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+from memberbound.errors import InputError
+from memberbound.faces.web.limits import sized
+from memberbound.files import csv_encoding
+from memberbound.tables.source import csv_columns
+from memberbound.tables.table import open_table
+
+_REMEDY = "The command line has no such limit."
+_CHUNK = 2**20
+
+
+def inspect(
+    path: Path, *, encoding: str | None = None, most_bytes: int, most_columns: int
+) -> dict[str, Any]:
+    """Return the number of rows of a table, and the names and roles of its columns.
+
+    Raises:
+        InputError: it unpacks to more than ``most_bytes``, has more than ``most_columns`` columns,
+            or cannot be read.
+    """
+    size, columns = _declared(path, encoding, most_bytes)
+    if size > most_bytes:
+        raise InputError(f"{path} must be at most {sized(most_bytes)} unpacked. {_REMEDY}")
+    _check_columns(path, columns, most_columns)
+    with open_table(path, encoding=encoding) as table:
+        _check_columns(path, len(table.columns), most_columns)
+        count = table.run(lambda: table.expr.count().to_pyarrow()).as_py()
+        found = [{"name": name, "role": r.role} for name, r in table.readings().items()]
+        return {"rows": int(count), "columns": found}
+
+
+def _check_columns(path: Path, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(f"{path} must have at most {most} columns, got {count}. {_REMEDY}")
+
+
+def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
+    """Return the unpacked size of a file, and its columns, 0 where only the reader finds out.
+
+    A damaged file has its stored size here; the reader then refuses it in its own words.
+    """
+    size = path.stat().st_size
+    try:
+        match path.suffix:
+            case ".csv" | ".tsv" | ".gz":
+                if path.suffix == ".gz":
+                    size = _unpacked_size(path, most)
+                with csv_encoding(encoding):
+                    return size, 0 if size > most else len(csv_columns(path))
+            case ".xlsx" | ".xlsm":
+                # zipfile unpacks no more of a member than its directory declares.
+                with zipfile.ZipFile(path) as archive:
+                    return sum(member.file_size for member in archive.infolist()), 0
+            case ".parquet":
+                from pyarrow import parquet
+
+                about = parquet.read_metadata(path)
+                groups = map(about.row_group, range(about.num_row_groups))
+                return sum(int(group.total_byte_size) for group in groups), int(about.num_columns)
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
+        pass
+    return size, 0
+
+
+def _unpacked_size(path: Path, most: int) -> int:
+    """Count the bytes in a gzip file, no further than just beyond ``most``."""
+    size = 0
+    with gzip.open(path) as stream:
+        while size <= most and (block := stream.read(_CHUNK)):
+            size += len(block)
+    return size

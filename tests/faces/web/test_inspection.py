@@ -1,0 +1,130 @@
+"""Inspection: what a table holds, and refusals of small files that hold too much."""
+
+import gzip
+import zipfile
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from memberbound.errors import InputError
+from memberbound.faces.web.inspection import inspect
+
+CSV = b"sex,age,code\nf,30,007\nm,40,1\nf,30,2\n,50,3\n"
+MOST = 2**20
+
+
+def looked_at(path, *, encoding=None, most_columns=40):
+    return inspect(path, encoding=encoding, most_bytes=MOST, most_columns=most_columns)
+
+
+def test_a_table_is_its_rows_and_what_its_columns_hold(tmp_path):
+    """Which files are read, and which are refused, is tested with the reader (tests/tables)."""
+    (tmp_path / "people.csv").write_bytes(CSV)
+    names = {c["name"]: c["role"] for c in looked_at(tmp_path / "people.csv")["columns"]}
+    assert names == {"sex": "category", "age": "number", "code": "category"}
+    odd = pa.table([[[1], [2]], pa.nulls(2)], names=['x"; DROP TABLE y; --', "nothing"])
+    parquet.write_table(odd, tmp_path / "odd.parquet")
+    found = looked_at(tmp_path / "odd.parquet")
+    assert (found["rows"], [c["name"] for c in found["columns"]]) == (2, odd.column_names)
+    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    assert looked_at(tmp_path / "latin.csv", encoding="latin-1")["columns"][0]["name"] == "größe"
+    with pytest.raises(InputError, match="encoding"):
+        looked_at(tmp_path / "latin.csv")
+
+
+def gzipped(path, size):
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (size // 4 - 1)))
+
+
+def sheet(path, size):
+    """Write a workbook whose sheet has ``size`` blanks beside its cells."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(["a", "b"])
+    book.active.append([1, 2])
+    book.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    end = b"</sheetData>"
+    name = "xl/worksheets/sheet1.xml"
+    members[name] = members[name].replace(end, end + b" " * size)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+def repeated(path, size):
+    """Write a Parquet file whose one column has about ``size`` bytes."""
+    values = pa.array(["x" * 1020] * (size // 1024))
+    parquet.write_table(pa.table({"a": values}), path, compression="zstd", use_dictionary=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("a.csv.gz", gzipped), ("a.parquet", repeated), ("a.xlsx", sheet)],
+    ids=["gzip", "parquet", "xlsx"],
+)
+def test_a_small_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, name, write):
+    path = tmp_path / name
+    write(path, MOST // 2)
+    assert looked_at(path)["rows"] > 0
+    write(path, 3 * MOST)
+    assert path.stat().st_size < MOST // 20
+    with pytest.raises(InputError, match="at most 1 MiB unpacked"):
+        looked_at(path)
+
+
+def test_the_unpacked_size_is_counted_to_the_byte(tmp_path):
+    """In as many members as there are, and whatever the trailer declares."""
+    path = tmp_path / "a.csv.gz"
+    gzipped(path, MOST)
+    assert looked_at(path)["rows"] == MOST // 4 - 1
+    path.write_bytes(path.read_bytes() + gzip.compress(b"1"))
+    with pytest.raises(InputError, match="unpacked"):
+        looked_at(path)
+
+
+def wide(path, count):
+    names = [f"c{i}" for i in range(count)]
+    text = ",".join(names) + "\n" + ",".join("1" * count) + "\n"
+    if path.suffix == ".parquet":
+        parquet.write_table(pa.table({n: [1] for n in names}), path)
+    elif path.suffix == ".arrow":
+        feather.write_feather(pa.table({n: [1] for n in names}), str(path))
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    elif "quoted" in path.name:  # its first name holds the end of a line
+        path.write_text(text.replace("c0", '"c\n0"', 1))
+    else:
+        path.write_text(text, encoding="utf-16" if "utf16" in path.name else "utf-8")
+
+
+FILES = ["a.csv", "quoted.csv", "utf16.csv", "a.csv.gz", "a.parquet", "a.arrow"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_of_more_columns_than_the_limit_is_refused(tmp_path, name, monkeypatch):
+    path = tmp_path / name
+    encoding = "utf-16" if "utf16" in name else None
+    wide(path, 5)
+    assert len(looked_at(path, encoding=encoding, most_columns=5)["columns"]) == 5
+    if name != "a.arrow":  # refused before the engine plans anything
+        monkeypatch.setattr("memberbound.faces.web.inspection.open_table", None)
+    wide(path, 6)
+    with pytest.raises(InputError, match="at most 5 columns, got 6"):
+        looked_at(path, encoding=encoding, most_columns=5)
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.xlsx"])
+def test_a_damaged_file_is_refused_by_the_reader(tmp_path, name):
+    path = tmp_path / name
+    {"a.csv.gz": gzipped, "a.parquet": repeated, "a.xlsx": sheet}[name](path, 2**16)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=name):
+        looked_at(path)
+    path.write_bytes(b"PAR1" + b"\xff" * 64 + b"PAR1")
+    with pytest.raises(InputError, match=name):
+        looked_at(path)
