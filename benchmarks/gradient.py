@@ -292,7 +292,7 @@ def rival(
     truth = test[model.target.name].astype(str).to_numpy()
     names = np.array(model.target.classes, dtype=object)
     rng = np.random.default_rng(run)
-    mu = model.budget.parts[-1].mu
+    mu = model.budget.shares[-1].mu
     began = time.process_time()
     for theta in RIVALS[name](learnt, codes[kept], len(names), mu, rng):
         seconds = time.process_time() - began

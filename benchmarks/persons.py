@@ -34,7 +34,7 @@ def scores(stays: pd.DataFrame, learner: str, eta: float, draw: int) -> list[flo
     test, train = stays[held_out], stays[~held_out]
     truth, marks = (test["yes"] == "True").to_numpy(), []
     for rows in (train.drop_duplicates(WHO), train):
-        records = read_records(rows).by_person(WHO)
+        records = read_records(rows).group_by_person(WHO)
         source = InsecureSource(10 + draw)
         bounds = {"yes": {"categories": ["False", "True"]}}
         model = fit_private(records, "yes", eta=eta, learner=learner, bounds=bounds, source=source)

@@ -216,7 +216,7 @@ class _SpanningTree(synthetic._Counting):
     def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
         pairs = list(itertools.combinations(range(len(columns)), 2))
         expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.rows.total(LabelledRows.counts, pairs, [e.shape for e in expected])
+        counts = self.rows.sum(LabelledRows.counts, pairs, [e.shape for e in expected])
         exact = [*map(pair_score, counts, expected)]
         moved = 2.0 * math.sqrt(len(pairs))
         noisy = self.sums(synthetic._SCORES, sensitivity=moved).measure(exact)

@@ -11,7 +11,7 @@ def replayed(monkeypatch, make):
     The noise replaces the sums, the same for every table; some cells rise above it.  What did not
     ask a part of a budget for its noise has no sensitivity: infinity.
     """
-    sums, sensitivities, plain = [], {}, budgets.Part.sums
+    sums, sensitivities, plain = [], {}, budgets.BudgetShare.sums
 
     def release(values, scale, source):
         exact = np.asarray(values, dtype=np.float64)
@@ -26,7 +26,7 @@ def replayed(monkeypatch, make):
 
     with monkeypatch.context() as patch:
         patch.setattr(budgets, "noisy_release", release)
-        patch.setattr(budgets.Part, "sums", paid)
+        patch.setattr(budgets.BudgetShare, "sums", paid)
         made = make()
     return made, [(exact, scale, sensitivities.get(scale, np.inf)) for exact, scale in sums]
 

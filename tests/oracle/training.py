@@ -13,9 +13,9 @@ from memberbound.release.all_rows.gradient import Descent, TrainingRows, descend
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.probabilities import probability_line
 from memberbound.release.all_rows.training import fit_private
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.shards import PartsHere
+from memberbound.tables.shards import Shards
 
 #: What is public about :func:`people`.
 PUBLIC = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
@@ -79,7 +79,7 @@ def descended(features, target, loss, how, part, *, weights=None, persons=None):
     rows = TrainingRows(NumberRows(features), codes_of(target), weights, persons)
     records = len(features) if persons is None else persons.count
     width = features.shape[1]
-    return descend(PartsHere([rows]), loss, how, part, records=records, width=width)
+    return descend(Shards([rows]), loss, how, part, records=records, width=width)
 
 
 #: Plain steps, the last iterate alone: then the model is a sufficient statistic of the whole path.
@@ -105,7 +105,7 @@ def canary_advantage(mu, runs, *, how=PLAIN, features=(1.0,), persons=None):
 
     def released(world, run):
         loss, target = loss_and_target("ridge", 1e9 * (2 * world - 1) * weights)
-        part = Part("descent", mu, InsecureSource(2 * run + world))
+        part = BudgetShare("descent", mu, InsecureSource(2 * run + world))
         model = descended(table, target, loss, how, part, weights=weights, persons=persons)
         return float(model.coefficients[0, 0] + model.intercepts[0])
 
@@ -114,7 +114,7 @@ def canary_advantage(mu, runs, *, how=PLAIN, features=(1.0,), persons=None):
 
 def boosted(encoder, bins, target, loss, part, *, how):
     """Boost on one part."""
-    rows = PartsHere([TrainingRows(bins, codes_of(target))])
+    rows = Shards([TrainingRows(bins, codes_of(target))])
     return boost(rows, loss, how, part, records=len(bins), encoder=encoder)
 
 
@@ -122,7 +122,7 @@ def line_of(scores, codes, weights, part, **how):
     """Return the probability line of scores that a model gives."""
     rows = TrainingRows(scores, codes, weights)
     outputs = {"records": len(codes), "outputs": scores.shape[1]}
-    return probability_line(Given(), PartsHere([rows]), part, **outputs, **how)
+    return probability_line(Given(), Shards([rows]), part, **outputs, **how)
 
 
 class Given:

@@ -19,7 +19,7 @@ from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.histograms import MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import Settings
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
 
@@ -137,7 +137,7 @@ def canary_advantage(monkeypatch, mu, runs):
     def released(world, run):
         seen.clear()
         loss, target = loss_and_target("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
-        part = Part("boosting", mu, InsecureSource(2 * run + world))
+        part = BudgetShare("boosting", mu, InsecureSource(2 * run + world))
         boosted_rows(ONE, np.zeros((9, 1), dtype=np.uint8), target, loss, part, how=CLEAR)
         return -sum(float(noisy[0, 0]) for noisy in seen)
 
@@ -150,12 +150,12 @@ def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypat
     reached, error = canary_advantage(monkeypatch, 1.0, 1500)
     assert 0.9 * certified - 0.05 < reached < certified + 4 * error
     # Broken: noise for half the sensitivity.
-    honest = Part.sums
+    honest = BudgetShare.sums
 
     def too_quiet(self, *, sensitivity, times):
         return honest(self, sensitivity=sensitivity / 2, times=times)
 
-    monkeypatch.setattr(Part, "sums", too_quiet)
+    monkeypatch.setattr(BudgetShare, "sums", too_quiet)
     reached, error = canary_advantage(monkeypatch, 1.0, 500)
     assert reached > certified + 4 * error
 
@@ -165,7 +165,7 @@ def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypat
 
 def test_parts_add_up_and_noise_is_that_of_the_rounds():
     model = fitted(hills(2000), eta=0.2, learner="boosting", bounds=HILLS)
-    shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.parts}
+    shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.shares}
     assert set(shares) == {
         "histograms of values",
         "histograms within ranges",
@@ -173,7 +173,7 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
         "boosting",
     }
     assert sum(shares.values()) == pytest.approx(1.0)
-    how, mu = model.model.boosting, model.budget.parts[-1].mu
+    how, mu = model.model.boosting, model.budget.shares[-1].mu
     exact = math.sqrt(how.rounds * 2) * 2 * how.clip / mu
     assert exact <= model.model.scale <= exact * (1 + 1e-12)
     assert model.calibration_.noise_scale == pytest.approx(
@@ -196,7 +196,7 @@ def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings
     monkeypatch.setattr(boosting, "MOST_DRAWS", 2000)
     codes = tuple(ColumnCode(f"x{k}", Scaling(0.0, 1.0, 0.5, 0.2)) for k in range(9))
     loss, wanted = loss_and_target("logistic", np.arange(20) % 2)
-    bins, part = np.zeros((20, 9), dtype=np.uint8), Part("boosting", 1.0)
+    bins, part = np.zeros((20, 9), dtype=np.uint8), BudgetShare("boosting", 1.0)
     how = Boosting.default(Encoder(codes), loss, settings, records=20, mu=1.0)
     boosted_rows(Encoder(codes), bins, wanted, loss, part, how=how)
     assert sum(drawn) <= boosting.most_boosting_draws(9, 9, 1, settings)

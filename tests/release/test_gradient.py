@@ -31,7 +31,7 @@ from memberbound.release.all_rows.clipping import clipped_residuals, path_sensit
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, clipped_sum, most_draws
 from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.training import _mark
-from memberbound.release.budget import Budget, Part, noisy_release, release_slack
+from memberbound.release.budget import Budget, BudgetShare, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 
 CLASSES = ("logistic", "softmax", "hinge")
@@ -193,7 +193,12 @@ def test_records_of_weight_0_leave_no_trace():
     other[7] = 1e50
     models = [
         descended(
-            table, target, loss, how, Part("descent", 1.0, InsecureSource(3)), weights=weights
+            table,
+            target,
+            loss,
+            how,
+            BudgetShare("descent", 1.0, InsecureSource(3)),
+            weights=weights,
         )
         for table in (features, other)
     ]
@@ -244,7 +249,7 @@ def test_a_clip_that_forgets_the_intercept_is_caught(monkeypatch):
 
 def test_noise_of_the_path_is_root_steps_times_that_of_one():
     def scale(sensitivity, times, mu):
-        return Part("sums", mu).sums(sensitivity=sensitivity, times=times).scale
+        return BudgetShare("sums", mu).sums(sensitivity=sensitivity, times=times).scale
 
     assert scale(2.0, 1, 0.5) == pytest.approx(4.0)
     assert scale(2.0, 100, 0.5) == pytest.approx(40.0)
@@ -275,7 +280,7 @@ def test_squares_of_the_parts_never_exceed_the_budget(mu, cuts):
     for number, cut in enumerate(cuts):
         budget.take(str(number), budget.left * cut)
     budget.take("rest")
-    spent = sum(Fraction(part.mu) ** 2 for part in budget.parts)
+    spent = sum(Fraction(part.mu) ** 2 for part in budget.shares)
     assert spent <= Fraction(mu) ** 2
     assert float(spent) >= mu**2 * (1 - 1e-11)
     with pytest.raises(InputError, match="left"):
@@ -337,35 +342,35 @@ def test_no_default_path_draws_more_than_was_allowed_for_before(width, outputs, 
 @pytest.mark.parametrize("learner", ["logistic", "ridge"])
 def test_tuning_is_paid_for(monkeypatch, learner):
     """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
-    moved, sums = {}, Part.sums
+    moved, sums = {}, BudgetShare.sums
 
     def remembered(part, *, sensitivity, times=1):
         moved[part.name] = sensitivity
         return sums(part, sensitivity=sensitivity, times=times)
 
-    monkeypatch.setattr(Part, "sums", remembered)
+    monkeypatch.setattr(BudgetShare, "sums", remembered)
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
     bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
     plain = fitted(table, "y", bounds=bounds, learner=learner)
     found = fitted(table, "y", bounds=bounds, learner=learner, tune=True)
-    names = [part.name for part in found.budget.parts]
+    names = [part.name for part in found.budget.shares]
     assert names.count("a trial") == 3
     assert moved["the trials' scores"] >= math.sqrt(3)
     assert "the trials' scores" in names
-    assert "a trial" not in plain.budget.shares()
-    assert math.hypot(*(part.mu for part in found.budget.parts)) <= found.budget.mu
+    assert "a trial" not in plain.budget.fractions()
+    assert math.hypot(*(part.mu for part in found.budget.shares)) <= found.budget.mu
     assert found.budget.slack > plain.budget.slack
     assert found.budget.curve().eta <= 0.05
-    shared = {part.name: part.mu for part in found.budget.parts}
-    assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
+    shared = {part.name: part.mu for part in found.budget.shares}
+    assert shared["gradient descent"] < 0.82 * plain.budget.shares[-1].mu
     # The score of a trial, with one record replaced by any other.
     loss, wanted = loss_and_target("logistic" if learner == "logistic" else "ridge", table["y"])
     rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
     descent = Descent.default(rows=400, width=1, outputs=1, mu=0.2)
     base = TrainingRows(NumberRows(rows), read, weights)
-    model = descended(rows, wanted, loss, descent, Part("a trial", 0.2, InsecureSource(2)))
+    model = descended(rows, wanted, loss, descent, BudgetShare("a trial", 0.2, InsecureSource(2)))
 
     def mark(rows):
         return _mark(rows, model, loss) / 2**30

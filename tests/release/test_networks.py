@@ -21,7 +21,7 @@ from memberbound.release.all_rows.networks import (
     step_reach,
     train_network,
 )
-from memberbound.release.budget import Budget, Part
+from memberbound.release.budget import Budget, BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
 from memberbound.tables.persons import Persons
@@ -57,7 +57,7 @@ def neighbours():
 
 
 def paid(eta, mu):
-    parts = [Part("histograms", mu)] if mu else []
+    parts = [BudgetShare("histograms", mu)] if mu else []
     return Budget(1.0, 1e-9, parts, 0.5)
 
 
@@ -84,7 +84,7 @@ def test_add_remove_noise_passed_off_as_replace_one_is_caught():
 
 def test_preprocessing_that_is_left_out_of_the_account_is_caught():
     alone = calibrated_noise_multiplier(EtaTarget(0.05), 0.05, 60, "replace-one")
-    beside = NetworkBudget(1.0, 0.0, [Part("histograms", 0.1)], 1.0, DpSgd(alone, 0.05, 60))
+    beside = NetworkBudget(1.0, 0.0, [BudgetShare("histograms", 0.1)], 1.0, DpSgd(alone, 0.05, 60))
     assert beside.curve().eta > 0.052
     assert theirs(beside.training, 0.1) > 0.052
 
@@ -178,7 +178,7 @@ def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch)
     rows = pd.DataFrame({"who": np.arange(90) // 2, "a": draws.uniform(-1, 1, 90)})
     rows["y"] = np.where(rows["a"] > 0, "yes", "no")
     public = {"a": [-1, 1], "y": ["no", "yes"]}
-    records = read_records(rows).by_person("who")
+    records = read_records(rows).group_by_person("who")
     asked, honest = [], module._tensor
 
     def noted(block, unit):

@@ -26,10 +26,10 @@ from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.histograms import cell_counts
 from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.on_workers import current_spread
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.records import read_secret_columns
-from memberbound.tables.shards import PartsHere
+from memberbound.tables.shards import Shards
 
 protecting = importlib.import_module("memberbound.verbs.protect")
 distributed = pytest.importorskip("distributed")
@@ -140,13 +140,13 @@ def test_every_row_is_counted_once_and_a_share_that_is_read_twice_is_seen(
     for name in COLUMNS:
         assert (cell_counts(there, name) == cell_counts(here, name)).all()
     # Broken: shares overlap by a row.
-    honest = on_workers._Share
+    honest = on_workers._FileShard
 
     def overlapping(*fields):
         share = honest(*fields)
         return replace(share, first=max(share.first - 1, 0), rows=share.rows + min(share.first, 1))
 
-    monkeypatch.setattr(on_workers, "_Share", overlapping)
+    monkeypatch.setattr(on_workers, "_FileShard", overlapping)
     monkeypatch.setattr(overlapping, "read", honest.read, raising=False)
     assert cell_counts(records_there(file, client), "age").sum() == ROWS + 2
 
@@ -168,8 +168,8 @@ def test_a_file_that_changes_between_two_shares_is_refused(file, client, tmp_pat
 def test_rows_come_here_in_the_order_that_was_asked_for(file, client):
     places = np.random.default_rng(1).permutation(ROWS)[:900]
     here, there = read_secret_columns(file, {}, columns=COLUMNS), records_there(file, client)
-    for name, values in there.taken(places).columns.items():
-        expected = here.columns[name].taken(places)
+    for name, values in there.take(places).columns.items():
+        expected = here.columns[name].take(places)
         assert [values.label(k) for k in range(900)] == [expected.label(k) for k in range(900)]
 
 
@@ -184,11 +184,11 @@ def _refusal(part):
 def test_what_fails_on_a_worker_quotes_no_row(file, client, caplog):
     there = records_there(file, client)
     with pytest.raises(MemberboundError, match=r"^a worker failed \(ValueError\)\.$"):
-        there.total(_secret_failure)
+        there.shards.sum(_secret_failure)
     with pytest.raises(MemberboundError, match="ValueError"):
-        there.mapped(_secret_failure).total(len)
+        there.shards.map(_secret_failure).sum(len)
     with pytest.raises(InputError, match=r"^no\.$"):
-        there.total(_refusal)
+        there.shards.sum(_refusal)
     assert "job" not in caplog.text
 
 
@@ -229,12 +229,11 @@ def test_a_killed_worker_changes_no_number(name, file):
     assert there == released(name, file)
 
 
-class Forgetful(PartsHere):
-    """Parts that were read again before every question, as those of a worker that was killed."""
+class Forgetful(Shards):
+    """Shards that are read again before every sum, as after a worker was killed."""
 
-    def total(self, function, *arguments):
-        fresh = [pickle.loads(pickle.dumps(part)) for part in self.parts]
-        return PartsHere(fresh).total(function, *arguments)
+    def __iter__(self):
+        return iter([pickle.loads(pickle.dumps(shard)) for shard in super().__iter__()])
 
 
 def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
@@ -255,13 +254,13 @@ def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
     def scores(kind):
         seen.clear()
         rows = kind([TrainingRows(bins, target[:, 0])])
-        part = Part("boosting", 0.5, InsecureSource(1))
+        part = BudgetShare("boosting", 0.5, InsecureSource(1))
         how = Boosting(rounds=20, rate=0.3)
         boosting.boost(rows, loss, how, part, records=300, encoder=Encoder(codes))
         return list(seen)
 
-    assert scores(Forgetful) == scores(PartsHere)
+    assert scores(Forgetful) == scores(Shards)
     assert len(set(seen)) == 60
     # Broken: without the grid scores depend on the order in which they were added.
     monkeypatch.setattr(boosting, "_GRID", 2.0**80)
-    assert scores(Forgetful) != scores(PartsHere)
+    assert scores(Forgetful) != scores(Shards)

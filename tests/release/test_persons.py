@@ -137,7 +137,7 @@ def test_all_rows_of_a_person_move_the_sums_by_no_more_than_is_paid_for(monkeypa
 def test_weights_that_are_forgotten_are_caught(monkeypatch, release):
     monkeypatch.setattr(Persons, "weights", property(lambda self: np.ones(self.rows)))
     monkeypatch.setattr(
-        Persons, "averaged", lambda self, units: np.add.reduceat(units, self.starts, axis=0)
+        Persons, "average", lambda self, units: np.add.reduceat(units, self.starts, axis=0)
     )
     honest = clipped_residuals
     for module in (gradient, boosting):
@@ -237,7 +237,7 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
 
 
 def test_blocks_and_places_change_no_bit(monkeypatch):
-    records = read_records(stays()).by_person("patient")
+    records = read_records(stays()).group_by_person("patient")
     whole = observed("logistic", stays())
     monkeypatch.setattr(gradient, "BLOCK_ROWS", 17)
     monkeypatch.setattr(encoder_fit, "BLOCK_ROWS", 17)
@@ -252,7 +252,7 @@ def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
     table = pd.DataFrame(
         {"who": ["x"] * 1000 + [f"p{k}" for k in range(50)], "y": own + ["no"] * 50}
     )
-    records = read_records(table).by_person("who")
+    records = read_records(table).group_by_person("who")
     asked = []
 
     class Noise(NoisySums):

@@ -37,7 +37,7 @@ from memberbound.release.all_rows.histograms import (
     octave_ends,
 )
 from memberbound.release.all_rows.training import fit_private
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.records import Records, read_records
@@ -244,7 +244,7 @@ NEIGHBOURS = [
 @pytest.mark.parametrize(("first", "second"), NEIGHBOURS)
 @pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
 def test_named_classes_stay_within_the_curve(first, second, mu):
-    scale = Part("names", mu).sums(sensitivity=HISTOGRAM_MOVES).scale
+    scale = BudgetShare("names", mu).sums(sensitivity=HISTOGRAM_MOVES).scale
     curve = SlackCurve(GaussianCurve(mu), CLASS_SLACK)
     # The grid can move a count by an eighth of the scale in the attacker's favour.
     threshold = 1 + (histograms.CLASS_SCALES - 0.125) * scale
@@ -255,7 +255,7 @@ def test_named_classes_stay_within_the_curve(first, second, mu):
 
 
 def test_a_lower_threshold_names_single_people_too_often():
-    scale = Part("names", 0.5).sums(sensitivity=HISTOGRAM_MOVES).scale
+    scale = BudgetShare("names", 0.5).sums(sensitivity=HISTOGRAM_MOVES).scale
     truth = pair_of(*NEIGHBOURS[1], scale, 1 + 2 * scale)
     assert truth.tpr(0.0) > SlackCurve(GaussianCurve(0.5), CLASS_SLACK).tpr(0.0)
 
@@ -339,13 +339,13 @@ def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
 def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly_repeat(
     monkeypatch,
 ):
-    moved, sums = {}, Part.sums
+    moved, sums = {}, BudgetShare.sums
 
     def remembered(part, *, sensitivity, times=1):
         moved[part.name] = sensitivity / part.mu, times
         return sums(part, sensitivity=sensitivity, times=times)
 
-    monkeypatch.setattr(Part, "sums", remembered)
+    monkeypatch.setattr(BudgetShare, "sums", remembered)
     rng, rows = np.random.default_rng(0), 6000
     table = pd.DataFrame(
         {
@@ -357,7 +357,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     )
     found = fitted(table)
     assert found.columns == ("admission_type_id", "paid")
-    part = next(part for part in found.budget.parts if "identifiers" in part.name)
+    part = next(part for part in found.budget.shares if "identifiers" in part.name)
     assert part.mu**2 == pytest.approx(histograms.IDENTIFIER_SHARE * found.budget.mu**2)
     # A replaced record moves the number of values of each: √2 of two columns together.
     scale, times = moved[part.name]
@@ -365,7 +365,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     assert times == 1
     # Neither is paid for where no name asks for it, nor is a column with bounds left out.
     plain = fitted(table.drop(columns=["patient_id", "admission_type_id"]))
-    assert not any("identifiers" in part.name for part in plain.budget.parts)
+    assert not any("identifiers" in part.name for part in plain.budget.shares)
     assert "patient_id" in fitted(table, bounds={"patient_id": [0, rows]}).columns
 
 

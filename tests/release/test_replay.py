@@ -511,7 +511,7 @@ def assert_one_row_differs(first, second, row):
     assert list(second.columns) == list(first.columns)
     rest = np.delete(np.arange(first.rows), row)
     for name, values in first.columns.items():
-        one, other = values.taken(rest), second.columns[name].taken(rest)
+        one, other = values.take(rest), second.columns[name].take(rest)
         np.testing.assert_array_equal(one.numbers, other.numbers)
         assert [one.label(k) for k in range(len(one))[:99]] == [
             other.label(k) for k in range(len(other))[:99]

@@ -123,9 +123,9 @@ def test_class_weights_change_the_recall_of_a_rare_class(base):
     plain, share = fitted(base), "class frequencies"
     balanced = fitted(clone(base).set_params(class_weight="balanced"))
     assert recall(balanced) > recall(plain) + 0.1
-    assert share not in plain.released_.budget.shares()
-    assert balanced.released_.budget.shares()[share] == pytest.approx(0.01)
-    assert sum(balanced.released_.budget.shares().values()) == pytest.approx(1.0)
+    assert share not in plain.released_.budget.fractions()
+    assert balanced.released_.budget.fractions()[share] == pytest.approx(0.01)
+    assert sum(balanced.released_.budget.fractions().values()) == pytest.approx(1.0)
     assert balanced.released_.budget.slack > plain.released_.budget.slack
     light = fitted(clone(base).set_params(class_weight={1: 0.2}))
     assert recall(light) < recall(plain) - 0.1
@@ -197,7 +197,7 @@ def test_every_part_pays_for_what_a_weighted_record_moves(monkeypatch, unit):
         changed = table.assign(**{k: np.where(own, v, table[k]) for k, v in values.items()})
         records = read_records(changed, {})
         return training.fit_private(
-            records.by_person(unit) if unit else records,
+            records.group_by_person(unit) if unit else records,
             "y",
             eta=0.45,
             bounds={"a": [-4, 4], "b": [-4, 4], "y": ["0", "1", "2"]},

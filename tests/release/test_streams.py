@@ -150,14 +150,14 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
     monkeypatch, tmp_path, form, verb, unit
 ):
     parts = []
-    honest = records.StoredRecords.parts
+    honest = records.StoredRecords.read_shards
 
     def counted(self):
         for part in honest(self):
             parts.append(part)
             yield part
 
-    monkeypatch.setattr(records.StoredRecords, "parts", counted)
+    monkeypatch.setattr(records.StoredRecords, "read_shards", counted)
     how = {} if unit is None else {"unit": unit}
     place = STORED[form](pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS[verb](place, **how)
@@ -192,7 +192,7 @@ def test_some_records_of_a_stored_table(tmp_path, unit):
     assert len(whole) == len(stored)
     places = np.random.default_rng(0).permutation(len(whole))[:300]
     assert "age" in stored.columns
-    some, same = whole.taken(places), stored.taken(places)
+    some, same = whole.take(places), stored.take(places)
     if unit is not None:
         assert some.persons.starts.tolist() == same.persons.starts.tolist()
     for name in some.columns:
@@ -313,7 +313,7 @@ def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
     assert first.rows == second.rows == before + 201
     rest = np.delete(np.arange(first.rows), before)
     for name in "ab":
-        one, other = (records.columns[name].taken(rest) for records in read)
+        one, other = (records.columns[name].take(rest) for records in read)
         assert one.named()[1] == other.named()[1]
         np.testing.assert_array_equal(one.numbers, other.numbers)
 
@@ -336,7 +336,7 @@ def test_parts_of_a_column_are_the_column(name, size):
     column = COLUMNS[name]
     whole = Values.of(column)
     parts = [Values.of(column[a : a + size]) for a in range(0, len(column), size)]
-    joined = Values.joined(parts)
+    joined = Values.concat(parts)
     np.testing.assert_array_equal(joined.numbers, whole.numbers)
     assert joined.named()[1] == whole.named()[1]
     np.testing.assert_array_equal(joined.named()[0], whole.named()[0])

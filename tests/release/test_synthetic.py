@@ -86,7 +86,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, broken):
 
 def test_scales_are_those_of_the_parts():
     made = fitted(coded(4000), bounds=BOUNDS, target="ill")
-    parts = {part.name: part.mu for part in made.budget.parts}
+    parts = {part.name: part.mu for part in made.budget.shares}
     assert sum(mu**2 for mu in parts.values()) <= made.budget.mu**2
     assert made.budget.curve().eta <= 0.2
     edges = len(made.pairs)
@@ -239,8 +239,8 @@ def test_a_small_table_gets_single_columns_only():
     made = fitted(coded(), eta=0.05, bounds=BOUNDS, target="ill")
     assert made.pairs == ()
     assert made.labels is None
-    assert set(made.budget.shares()) == {"target", "columns"}
-    assert sum(made.budget.shares().values()) == pytest.approx(1.0)
+    assert set(made.budget.fractions()) == {"target", "columns"}
+    assert sum(made.budget.fractions().values()) == pytest.approx(1.0)
     drawn = made.sample(4000, InsecureSource(14))
     old, young = ((drawn["ill"] == "yes")[(drawn["age"] > 45) == side].mean() for side in (1, 0))
     assert old > young + 0.2

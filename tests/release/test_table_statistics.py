@@ -11,7 +11,7 @@ from tests.oracle.replay import replayed, spent
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.verbs.summarize import summarize
 
@@ -70,7 +70,7 @@ def test_releases_are_near_the_truth(statistic, bounds):
     room = {"mean": 0.5, "sum": 12_000, "covariance": 12, "quantiles": 1.5}.get(statistic, 100)
     assert np.abs(shown - truth(statistic)).max() < room
     # All of the budget is spent, and no more than that.
-    spent = math.hypot(*(part.mu for part in found.budget.parts))
+    spent = math.hypot(*(part.mu for part in found.budget.shares))
     assert 0.999 * found.budget.mu < spent <= found.budget.mu
 
 
@@ -125,12 +125,12 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
     shift, promised = moved(monkeypatch, statistic, *tables)
     assert least * promised <= shift <= promised
     # A twin that forgets that one record goes and another one comes is caught.
-    honest = Part.sums
+    honest = BudgetShare.sums
 
     def too_quiet(self, *, sensitivity, times=1):
         return honest(self, sensitivity=sensitivity / 2, times=times)
 
-    monkeypatch.setattr(Part, "sums", too_quiet)
+    monkeypatch.setattr(BudgetShare, "sums", too_quiet)
     shift, promised = moved(monkeypatch, statistic, *tables)
     assert shift > promised
 

@@ -307,11 +307,11 @@ def test_what_no_reader_can_read_is_refused_by_its_type():
 def test_the_rows_of_a_person(tmp_path):
     path = tmp_path / "visits.csv"
     path.write_text("who,age\na,30\nb,40\na,31\n,50\n,51\n1,60\n1.0,61\n")
-    kept = read_records(path).by_person("who")
+    kept = read_records(path).group_by_person("who")
     # A row without a name is a person of its own; 1 and 1.0 are one.
     assert kept.columns["age"].numbers.tolist() == [60, 61, 30, 31, 40, 50, 51]
     assert kept.persons.sizes.tolist() == [2, 2, 1, 1, 1]
-    assert kept.taken(np.array([1, 3])).columns["age"].numbers.tolist() == [30, 31, 50]
+    assert kept.take(np.array([1, 3])).columns["age"].numbers.tolist() == [30, 31, 50]
 
 
 def test_a_repeated_header_is_a_row_of_missing_values(tmp_path):

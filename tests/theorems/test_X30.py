@@ -13,7 +13,7 @@ from scipy import special
 from tests.oracle.training import line_of
 
 from memberbound.release.all_rows.probabilities import log_odds, probability_sums, score_counts
-from memberbound.release.budget import HISTOGRAM_MOVES, NoisySums, Part
+from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
 
 UNITS = 20
@@ -62,7 +62,7 @@ def test_the_noise_is_that_of_the_sensitivity(monkeypatch, outputs):
         NoisySums, "measure", lambda self, sums: (scales.append(self.scale), honest(self, sums))[1]
     )
     rows = np.zeros((500, outputs))
-    part = Part("counts", 0.1, InsecureSource(0))
+    part = BudgetShare("counts", 0.1, InsecureSource(0))
     line_of(rows, np.zeros(500, dtype=int), np.ones(500), part, kind="softmax")
     assert scales[0] / 2.0**30 >= math.sqrt(2 * outputs) / 0.1
     assert scales[0] / 2.0**30 == pytest.approx(math.sqrt(2 * outputs) / 0.1, rel=1e-9)
@@ -90,7 +90,7 @@ def log_loss(scores, codes):
 @pytest.mark.parametrize("slope", [0.25, 1.0])
 def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
     scores, codes, true = problem(30_000, outputs, slope)
-    part = Part("counts", 0.05, InsecureSource(1))
+    part = BudgetShare("counts", 0.05, InsecureSource(1))
     line = line_of(scores, codes, np.ones(len(codes)), part, kind=kind)
     best, reached = log_loss(true, codes), log_loss(line[0] * scores + line[1], codes)
     assert reached < best + 0.03
@@ -104,7 +104,7 @@ def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
     scores = 3 * draws.normal(size=(20_000, outputs))
     shares = [0.8, 0.2] if outputs == 1 else [0.7, 0.2, 0.1]
     codes = draws.choice(len(shares), p=shares, size=20_000)
-    part = Part("counts", 0.05, InsecureSource(1))
+    part = BudgetShare("counts", 0.05, InsecureSource(1))
     line = line_of(scores, codes, np.ones(len(codes)), part, kind="logistic")
     constant = -float(np.mean(np.log(np.array(shares)[codes])))
     assert log_loss(line[0] * scores + line[1], codes) < constant + 0.01

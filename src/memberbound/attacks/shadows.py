@@ -195,7 +195,7 @@ def train_shadows(
     if records is not None:
         whole_number("records", records, at_least=SMALLEST_POPULATION)
     sample = attacked_records(examples.rows, records, seed)
-    attacked = examples if sample is None else examples.taken(sample)
+    attacked = examples if sample is None else examples.take(sample)
     # A fit needs the numbers alone: the encoder would travel with every one.
     numbers, attacked_numbers = (replace(some, encoder=None) for some in (examples, attacked))
     work = _Training(numbers, learner, seed, attacked_numbers, known)

@@ -240,7 +240,7 @@ class Examples:
         """Number of records."""
         return int(self.features.shape[0])
 
-    def taken(self, rows: NDArray[np.intp]) -> Examples:
+    def take(self, rows: NDArray[np.intp]) -> Examples:
         """Return some of the records, encoded as all of them are."""
         return replace(self, features=self.features[rows], target=self.target[rows])
 
@@ -393,7 +393,7 @@ def raw_records(
         notices += (f"missing columns count as missing values: {_listed(absent)}",)
         gap = Values(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
         records = replace(records, columns={**records.columns, **dict.fromkeys(absent, gap)})
-    return records.chosen(columns), notices
+    return records.select(columns), notices
 
 
 def _checked_rows(

@@ -1,15 +1,15 @@
-"""One budget, and one noisy sum, for everything that is learnt about a secret table.
+"""The privacy budget of a secret table, and the noisy sums that its shares pay for.
 
-Every release about the table is a vector of sums plus normal noise.  Such releases, each chosen by
-looking at the ones before, are together exactly as informative as one of shift μ with μ² the sum of
-the single μ² (proofs/gradient-descent.md, claim 1).  So a budget is a number μ, found once from η;
-a part is a share of μ², and pays for the noise of a stated number of vectors::
+Every release about the table is a vector of sums plus normal noise.  Adaptively chosen releases are
+together exactly as informative as one release of shift μ, with μ² the sum of their μ²
+(proofs/gradient-descent.md, claim 1).  So a budget is a number μ, computed once from η; a
+:class:`BudgetShare` is a share of μ² and pays for the noise of a stated number of vectors::
 
     budget = Budget.for_eta(0.05, slack=release_slack(coordinates))
     counts = budget.take("histograms", 0.2).sums(sensitivity=HISTOGRAM_MOVES, times=3)
     noisy = counts.measure(histogram)
 
-What floating point and unknown names add is a total variation, fixed in advance as well.
+Floating-point noise and released names add a total variation, the *slack*, fixed in advance too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READ_DELTA = 1e-5
 #: How far a replaced record moves a histogram: one count falls by 1 and another rises by 1.
 HISTOGRAM_MOVES = up(math.sqrt(2.0))
 
-#: Parts of a budget stay this far below their share, which absorbs every rounding of sums of μ².
+#: Shares are scaled by this factor, which absorbs every rounding of sums of μ².
 _MARGIN = 1.0 - 2.0**-40
 #: The largest μ: an attacker who is right all but once in 10^280 times.
 _LARGEST_MU = 70.0
@@ -115,8 +115,8 @@ class NoisySums:
 
 
 @dataclass
-class Part:
-    """What a release took from the budget; ``mu`` bounds its shift under replace-one."""
+class BudgetShare:
+    """A share of the privacy budget: ``mu`` bounds the shift of its release under replace-one."""
 
     name: str
     mu: float
@@ -130,10 +130,10 @@ class Part:
         their draws of a μ-GDP pair, if no replaced record moves any of them by more than
         ``sensitivity`` in Euclidean length.
         Theorem: X22, proofs/gradient-descent.md claim 1: the scale is √times·sensitivity/μ.
-        Numerics: the scale is rounded up.  Edge cases: a part pays once.
+        Numerics: the scale is rounded up.  Edge cases: a share is spent once.
         """
         if self._spent:
-            raise RuntimeError(f"the part {self.name!r} of the budget is already spent.")
+            raise RuntimeError(f"the share {self.name!r} of the budget is already spent.")
         self._spent = True
         moved = math.sqrt(whole_number("times", times)) * positive("sensitivity", sensitivity)
         return NoisySums(up(moved / self.mu, 8), times, self.source)
@@ -141,11 +141,11 @@ class Part:
 
 @dataclass
 class Budget:
-    """μ and the slack, both fixed before the table is looked at, and the parts spent so far.
+    """μ and the slack, both fixed before the table is read, and the shares spent so far.
 
-    Guarantee: all releases whose parts were taken here are together within ``slack`` of a
+    Guarantee: all releases paid for by shares of this budget are together within ``slack`` of a
     ``mu``-GDP pair, replace-one.
-    Theorem: X22.  Numerics: a part is rounded down, so that the squares add up to at most μ².
+    Theorem: X22.  Numerics: a share is rounded down, so that the squares add up to at most μ².
 
     Examples:
         >>> budget = Budget.for_eta(0.05, slack=1e-9)
@@ -158,12 +158,12 @@ class Budget:
 
     mu: float
     slack: float
-    _parts: list[Part] = field(default_factory=list)
-    _shares: float = 0.0
+    _taken: list[BudgetShare] = field(default_factory=list)
+    _spent: float = 0.0
     #: The column whose values are the records, None where every row is one.
     unit: str | None = field(default=None, kw_only=True)
     source: RandomSource = field(default=SECURE, kw_only=True, repr=False)
-    #: Called before the first part is taken: enters the budget into a ledger, or refuses it.
+    #: Called before the first share is taken: enters the budget into a ledger, or refuses it.
     reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -201,59 +201,59 @@ class Budget:
         return self.mu
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """What was taken, in order."""
-        return tuple(self._parts)
+    def shares(self) -> tuple[BudgetShare, ...]:
+        """The shares taken so far, in order."""
+        return tuple(self._taken)
 
     def to_dict(self) -> dict[str, object]:
-        """Return what is stored beside a release, ready for JSON."""
+        """Return JSON-ready fields, to be stored beside a release."""
         return {
             "mu": self.mu,
             "slack": self.slack,
-            "parts": [{"name": part.name, "mu": part.mu} for part in self._parts],
+            "parts": [{"name": share.name, "mu": share.mu} for share in self._taken],
             "unit": self.unit,
         }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], **more: Any) -> Self:
-        """Return the budget that :meth:`to_dict` described: nothing of it is left."""
-        parts = [Part(**part) for part in fields["parts"]]
-        return cls(fields["mu"], fields["slack"], parts, 1.0, unit=fields["unit"], **more)
+        """Return the spent budget that :meth:`to_dict` described."""
+        taken = [BudgetShare(**share) for share in fields["parts"]]
+        return cls(fields["mu"], fields["slack"], taken, 1.0, unit=fields["unit"], **more)
 
-    def shares(self) -> dict[str, float]:
-        """Return the share of μ² that every kind of release took, in order."""
-        shares: dict[str, float] = {}
-        for part in self._parts:
-            shares[part.name] = shares.get(part.name, 0.0) + (part.mu / self.mu) ** 2
-        return shares
+    def fractions(self) -> dict[str, float]:
+        """Return the fraction of μ² spent on each kind of release, in order."""
+        fractions: dict[str, float] = {}
+        for share in self._taken:
+            fractions[share.name] = fractions.get(share.name, 0.0) + (share.mu / self.mu) ** 2
+        return fractions
 
     @property
     def left(self) -> float:
-        """The share of μ² that nobody has taken."""
-        return 1.0 - self._shares
+        """The fraction of μ² that is left."""
+        return 1.0 - self._spent
 
-    def take(self, name: str, share: float | None = None) -> Part:
-        """Return a part of the budget: a share of μ² (None: all that is left)."""
+    def take(self, name: str, share: float | None = None) -> BudgetShare:
+        """Return a share of the budget, as a fraction of μ² (None: all that is left)."""
         wanted = self.left if share is None else fraction("share", share, open_left=True)
         if not 0 < wanted <= self.left + 2.0**-45:
             raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
-        if self.reserve is not None and not self._parts:
+        if self.reserve is not None and not self._taken:
             self.reserve(self)
-        self._shares = min(1.0, self._shares + wanted)
-        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN, self.source)
-        self._parts.append(part)
-        return part
+        self._spent = min(1.0, self._spent + wanted)
+        taken = BudgetShare(name, self.mu * math.sqrt(wanted) * _MARGIN, self.source)
+        self._taken.append(taken)
+        return taken
 
     def curve(self) -> SlackCurve:
-        """Return the attacker's curve, replace-one: of the whole budget, whether spent or not.
+        """Return the trade-off curve of the whole budget under replace-one, spent or not.
 
-        The exact number of rows stands beside every release, so nothing is promised about a record
-        that is added or removed: whoever sees that number knows.
+        The exact number of rows is published with every release, so adding or removing a record is
+        not hidden.
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
 
     def readings(self) -> CurveReadings:
-        """Return what the curve says about a record that is replaced."""
+        """Return bounds read off the curve, for a replaced record."""
         return _readings(self.curve())
 
     def certificate(self, *, secure: bool = True) -> Certificate:

@@ -236,7 +236,7 @@ class StudyData:
 
     def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
         """Return all rows of some records, as they are released."""
-        rows = records if self.persons is None else self.persons.taken(records)[0]
+        rows = records if self.persons is None else self.persons.take(records)[0]
         return self.released.frame.iloc[rows]
 
     @property

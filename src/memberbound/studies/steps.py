@@ -129,7 +129,7 @@ class Context:
         """Return the examples; for a quick study, a uniform sample of at most ``most``."""
         examples, question = self.data.examples, self.question
         rows = attacked_records(examples.rows, most, question.seed) if question.quick else None
-        return examples if rows is None else examples.taken(rows)
+        return examples if rows is None else examples.take(rows)
 
     def noting_sample(self, finding: Finding, rows: int) -> Finding:
         """Say how many rows a finding is about, where it is not all of them."""
@@ -253,7 +253,7 @@ def _private_training(context: Context, learner: str) -> Train:
 
     def train(rows: Rows, seed: int) -> Predict:
         released = fit_private(
-            records.taken(rows),
+            records.take(rows),
             target,
             eta=context.question.eta,
             learner=str(private_form(learner)),
@@ -262,7 +262,7 @@ def _private_training(context: Context, learner: str) -> Train:
         )
 
         def predict(others: Rows) -> Labels:
-            answers = released.predict(asked.taken(others))
+            answers = released.predict(asked.take(others))
             if not released.class_names:
                 return answers
             # A class that no example has is a wrong answer.

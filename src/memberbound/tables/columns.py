@@ -407,12 +407,12 @@ class Values:
         return _of_objects(list(column), form)
 
     @classmethod
-    def joined(cls, parts: Sequence[Values]) -> Values:
+    def concat(cls, parts: Sequence[Values]) -> Values:
         """Return the rows of several parts of one column, in their order.
 
         Examples:
             >>> parts = [Values.of(["a", "1"]), Values.of(["2", "a"])]
-            >>> Values.joined(parts).named()
+            >>> Values.concat(parts).named()
             (array([2, 0, 1, 2]), ('1', '2', 'a'))
         """
         if len(parts) == 1:
@@ -436,7 +436,7 @@ class Values:
     def __len__(self) -> int:
         return len(self.raw)
 
-    def taken(self, rows: NDArray[np.intp] | slice) -> Values:
+    def take(self, rows: NDArray[np.intp] | slice) -> Values:
         """Return some of the rows."""
         missing = None if self.missing is None else self.missing[rows]
         return Values(self.raw[rows], missing, self.dated, self.parsed, self.texts)

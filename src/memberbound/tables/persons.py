@@ -19,10 +19,10 @@ PERSON_UNITS = 2.0**20
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Which rows are whose: the rows of person k stand together, from ``starts[k]`` on.
+    """Rows sorted by person: those of person k start at ``starts[k]``.
 
-    Guarantee: what is computed here about a person does not depend on the order of that person's
-    rows, nor on anybody else's (proofs/persons.md).
+    Guarantee: every method's result for a person is independent of the order of that person's rows
+    and of everybody else's rows (proofs/persons.md).
 
     Examples:
         >>> visits = Persons(np.array([0, 1, 4]), 6)
@@ -45,24 +45,24 @@ class Persons:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """A weight for every row: those of a person are equal and add up to at most 1 (X26)."""
+        """A weight per row: equal for the rows of a person, summing to at most 1 (X26)."""
         return np.repeat(np.floor(PERSON_UNITS / self.sizes) / PERSON_UNITS, self.sizes)
 
-    def within(self, rows: slice) -> NDArray[np.int64]:
-        """Return where persons start within a run of rows that cuts nobody's rows apart."""
+    def starts_within(self, rows: slice) -> NDArray[np.int64]:
+        """Return where persons start within a slice that splits no person."""
         first, last = np.searchsorted(self.starts, (rows.start, rows.stop))
         return np.asarray(self.starts[first:last] - rows.start)
 
-    def averaged(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the mean of every person's rows of whole numbers, rounded down."""
+    def average(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the mean of every person's rows of integers, rounded down."""
         sizes = self.sizes if units.ndim == 1 else self.sizes[:, None]
         return np.asarray(np.add.reduceat(units, self.starts, axis=0) // sizes)
 
-    def commonest(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return every person's commonest code, the smallest of several; -1 for none.
+    def most_common(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return every person's most common code, the smallest in a tie; -1 for none.
 
         Examples:
-            >>> Persons(np.array([0, 3]), 5).commonest(np.array([7, 2, 7, -1, 4])).tolist()
+            >>> Persons(np.array([0, 3]), 5).most_common(np.array([7, 2, 7, -1, 4])).tolist()
             [7, 4]
         """
         most = int(codes.max(initial=0)) + 1
@@ -70,20 +70,20 @@ class Persons:
         pairs, counts = np.unique(whose * most + codes[codes >= 0], return_counts=True)
         order = np.lexsort((pairs, -counts, pairs // most))
         whose, first = np.unique(pairs[order] // most, return_index=True)
-        chosen = np.full(self.count, -1, dtype=np.int64)
-        chosen[whose] = pairs[order][first] % most
-        return chosen
+        modes = np.full(self.count, -1, dtype=np.int64)
+        modes[whose] = pairs[order][first] % most
+        return modes
 
-    def taken(self, places: NDArray[np.intp]) -> tuple[NDArray[np.intp], Persons]:
-        """Return the rows of some persons, and whose they are then."""
-        sizes = self.sizes[places]
+    def take(self, persons: NDArray[np.intp]) -> tuple[NDArray[np.intp], Persons]:
+        """Return the rows of some persons, and the persons of those rows."""
+        sizes = self.sizes[persons]
         starts = np.cumsum(sizes) - sizes
-        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[places] - starts, sizes)
+        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[persons] - starts, sizes)
         return rows, Persons(starts, len(rows))
 
 
 def check_unit(unit: str | None, used: Collection[str]) -> None:
-    """Refuse a unit that is used for something else."""
+    """Refuse a unit that is also the target or a feature."""
     if unit in used:
         raise InputError(
             f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "

@@ -1,4 +1,4 @@
-"""Secret rows: read value by value, in memory, from disk in parts, or grouped by person.
+"""Secret rows: read value by value, in memory or shard by shard from disk.
 
 No row decides how another row is read (:mod:`memberbound.tables.columns`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from memberbound.files import large_array
 from memberbound.tables.columns import Form, Values
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.persons import Persons, check_unit
-from memberbound.tables.shards import Parts, PartsHere, added
+from memberbound.tables.shards import Shards
 from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-#: Bytes that a value takes at most while a table is read whole, about.
+#: Approximate bytes per value while a table is read whole.
 _BYTES = 24
 
 
 def _with_whole_persons(
     batches: Iterable[pa.RecordBatch], person: str | None
 ) -> Iterator[tuple[pa.Table, NDArray[np.int64] | None]]:
-    """Yield rows such that nobody's are cut apart, and where those of a person start."""
+    """Yield batches that never split a person, with the rows at which persons start."""
     import pyarrow as pa
 
     rest: list[pa.Table] = []
@@ -58,7 +58,7 @@ def _with_whole_persons(
 
 
 def read_column(column: object, name: str, form: Form, table: str) -> Values:
-    """Return the values of a column, or refuse it by its name and type."""
+    """Read the values of a column; an error names the column and its type."""
     try:
         return Values.of(cast("Series", column), form)
     except InputError as problem:
@@ -67,11 +67,11 @@ def read_column(column: object, name: str, form: Form, table: str) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Secret records in rows: columns that were read value by value.
+    """Secret records: columns whose values were read one by one.
 
-    Guarantee: a record decides about its own rows of every column and about nothing else: neither
-    how other rows are read, nor whether they are.  Without ``unit`` a record is a row; with it all
-    rows that share a value of that column, which ``persons`` says.
+    Guarantee: a record affects its own rows of every column only, neither how nor whether other
+    rows are read.  Without ``unit`` a record is a row; with it, all rows that share a value of that
+    column (``persons``).
     """
 
     columns: Mapping[str, Values]
@@ -79,56 +79,50 @@ class Records:
     name: str = "the table"
     unit: str | None = None
     persons: Persons | None = None
-    #: What is made of the rows and is larger than so many bytes is kept on disk; None: in memory.
+    #: Arrays computed from the rows are kept on disk above this many bytes; None: in memory.
     memory: int | None = None
     #: Declared types (of pandas or Arrow), where a column has one.
     types: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Return the number of records: of persons, where there is a unit."""
+        """Return the number of records: persons if there is a unit, else rows."""
         return self.rows if self.persons is None else self.persons.count
 
-    def parts(self) -> Iterator[Records]:
-        """Yield records that are in memory: all of them, or some of a stored table at a time.
+    @property
+    def shards(self) -> Shards[Records]:
+        """Shards of the records: one in memory, or several of a stored table.
 
-        What is made of such a part is kept on disk.
+        Results of :meth:`Shards.map` larger than ``memory`` are kept on disk.
         """
-        yield self
+        return Shards([self])
 
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-        return added(function(part, *arguments) for part in self.parts())
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> Parts:
-        """Return what the function makes of every part, kept where the part is."""
-        return PartsHere([function(part, *arguments) for part in self.parts()])
-
-    def taken(self, places: NDArray[np.intp]) -> Records:
-        """Return some of the records, with all of their rows, in memory."""
-        persons = None
+    def take(self, records: NDArray[np.intp]) -> Records:
+        """Return the records at these indices, with all of their rows, in memory."""
+        rows, persons = records, None
         if self.persons is not None:
-            places, persons = self.persons.taken(places)
-        parts = {name: values.taken(places) for name, values in self.columns.items()}
-        return replace(self, columns=parts, rows=len(places), persons=persons)
+            rows, persons = self.persons.take(records)
+        columns = {name: values.take(rows) for name, values in self.columns.items()}
+        return replace(self, columns=columns, rows=len(rows), persons=persons)
 
     @staticmethod
-    def joined(parts: Sequence[Records]) -> Records:
-        """Return the records of several parts of one table, in their order."""
+    def concat(pieces: Sequence[Records]) -> Records:
+        """Concatenate pieces of one table."""
         columns = {
-            name: Values.joined([part.columns[name] for part in parts]) for name in parts[0].columns
+            name: Values.concat([piece.columns[name] for piece in pieces])
+            for name in pieces[0].columns
         }
-        rows, persons = sum(part.rows for part in parts), None
-        if parts[0].persons is not None:
-            sizes = np.concatenate([p.persons.sizes for p in parts if p.persons is not None])
+        rows, persons = sum(piece.rows for piece in pieces), None
+        if pieces[0].persons is not None:
+            sizes = np.concatenate([p.persons.sizes for p in pieces if p.persons is not None])
             persons = Persons(np.cumsum(sizes) - sizes, rows)
-        return replace(parts[0], columns=columns, rows=rows, persons=persons, memory=None)
+        return replace(pieces[0], columns=columns, rows=rows, persons=persons, memory=None)
 
-    def chosen(self, names: Iterable[str]) -> Records:
-        """Return the records with these columns."""
+    def select(self, names: Iterable[str]) -> Records:
+        """Select columns by name."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
-    def by_person(self, unit: str) -> Records:
-        """Return all rows, those of one value of a column together, without that column.
+    def group_by_person(self, unit: str) -> Records:
+        """Sort the rows by person, and drop the column that identifies the person.
 
         A row without a value in that column is a person of its own.
         """
@@ -136,27 +130,27 @@ class Records:
         person = np.where(values < 0, self.rows + np.arange(self.rows), values)
         order = np.argsort(person, kind="stable")
         starts = np.flatnonzero(np.diff(person[order], prepend=-1))
-        kept = self.chosen(name for name in self.columns if name != unit).taken(order)
+        kept = self.select(name for name in self.columns if name != unit).take(order)
         return replace(kept, unit=unit, persons=Persons(starts, self.rows))
 
 
 def only_names(names: Iterable[str]) -> dict[str, Values]:
-    """Return columns of which only the names are here."""
+    """Return columns of which only the names are known in this process."""
     return dict.fromkeys(names, cast("Values", None))
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRecords(Records):
-    """Records of an open table whose rows are read in parts, whenever they are used.
+    """Records of an open table that are read from disk, shard by shard, on every use.
 
-    With a unit, rows stand by person.
+    With a unit, the rows are sorted by person.
     """
 
     table: Table = field(kw_only=True)
     forms: Mapping[str, Form] = field(kw_only=True)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield some rows at a time, as they are stored."""
+        """Yield the non-empty batches of stored rows."""
         names = [*self.columns, *([] if self.unit is None else [self.unit])]
         batches = self.table.run(lambda: self.table.row_batches(names))
         with reading(self.name):
@@ -165,45 +159,47 @@ class StoredRecords(Records):
     def _values(self, column: object, name: str) -> Values:
         return read_column(column, name, self.forms.get(name, "any"), self.name)
 
-    def parts(self) -> Iterator[Records]:
-        """Yield some records at a time, nobody's rows cut apart."""
+    @property
+    def shards(self) -> StoredShards:
+        """Shards of the stored table, read one at a time."""
+        return StoredShards(self)
+
+    def read_shards(self) -> Iterator[Records]:
+        """Read some records at a time, never splitting a person."""
         for rows, starts in _with_whole_persons(self._batches(), self.unit):
             columns = {name: self._values(rows.column(name), name) for name in self.columns}
             persons = None if starts is None else Persons(starts, rows.num_rows)
             own = (self.unit, persons, self.memory, self.types)
             yield Records(columns, rows.num_rows, self.name, *own)
 
-    def taken(self, places: NDArray[np.intp]) -> Records:
-        """Return some of the records, with all of their rows, in memory."""
-        order = np.argsort(places, kind="stable")
-        ordered, first, parts = places[order], 0, []
-        for part in self.parts():
-            inside = slice(*np.searchsorted(ordered, (first, first + len(part))))
+    def take(self, records: NDArray[np.intp]) -> Records:
+        """Return the records at these indices, with all of their rows, in memory."""
+        order = np.argsort(records, kind="stable")
+        ordered, first, pieces = records[order], 0, []
+        for shard in self.shards:
+            inside = slice(*np.searchsorted(ordered, (first, first + len(shard))))
             if inside.start < inside.stop:
-                parts.append(part.taken(ordered[inside] - first))
-            first += len(part)
-        return Records.joined(parts).taken(np.argsort(order, kind="stable"))
+                pieces.append(shard.take(ordered[inside] - first))
+            first += len(shard)
+        return Records.concat(pieces).take(np.argsort(order, kind="stable"))
 
-    def chosen(self, names: Iterable[str]) -> StoredRecords:
-        """Return the records with these columns."""
+    def select(self, names: Iterable[str]) -> StoredRecords:
+        """Select columns by name."""
         return replace(self, columns=only_names(names))
 
-    def by_person(self, unit: str) -> StoredRecords:
-        """Return a copy on disk in which the rows of a person stand together.
-
-        In the copy the label of the person stands for the value.
-        """
+    def group_by_person(self, unit: str) -> StoredRecords:
+        """Write a copy sorted by person to disk, with the person's label as the unit's value."""
         import pyarrow as pa
 
-        engine, place = self.table.engine, list(self.columns).index(unit)
+        engine, index = self.table.engine, list(self.columns).index(unit)
 
-        def labelled() -> Iterator[pa.RecordBatch]:
+        def label_batches() -> Iterator[pa.RecordBatch]:
             for batch in self._batches():
-                codes, labels = self._values(batch.column(place), unit).coded()
+                codes, labels = self._values(batch.column(index), unit).coded()
                 texts = pa.array([label or None for label in labels], pa.string())
-                yield batch.set_column(place, unit, texts.take(pa.array(codes)))
+                yield batch.set_column(index, unit, texts.take(pa.array(codes)))
 
-        batches = labelled()
+        batches = label_batches()
         first = next(batches)
         copy = engine.copied(first.schema, itertools.chain([first], batches), secret=True)
         column, number = identifier(unit), engine.fresh("row")
@@ -225,11 +221,21 @@ class StoredRecords(Records):
         records = replace(self, columns=others, unit=unit, table=table)
         starts = large_array((count,), np.dtype(np.int64), 0)
         persons = rows = 0
-        for part in records.chosen(()).parts():
-            assert part.persons is not None
-            starts[persons : persons + len(part)] = part.persons.starts + rows
-            persons, rows = persons + len(part), rows + part.rows
+        for shard in records.select(()).shards:
+            assert shard.persons is not None
+            starts[persons : persons + len(shard)] = shard.persons.starts + rows
+            persons, rows = persons + len(shard), rows + shard.rows
         return replace(records, persons=Persons(starts, rows))
+
+
+class StoredShards(Shards[Records]):
+    """Shards that are read from a stored table whenever they are used."""
+
+    def __init__(self, records: StoredRecords) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[Records]:
+        return self._records.read_shards()
 
 
 def read_records(
@@ -241,12 +247,12 @@ def read_records(
 ) -> Records:
     """Read a secret table: a file, a database table, or an object in memory.
 
-    ``forms`` says how the values of columns are written; every other column is read by the rule of
-    the form ``any``.  ``columns`` are read, by default all.
+    ``forms`` gives the form in which the values of columns are written, ``any`` by default.
+    ``columns`` limits what is read.
 
     Guarantee: as :class:`Records`.  Types are those that the file or the object declares.
-    Edge cases: a list of rows has no types, so each of its values is read by itself; a column of
-    lists or records is refused, by its type.
+    Edge cases: a list of rows has no types, so every value is read by itself; a column of lists or
+    records is refused because of its type.
 
     Examples:
         >>> records = read_records([["1,5", 3], ["x", None]])
@@ -254,7 +260,7 @@ def read_records(
         {'x0': [1.5, nan], 'x1': [3.0, nan]}
     """
     if isinstance(source, Records):
-        return source if columns is None else source.chosen(columns)
+        return source if columns is None else source.select(columns)
     with opened_table(source, database_table, secret=True) as table:
         stored = table.stored_columns(None if columns is None else list(columns))
         values, types = {}, {}
@@ -267,7 +273,7 @@ def read_records(
 def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
-    """Return records that are read in parts, None where all of them fit into memory."""
+    """Return records that are read shard by shard, None if all of them fit into memory."""
     if table.memory is None:
         table = table.row_by_row.local
     if not table.streams:
@@ -296,16 +302,16 @@ def read_secret_columns(
 ) -> Records:
     """Read the columns of a secret table that a release uses: named ones or all, and the target.
 
-    ``forms`` are those of the columns with bounds.  With ``unit`` the rows stand by person
-    (:meth:`Records.by_person`); with ``with_unit`` as they are, the unit among them, in the table's
-    order of columns.  Rows of a file that would take more than half of ``memory`` (a size such
-    as ``2GB``, half of the machine's unless given) are read in parts, whenever they are used;
-    ``spread`` says where they are read instead.
+    ``forms`` holds the forms of the columns with bounds.  With ``unit`` the rows are sorted by
+    person (:meth:`Records.group_by_person`), unless ``with_unit`` keeps them as they are, with the
+    unit among the columns in the table's order.  A file whose rows would take more than half of
+    ``memory`` (a size such as ``2GB``; default: half of the machine's) is read shard by shard on
+    every use.  ``spread`` sends the rows elsewhere instead.
 
-    Edge cases: names that the table does not have are refused, as is a unit that is also used.
+    Edge cases: unknown names are refused, and so is a unit that is used for something else.
     """
     limit = size_in_bytes(memory)
-    # A quarter for the engine that reads; the rest for what is made of the rows.
+    # A quarter for the reading engine; the rest for what is computed from the rows.
     engine = None if memory is None else f"{max(limit // 4, 2**28) // 1000}KB"
     table = open_table(source, database_table, secret=True, memory_limit=engine)
     kept = False
@@ -329,19 +335,19 @@ def read_secret_columns(
             if memory is not None:
                 records = replace(records, memory=limit // 8)
         if with_unit:
-            return records.chosen([c for c in table.columns if c in records.columns])
-        return records if unit is None else records.by_person(unit)
+            return records.select([c for c in table.columns if c in records.columns])
+        return records if unit is None else records.group_by_person(unit)
     except BaseException:
         kept = False
         raise
     finally:
-        # Rows that are read in parts keep the table open as long as they are needed.
+        # Records read shard by shard keep the table open.
         if not kept and table is not source:
             table.close()
 
 
 def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
-    # The rows may be secret: no value of theirs may stop this.
+    # The rows may be secret: no value may make this fail.
     with opened_table(source, database_table, secret=True) as table:
         return list(table.columns), table.name

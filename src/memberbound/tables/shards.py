@@ -1,58 +1,60 @@
-"""Shards of rows: functions run on every shard, and their exact results are added up."""
+"""Shards: rows split into pieces, here or elsewhere, and exact sums over all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
-# ── Rows in parts: what is asked of all rows is asked of every part, and the answers are added ────
-#
-# A function of a part is a top-level function, so that it can be sent to where the part is.  Its
-# answers are exact (whole numbers, or multiples of a power of two), so that the total does not
-# depend on how rows are cut into parts.
-
-
-class Parts(Protocol):
-    """What was made of every part of the rows, and stays where the part is."""
-
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> Parts:
-        """Return what the function makes of every part."""
+T = TypeVar("T")
+U = TypeVar("U")
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
-@dataclass(frozen=True, eq=False)
-class PartsHere:
-    """Parts in this process."""
+class Shards(Generic[T]):
+    """Shards of rows in this process; subclasses keep theirs on disk or on other machines.
 
-    parts: list[Any]
-
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-        return added(function(part, *arguments) for part in self.parts)
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> PartsHere:
-        """Return what the function makes of every part."""
-        return PartsHere([function(part, *arguments) for part in self.parts])
-
-
-def added(answers: Iterable[Any]) -> Any:
-    """Return the sum of numbers or arrays, of tuples place by place, of mappings key by key.
+    Pass :meth:`map` and :meth:`sum` top-level functions: a shard elsewhere gets the function sent.
+    Results must be exact (whole numbers, or multiples of a power of two), so that a sum does not
+    depend on how the rows are split.
 
     Examples:
-        >>> added([({"a": 1}, 2.0), ({"a": 2, "b": 1}, 0.5)])
+        >>> shards = Shards([[1, 2], [3]])
+        >>> shards.sum(len), shards.map(max).sum(pow, 2)
+        (3, 13)
+    """
+
+    def __init__(self, shards: Iterable[T]) -> None:
+        self._shards = list(shards)
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over the shards; those on disk are read one at a time."""
+        return iter(self._shards)
+
+    def map(self, function: Callable[[T, *Arguments], U], *arguments: *Arguments) -> Shards[U]:
+        """Apply a function to every shard and keep the results where the shards are."""
+        return Shards(function(shard, *arguments) for shard in self)
+
+    def sum(self, function: Callable[[T, *Arguments], Result], *arguments: *Arguments) -> Result:
+        """Return the sum of ``function(shard, *arguments)`` over all shards."""
+        return sum_results(function(shard, *arguments) for shard in self)
+
+
+def sum_results(results: Iterable[Result]) -> Result:
+    """Add up numbers or arrays, tuples element by element, mappings key by key.
+
+    Examples:
+        >>> sum_results([({"a": 1}, 2.0), ({"a": 2, "b": 1}, 0.5)])
         ({'a': 3, 'b': 1}, 2.5)
     """
-    return reduce(_sum, answers)
+    return reduce(_add, results)
 
 
-def _sum(total: Any, answer: Any) -> Any:
+def _add(total: Any, result: Any) -> Any:
     if isinstance(total, tuple):
-        return tuple(map(_sum, total, answer))
+        return tuple(map(_add, total, result))
     if isinstance(total, Mapping):
-        both = {key: total[key] + answer[key] for key in total.keys() & answer.keys()}
-        return {**total, **answer, **both}
-    return total + answer
+        both = {key: total[key] + result[key] for key in total.keys() & result.keys()}
+        return {**total, **result, **both}
+    return total + result

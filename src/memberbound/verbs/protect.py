@@ -271,7 +271,7 @@ def _scores(
     most = min(records, max(2, _MOST_ROWS * records // table.rows))
     order = np.random.default_rng(seed).choice(records, most, replace=False)
     cut = int(most * _TRAINED)
-    training, test = table.taken(order[:cut]), table.taken(order[cut:])
+    training, test = table.take(order[:cut]), table.take(order[cut:])
     trial = trained(training, seed=seed)
     names = trial.class_names
     truth, scorable = truth_of(test.columns[target], numbers=not names)
@@ -344,25 +344,25 @@ def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
 
 
 def _misfits(
-    part: Records, bounds: Bounds, target: str, classes: tuple[str, ...]
+    shard: Records, bounds: Bounds, target: str, classes: tuple[str, ...]
 ) -> tuple[dict[str, int], int]:
     """Count the values outside their bounds by column, and the rows of classes not listed."""
     outside = {}
     for name, bound in bounds.items():
-        values = part.columns[name]
+        values = shard.columns[name]
         if isinstance(bound, Categories):
             fits = values.positions(bound.labels) >= 0
         else:
             fits = (values.numbers >= bound.low) & (values.numbers <= bound.high)
         outside[name] = int(np.sum(~fits))
-    unknown = part.columns[target].positions(classes) < 0 if classes else np.zeros(0)
+    unknown = shard.columns[target].positions(classes) < 0 if classes else np.zeros(0)
     return outside, int(unknown.sum())
 
 
 def _misfit_notes(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> list[str]:
     """Say what was left out, where bounds contradict the table, whom the model does not know."""
     names = released.class_names
-    outside, unknown = table.total(_misfits, bounds, target, names)
+    outside, unknown = table.shards.sum(_misfits, bounds, target, names)
     left = [repr(name) for name in table.columns if name not in (*released.columns, target)]
     notes = []
     if left:

@@ -227,7 +227,7 @@ class AllRows(Certified):
     @computed
     def budget(self) -> dict[str, Given]:
         """Shares of μ² that every kind of noisy sum took."""
-        return self.spent.shares()
+        return self.spent.fractions()
 
     @computed
     def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:

@@ -334,7 +334,7 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
     columns = [*model.columns, *([] if model.target is None else [model.target])]
     compared = min(records.rows, _MOST_COMPARED)
     places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
-    real = dict(records.taken(np.sort(places)).columns)
+    real = dict(records.take(np.sort(places)).columns)
     drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
     blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
     distances = {

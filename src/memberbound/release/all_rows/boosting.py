@@ -26,9 +26,9 @@ from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
 from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.tables.columns import Values
-from memberbound.tables.shards import Parts
+from memberbound.tables.shards import Shards
 
 IntArray = NDArray[np.int64]
 
@@ -297,7 +297,7 @@ def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
 
 
 def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
-    """Return the sums of the part's clipped residuals per leaf, in units."""
+    """Return the sums of the shard's clipped residuals per leaf, in units."""
     scores = _scores(rows, move)
     total = np.zeros((move.count, loss.outputs))
     for cut in rows.cuts(_ROWS):
@@ -314,15 +314,22 @@ def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
 
 
 def boost(
-    rows: Parts, loss: Loss, how: Boosting, part: Part, *, records: int, encoder: Encoder
+    rows: Shards[TrainingRows],
+    loss: Loss,
+    how: Boosting,
+    share: BudgetShare,
+    *,
+    records: int,
+    encoder: Encoder,
 ) -> BoostedModel:
-    """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
+    """Boost on all rows with noise paid for by ``share``; return the mean of the last tables.
 
-    ``rows`` are parts, each of them ``TrainingRows`` of bins; ``records`` is the number of all
+    ``rows`` are shards of ``TrainingRows`` of bins; ``records`` is the number of all
     rows, or of persons with all their rows.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
-    slack of their draws of a ``part.mu``-GDP pair under replace-one: for every record of any table.
+    slack of their draws of a ``share.mu``-GDP pair under replace-one, for every record of any
+    table.
     Theorem: X22 (proofs/boosting.md), of persons X26 (proofs/persons.md).
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
@@ -332,7 +339,7 @@ def boost(
     binned = binned_columns(encoder)
     columns = len(binned)
     units = min(_UNITS, 52 - records.bit_length())
-    sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
+    sums = share.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
     step = how.rate * how.clip / math.ldexp(1.0, units) / records
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
@@ -347,7 +354,7 @@ def boost(
             asked = _Move(
                 run, number * columns + k, tables, last, k, leaves, count, how.clip, units
             )
-            exact = rows.total(_leaf_residuals, loss, asked)
+            exact = rows.sum(_leaf_residuals, loss, asked)
             # From here on nothing but the noisy sums is used: post-processing.
             moved = np.rint(-step * sums.measure(exact)[leaves] * _GRID) / _GRID
             tables[k] += moved

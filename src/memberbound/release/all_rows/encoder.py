@@ -189,7 +189,7 @@ class Encoder:
                     scaled = on_grid(code.scaling.encoded(values.part(cut)) / self.length)
                     numbers[numeric.index(code), cut] = np.rint(scaled * GRID)
                 if code.indicators:
-                    places[listed.index(code), cut] = code.places(values.taken(cut)) + 1
+                    places[listed.index(code), cut] = code.places(values.take(cut)) + 1
         return EncodedRows(self.layout, numbers, places)
 
     def to_dict(self) -> dict[str, object]:

@@ -53,7 +53,7 @@ from memberbound.release.all_rows.histograms import (
     octave_ends,
     octave_span,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.records import Records
 
@@ -186,12 +186,12 @@ def fit_encoder(
     budget: Budget,
     *,
     histograms: NoisySums | None,
-    fine: Part | None,
+    fine: BudgetShare | None,
 ) -> Encoder:
     """Return an encoder from public bounds, noisy histograms and one noisy mean.
 
     ``settled`` are those of :func:`settled_bounds`.  ``histograms`` are the first ones, which share
-    their part of the budget with the target's; ``fine`` is the part of the second ones.  Both are
+    their share of the budget with the target's; ``fine`` is the share of the second ones.  Both are
     None where all bounds are settled.
 
     Guarantee: what it takes from the budget is all that it tells about the table.
@@ -218,7 +218,7 @@ def fit_encoder(
         assert fine is not None
         second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
         for code in numeric:
-            noisy = second.measure(table.chosen([code.name]).total(_fine_counts, code))
+            noisy = second.measure(table.select([code.name]).shards.sum(_fine_counts, code))
             codes[code.name] = _finished(code, noisy, second.scale)
     if ranges:
         for name, mean in _noisy_mean(table, ranges, budget).items():
@@ -290,16 +290,16 @@ def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
     return sizes[int(np.searchsorted(reached, reached[-1] / 2))][0]
 
 
-def _fine_counts(part: Records, code: ColumnCode) -> FloatArray:
+def _fine_counts(shard: Records, code: ColumnCode) -> FloatArray:
     """Return the counts of the range's linear cells."""
-    values, scaling = part.columns[code.name], code.scaling
+    values, scaling = shard.columns[code.name], code.scaling
     assert scaling is not None
     places = np.empty(len(values), dtype=np.int8)
     for cut in row_cuts(len(values), None, ROWS_AT_ONCE):
         moved = scaling.transformed(values.part(cut))
         share = (moved - scaling.low) / (scaling.high - scaling.low) * _FINE
         places[cut] = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1))
-    return counted(places, _FINE + 1, part.persons)[:_FINE]
+    return counted(places, _FINE + 1, shard.persons)[:_FINE]
 
 
 def _finished(code: ColumnCode, noisy: FloatArray, scale: float) -> ColumnCode:
@@ -320,9 +320,9 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
     records = len(table)
     radius = _MEAN_RADIUS * math.sqrt(len(ranges))
-    part = budget.take("means of columns with public ranges", _CENTRE_SHARE)
-    sums = part.sums(sensitivity=path_sensitivity(radius, records))
-    total = table.chosen(ranges).total(
+    share = budget.take("means of columns with public ranges", _CENTRE_SHARE)
+    sums = share.sums(sensitivity=path_sensitivity(radius, records))
+    total = table.select(ranges).shards.sum(
         _clipped_means, ranges, radius, summand_step(radius, records)
     )
     # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
@@ -332,20 +332,20 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
 
 
 def _clipped_means(
-    part: Records, ranges: Mapping[str, Range], radius: float, step: float
+    shard: Records, ranges: Mapping[str, Range], radius: float, step: float
 ) -> FloatArray:
     """Return the sum of rows scaled to [-1, 1], each cut off at the radius."""
-    persons = part.persons
-    grid = large_array((len(ranges), part.rows), np.dtype(np.int16), part.memory)
+    persons = shard.persons
+    grid = large_array((len(ranges), shard.rows), np.dtype(np.int16), shard.memory)
     for place, (name, bound) in enumerate(ranges.items()):
-        scaled = public_scaling(bound).encoded(part.columns[name].numbers)
+        scaled = public_scaling(bound).encoded(shard.columns[name].numbers)
         grid[place] = np.rint(on_grid(scaled) * GRID)
     total = np.zeros(len(ranges))
-    for cut in row_cuts(part.rows, persons, BLOCK_ROWS):
+    for cut in row_cuts(shard.rows, persons, BLOCK_ROWS):
         block = grid[:, cut] / GRID
         weights = np.ones(block.shape[1]) if persons is None else persons.weights[cut]
         lengths = row_lengths(np.einsum("ij,ij->j", block, block), len(block), 0.0)
-        starts = None if persons is None else persons.within(cut)
+        starts = None if persons is None else persons.starts_within(cut)
         moved = clipped_residuals(weights[:, None], lengths, radius, starts)[:, 0]
         total += block @ (np.trunc(moved / step) * step)
     return total

@@ -27,9 +27,9 @@ from memberbound.release.all_rows.clipping import (
 )
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder
 from memberbound.release.all_rows.losses import LOSSES, Loss
-from memberbound.release.budget import Part
+from memberbound.release.budget import BudgetShare
 from memberbound.tables.persons import Persons, row_cuts
-from memberbound.tables.shards import Parts
+from memberbound.tables.shards import Shards
 
 IntArray = NDArray[np.int64]
 #: Encoded rows: a block, or the bins of boosting.
@@ -171,7 +171,7 @@ class GradientModel:
 
 @dataclass(eq=False, repr=False)
 class TrainingRows:
-    """A part of the rows, encoded, with their target.
+    """A shard of encoded rows with their target.
 
     Slices of ``features`` are blocks.  ``codes`` are the target as it was read.  ``weights`` are
     from 0 to 1, None: all are 1.  A row of weight 0, as one of a class that is not listed, has no
@@ -196,7 +196,7 @@ class TrainingRows:
 
     def starts(self, rows: slice) -> IntArray | None:
         """Return where persons start within a block."""
-        return None if self.persons is None else self.persons.within(rows)
+        return None if self.persons is None else self.persons.starts_within(rows)
 
     def weight(self, rows: slice) -> FloatArray | None:
         """Return the weights of a block."""
@@ -214,7 +214,7 @@ class TrainingRows:
 def _gradient(
     rows: TrainingRows, loss: Loss, descent: Descent, theta: FloatArray, step: float
 ) -> FloatArray:
-    """Return the sum of the part's clipped gradients, that of a constant 1 last."""
+    """Return the sum of the shard's clipped gradients, that of a constant 1 last."""
     total = np.zeros_like(theta)
     for cut in rows.cuts():
         block, starts = rows.features[cut], rows.starts(cut)
@@ -234,15 +234,21 @@ def _gradient(
 
 
 def descend(
-    rows: Parts, loss: Loss, descent: Descent, part: Part, *, records: int, width: int
+    rows: Shards[TrainingRows],
+    loss: Loss,
+    descent: Descent,
+    share: BudgetShare,
+    *,
+    records: int,
+    width: int,
 ) -> GradientModel:
-    """Descend on all rows with noise paid for by ``part``; return the mean of the last iterates.
+    """Descend on all rows with noise paid for by ``share``; return the mean of the last iterates.
 
-    ``rows`` are parts of ``width`` features, each of them :class:`TrainingRows`; ``records`` is the
+    ``rows`` are shards of :class:`TrainingRows` with ``width`` features; ``records`` is the
     number of all rows, or of persons with all their rows.
 
     Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
-    ``release_slack(steps·parameters)`` of a ``part.mu``-GDP pair under replace-one: for every
+    ``release_slack(steps·parameters)`` of a ``share.mu``-GDP pair under replace-one: for every
     record of any table, whatever the others are.
     Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3), of persons X26 (proofs/persons.md).
     Assumes: features and target of a record are functions of that record and of public numbers (or
@@ -253,14 +259,14 @@ def descend(
     Edge cases: records of weight 0 are left out without a trace.
     """
     sensitivity = path_sensitivity(descent.clip, records)
-    gradients = part.sums(sensitivity=sensitivity, times=descent.steps)
+    gradients = share.sums(sensitivity=sensitivity, times=descent.steps)
 
     step = summand_step(descent.clip, records)
     theta = np.zeros((width + 1, loss.outputs))
     velocity, mean = np.zeros_like(theta), np.zeros_like(theta)
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
     for number in range(descent.steps):
-        exact = rows.total(_gradient, loss, descent, _score_grid(theta), step)
+        exact = rows.sum(_gradient, loss, descent, _score_grid(theta), step)
         exact[-1] *= descent.intercept  # the constant feature is this, not 1
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records

@@ -79,11 +79,11 @@ def counted(places: NDArray[np.generic], count: int, persons: Persons | None) ->
 
 def cell_counts(records: Records, name: str) -> FloatArray:
     """Return the histogram of a column of all rows."""
-    return np.asarray(records.chosen([name]).total(_cell_counts, name))
+    return np.asarray(records.select([name]).shards.sum(_cell_counts, name))
 
 
-def _cell_counts(part: Records, name: str) -> FloatArray:
-    return counted(cells_of(part.columns[name]), CELLS, part.persons)
+def _cell_counts(shard: Records, name: str) -> FloatArray:
+    return counted(cells_of(shard.columns[name]), CELLS, shard.persons)
 
 
 def octave_ends(cell: int) -> tuple[float, float]:
@@ -161,7 +161,7 @@ def noisy_texts(
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
-    numbers, texts = records.chosen([name]).total(_text_counts, name, cells, count)
+    numbers, texts = records.select([name]).shards.sum(_text_counts, name, cells, count)
     names = sorted(texts)
     noisy = histograms.measure([*numbers, *(texts[text] for text in names)])
     counts = noisy[count:]
@@ -171,15 +171,15 @@ def noisy_texts(
 
 
 def _text_counts(
-    part: Records, name: str, cells: NumberCellsOf | None = None, count: int = 0
+    shard: Records, name: str, cells: NumberCellsOf | None = None, count: int = 0
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Return how many records are in which cell, or have which text; missing values in none."""
-    values = part.columns[name]
+    values = shard.columns[name]
     places, names = values.named()
     joint = np.where(places >= 0, count + places, -1)
     if cells is not None:
         joint = np.where(np.isnan(values.numbers), joint, cells(values))
-    joint = joint if part.persons is None else part.persons.commonest(joint)
+    joint = joint if shard.persons is None else shard.persons.most_common(joint)
     counts = np.bincount(joint[joint >= 0], minlength=count + len(names))
     listed = zip(names, counts[count:].tolist(), strict=True)
     return counts[:count], {text: number for text, number in listed if number}
@@ -194,17 +194,17 @@ def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) 
     called = [name for name in private if says_identifier(name)]
     if not called:
         return ()
-    part = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
-    hashes = records.chosen(called).total(_name_hashes, called)
+    share = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
+    hashes = records.select(called).shards.sum(_name_hashes, called)
     distinct = [np.unique(np.concatenate(column)).size for column in hashes]
-    noisy = part.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
+    noisy = share.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
     half = len(records) / 2
     return tuple(n for n, values in zip(called, noisy, strict=True) if values > half)
 
 
-def _name_hashes(part: Records, names: Sequence[str]) -> tuple[list[NDArray[np.uint64]], ...]:
+def _name_hashes(shard: Records, names: Sequence[str]) -> tuple[list[NDArray[np.uint64]], ...]:
     """Return hashes of the different values that columns have."""
-    return tuple([np.array(list(map(_hash, _text_counts(part, n)[1])), np.uint64)] for n in names)
+    return tuple([np.array(list(map(_hash, _text_counts(shard, n)[1])), np.uint64)] for n in names)
 
 
 def hardly_shared(texts: FloatArray, scale: float) -> bool:

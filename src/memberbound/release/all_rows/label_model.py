@@ -18,7 +18,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.budget import NoisySums
 from memberbound.tables.persons import PERSON_UNITS
-from memberbound.tables.shards import Parts
+from memberbound.tables.shards import Shards
 
 IntArray = NDArray[np.int64]
 
@@ -122,7 +122,7 @@ def fitted_labels(
     coarse: Sequence[FloatArray],
     groups: FloatArray,
     blocks: Sequence[IntArray],
-    rows: Parts,
+    rows: Shards[LabelledRows],
     sums: NoisySums,
     *,
     count_scale: float,
@@ -130,7 +130,7 @@ def fitted_labels(
     """Return the label model: from the columns' counts, then from noisy sums of residuals.
 
     ``coarse`` are noisy (block, group) counts of noise ``count_scale``, ``blocks`` those of drawn
-    rows, on which it is fitted.  Each round the residuals of all rows (parts of
+    rows, on which it is fitted.  Each round the residuals of all rows (shards of
     :class:`LabelledRows`) are summed per block of every column, with noise, and the effects move
     such that drawn rows would show the same sums.
     """
@@ -155,7 +155,7 @@ def fitted_labels(
     shrinkage = (sums.scale * ratio) ** 2 * (1 - 1 / count) / _ROUND_VARIANCE
     for _ in range(ROUNDS):
         moments = []
-        for exact in rows.total(_residual_sums, labels, [len(counts) for counts in coarse]):
+        for exact in rows.sum(_residual_sums, labels, [len(counts) for counts in coarse]):
             noisy = sums.measure(exact / PERSON_UNITS) * ratio
             moments.append(noisy - noisy.mean(axis=1, keepdims=True))
         likely = probabilities(labels.scores(blocks))

@@ -62,12 +62,12 @@ class LabelledRows:
         return replace(self, codes=blocks)
 
 
-def labelled_rows(part: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
+def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
     """Return the cells of some rows."""
     kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
-    codes = large_array((len(features), part.rows), kind, part.memory)
+    codes = large_array((len(features), shard.rows), kind, shard.memory)
     for line, column in zip(codes, features, strict=True):
-        line[:] = column.of(part.columns[column.name])
-    groups = large_array((part.rows,), np.dtype(np.uint16), part.memory)
-    groups[:] = 0 if target is None else target.of(part.columns[target.name])
-    return LabelledRows(codes, groups, part.persons, part.memory)
+        line[:] = column.of(shard.columns[column.name])
+    groups = large_array((shard.rows,), np.dtype(np.uint16), shard.memory)
+    groups[:] = 0 if target is None else target.of(shard.columns[target.name])
+    return LabelledRows(codes, groups, shard.persons, shard.memory)

@@ -35,12 +35,12 @@ from memberbound.release.all_rows.probabilities import (
     probability_sums,
 )
 from memberbound.release.all_rows.training import prepare
-from memberbound.release.budget import Budget, NoisySums, Part
+from memberbound.release.budget import Budget, BudgetShare, NoisySums
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
-from memberbound.tables.shards import PartsHere
+from memberbound.tables.shards import Shards
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Training:
 
 @dataclass
 class NetworkBudget(Budget):
-    """A budget whose last part is DP-SGD, which has no μ: its curve is composed with the others.
+    """A budget whose last share is DP-SGD, which has no μ: its curve is composed with the others.
 
     Guarantee: all releases together are within ``slack`` of a pair below :meth:`curve`.
     Theorem: X12 and X22 (proofs/networks.md).
@@ -111,21 +111,21 @@ class NetworkBudget(Budget):
     @classmethod
     def trained(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
         """Return the budget with the least noise that keeps η beside what was paid before."""
-        beside = _as_step(paid.parts)
+        beside = _as_step(paid.shares)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
-        budget = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made, unit=paid.unit)
+        budget = cls(paid.mu, paid.slack, list(paid.shares), 1.0, made, unit=paid.unit)
         assert budget.curve().eta <= eta
         return budget
 
-    def shares(self) -> dict[str, float]:
-        """Return nothing: what training takes is no share of a μ²."""
+    def fractions(self) -> dict[str, float]:
+        """Return nothing: DP-SGD does not spend a fraction of μ²."""
         return {}
 
     def curve(self) -> SlackCurve:
         """Return the attacker's curve, replace-one."""
-        every = DpSgdHistory((*_as_step(self._parts), self.training))
+        every = DpSgdHistory((*_as_step(self._taken), self.training))
         return SlackCurve(every.curve("replace-one"), self.slack)
 
     def certificate(self, **how: bool) -> Certificate:
@@ -135,7 +135,7 @@ class NetworkBudget(Budget):
         return replace(bound, theorems=("X12", *bound.theorems), assumptions=assumptions)
 
 
-def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
+def _as_step(parts: Sequence[BudgetShare]) -> tuple[DpSgd, ...]:
     """Return Gaussian releases as one step that takes every record: the same pair."""
     if not parts:
         return ()
@@ -549,8 +549,8 @@ def fit_network(
     _probe_training(module, encoder.width, outputs)
 
     # A network draws rows from all of them.
-    parts = list(records.parts())
-    records = parts[0] if len(parts) == 1 else records.taken(np.arange(len(records)))
+    shards = list(records.shards)
+    records = shards[0] if len(shards) == 1 else records.take(np.arange(len(records)))
     features = encoder.rows(records.columns, records.memory)
     codes, known = code.read(records.columns[target])
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
@@ -571,7 +571,7 @@ def fit_network(
     if counts is not None:
         line = probability_line(
             model if records.persons is None else replace(model, at_once=1),
-            PartsHere([rows]),
+            Shards([rows]),
             counts,
             kind="network",
             records=len(records),

@@ -1,10 +1,10 @@
-"""Secret rows on the workers of a dask cluster: they stay there, and sums of them travel.
+"""Secret rows on the workers of a dask cluster: rows stay there, sums come back.
 
-Every worker reads its share of the rows and keeps what is made of it.  A function and its numbers
-travel to the workers, their answers back; noise is added to the total, here.  A share depends on
-the file alone, so when a worker is killed its share is read again elsewhere, and as sums are exact
-the numbers are the same.  A file that was changed meanwhile is refused: a record that moved to
-another share would count twice.
+Every worker reads its shard of the rows and keeps what is computed from it.  Functions and their
+arguments travel to the workers, results travel back, and noise is added to their sum here.  A shard
+depends on the file alone: if a worker is killed, another one reads its shard again and, as sums are
+exact, the numbers do not change.  A file that was changed in between is refused, because a record
+that moved to another shard would count twice.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.columns import Form
 from memberbound.tables.records import Records, only_names, read_column, read_records
-from memberbound.tables.shards import added
+from memberbound.tables.shards import Arguments, Result, Shards, T, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.table import Table, open_table
 from memberbound.threads import no_warnings
 
-#: Rows of a share, at most.
+#: Largest number of rows in a shard.
 _MOST_ROWS = 2**21
-#: Times that the connection to the scheduler may be lost while one sum is made.
+#: How often the connection to the scheduler may be lost during one sum.
 _LOSSES = 3
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """What went wrong on a worker, in a sentence without any value of the rows."""
+    """An error on a worker, in a sentence that quotes no value of the rows."""
 
     sentence: str
     refused: bool
@@ -47,16 +47,13 @@ class _Failure:
         return (InputError if self.refused else MemberboundError)(self.sentence)
 
 
-def _worked(function: Callable[..., Any], part: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return what a function makes of a part, on a worker.
-
-    Nothing is raised: the worker would write the part into its log.
-    """
-    if isinstance(part, _Failure):
-        return part
+def _run_on_worker(function: Callable[..., Any], shard: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return ``function(shard, *arguments)``, or its failure: dask logs the shard of an error."""
+    if isinstance(shard, _Failure):
+        return shard
     try:
         with np.errstate(all="ignore"):  # a warning would depend on a record
-            return function(part, *arguments)
+            return function(shard, *arguments)
     except MemberboundError as problem:
         return _Failure(str(problem), isinstance(problem, InputError))
     except Exception as problem:  # its text may quote values
@@ -64,50 +61,55 @@ def _worked(function: Callable[..., Any], part: Any, arguments: tuple[Any, ...])
 
 
 @dataclass(eq=False, repr=False)
-class PartsThere:
-    """What a function made of shares, or of other parts, and the workers keep."""
+class WorkerShards(Shards[T]):
+    """Shards that the workers of a cluster keep: a function's results of other shards."""
 
     cluster: Cluster
-    before: PartsThere | list[Any]
-    function: Callable[..., Any]
+    before: WorkerShards[Any] | list[Any]
+    function: Callable[..., T]
     arguments: tuple[Any, ...] = ()
     _futures: list[Any] = field(default_factory=list)
     _client: object = None
 
+    def __iter__(self) -> Iterator[T]:
+        raise InputError("rows on workers do not come here; leave scheduler out.")
+
     def futures(self) -> list[Any]:
-        """Return the parts by name, made again where the connection was lost."""
+        """Return a future of every shard, computed again after a lost connection."""
         client = self.cluster.client
         if self._client is not client:
             before = self.before if isinstance(self.before, list) else self.before.futures()
-            self._futures = self._asked(self.function, before, [self.arguments] * len(before))
+            self._futures = self._submit(self.function, before, [self.arguments] * len(before))
             self._client = client
         return self._futures
 
-    def _asked(
-        self, function: Callable[..., Any], parts: list[Any], arguments: Sequence[tuple[Any, ...]]
+    def _submit(
+        self, function: Callable[..., Any], shards: list[Any], arguments: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
         with no_warnings:  # dask warns of large tasks
             return [
-                self.cluster.client.submit(_worked, function, part, own, pure=False)
-                for part, own in zip(parts, arguments, strict=True)
+                self.cluster.client.submit(_run_on_worker, function, shard, own, pure=False)
+                for shard, own in zip(shards, arguments, strict=True)
             ]
 
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> PartsThere:
-        """Return what the function makes of every part."""
-        return PartsThere(self.cluster, self, function, arguments)
+    def map(
+        self, function: Callable[[T, *Arguments], U], *arguments: *Arguments
+    ) -> WorkerShards[U]:
+        """Apply a function to every shard and keep the results on the workers."""
+        return WorkerShards(self.cluster, self, function, arguments)
 
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-        return added(self.answers(function, [arguments] * len(self.futures())))
+    def sum(self, function: Callable[[T, *Arguments], Result], *arguments: *Arguments) -> Result:
+        """Return the sum of ``function(shard, *arguments)`` over all shards."""
+        return sum_results(self.gather(function, [arguments] * len(self.futures())))
 
-    def answers(
-        self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
-    ) -> list[Any]:
-        """Return what the function answers of every part, each asked with arguments of its own."""
+    def gather(
+        self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]
+    ) -> list[Result]:
+        """Return ``function(shard, *own)`` of every shard, with the shard's own arguments."""
         for _ in range(_LOSSES):
             try:
-                asked = self._asked(function, self.futures(), arguments)
-                answers: list[Any] = self.cluster.client.gather(asked)
+                asked = self._submit(function, self.futures(), arguments)
+                results: list[Any] = self.cluster.client.gather(asked)
             except LOST:
                 self.cluster.reconnect()
                 continue
@@ -116,49 +118,73 @@ class PartsThere:
                     f"the workers of {self.cluster.address} did not finish what they were asked "
                     f"({type(problem).__name__}), perhaps out of memory."
                 ) from None
-            for answer in answers:
-                if isinstance(answer, _Failure):
-                    raise answer.error()
-            return answers
+            for result in results:
+                if isinstance(result, _Failure):
+                    raise result.error()
+            return results
         raise MemberboundError(f"the cluster at {self.cluster.address} was lost again and again.")
 
 
-@dataclass(frozen=True, eq=False)
-class RecordsThere(Records):
-    """Records that workers hold, a share each; ``ends`` are where the shares end."""
+@dataclass(eq=False)
+class _ColumnShards(Shards[Records]):
+    """Some columns of the shards that workers keep, selected within every task."""
 
-    there: PartsThere = field(kw_only=True)
+    shards: WorkerShards[Records]
+    names: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Records]:
+        return iter(self.shards)
+
+    def map(
+        self, function: Callable[[Records, *Arguments], U], *arguments: *Arguments
+    ) -> WorkerShards[U]:
+        """Apply a function to these columns of every shard and keep the results there."""
+        call: Callable[..., U] = _call_with_columns
+        return self.shards.map(call, self.names, function, arguments)
+
+    def sum(
+        self, function: Callable[[Records, *Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        """Return the sum of ``function(columns, *arguments)`` over all shards."""
+        call: Callable[..., Result] = _call_with_columns
+        return self.shards.sum(call, self.names, function, arguments)
+
+
+def _call_with_columns(
+    shard: Records, names: tuple[str, ...], function: Callable[..., U], arguments: tuple[Any, ...]
+) -> U:
+    return function(shard.select(names), *arguments)
+
+
+@dataclass(frozen=True, eq=False)
+class WorkerRecords(Records):
+    """Records that workers hold, a shard each; ``ends`` are the row numbers where shards end."""
+
+    there: WorkerShards[Records] = field(kw_only=True)
     ends: tuple[int, ...] = field(kw_only=True)
 
-    def parts(self) -> Iterator[Records]:
-        """Refuse to bring rows here."""
-        raise InputError("rows on workers do not come here; leave scheduler out.")
+    @property
+    def shards(self) -> Shards[Records]:
+        """The shards, with the selected columns."""
+        return _ColumnShards(self.there, tuple(self.columns))
 
-    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the sum over parts of ``function(part, *arguments)``."""
-        return self.there.total(_of_chosen, tuple(self.columns), function, arguments)
-
-    def mapped(self, function: Callable[..., Any], *arguments: Any) -> PartsThere:
-        """Return what the function makes of every part, kept where the part is."""
-        return self.there.mapped(_of_chosen, tuple(self.columns), function, arguments)
-
-    def chosen(self, names: Iterable[str]) -> RecordsThere:
+    def select(self, names: Iterable[str]) -> WorkerRecords:
         """Return the records with these columns."""
         return replace(self, columns=only_names(names))
 
-    def taken(self, places: NDArray[np.intp]) -> Records:
+    def take(self, rows: NDArray[np.intp]) -> Records:
         """Bring some of the records here, for their owner's eyes."""
-        order = np.argsort(places, kind="stable")
-        ordered = places[order]
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
         inside = [
-            ordered[slice(*np.searchsorted(ordered, share))] - share[0]
-            for share in pairwise((0, *self.ends))
+            ordered[slice(*np.searchsorted(ordered, shard))] - shard[0]
+            for shard in pairwise((0, *self.ends))
         ]
-        parts = self.there.answers(Records.taken, [(own,) for own in inside])
-        some = Records.joined([part.chosen(self.columns) for part in parts if part.rows])
-        return replace(some, types=self.types).taken(np.argsort(order, kind="stable"))
+        parts = self.there.gather(Records.take, [(own,) for own in inside])
+        some = Records.concat([part.select(self.columns) for part in parts if part.rows])
+        return replace(some, types=self.types).take(np.argsort(order, kind="stable"))
 
-    def by_person(self, unit: str) -> Records:
+    def group_by_person(self, unit: str) -> Records:
         """Refuse: a person's rows may be on several workers."""
         raise InputError(
             f"scheduler must be left out with unit, got unit {unit!r}: the rows of a person may be "
@@ -166,15 +192,9 @@ class RecordsThere(Records):
         )
 
 
-def _of_chosen(
-    part: Records, names: tuple[str, ...], function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> Any:
-    return function(part.chosen(names), *arguments)
-
-
 @dataclass(frozen=True)
-class _Share:
-    """Rows of a file that a worker reads."""
+class _FileShard:
+    """Rows of a file that one worker reads."""
 
     path: Path
     names: tuple[str, ...]
@@ -184,7 +204,7 @@ class _Share:
     state: tuple[tuple[str, int, int], ...]
 
     def read(self) -> Records:
-        """Return the rows, each read by itself, as all of the file would be."""
+        """Read the rows exactly as they are read from the whole file."""
         with open_table(self.path, secret=True) as table:
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
             arrow = table.run(lambda: table.row_batches(self.names, limit).read_all())
@@ -208,47 +228,49 @@ def _file_state(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 def current_spread() -> Callable[[Table, Mapping[str, Form], list[str]], Records] | None:
-    """Return how records are spread over the workers of this call's cluster, if there is one."""
+    """Return a function that spreads records over this call's cluster, None without a cluster."""
     cluster = current_cluster()
     return None if cluster is None else partial(spread_records, cluster)
 
 
 def spread_records(
     cluster: Cluster, table: Table, forms: Mapping[str, Form], names: list[str]
-) -> RecordsThere:
-    """Return the records of an open table as the workers of a cluster read them.
+) -> WorkerRecords:
+    """Spread the records of an open table over the workers of a cluster.
 
-    Guarantee: as :class:`Records`; what a function answers of all parts does not depend on where
-    the rows are.  Edge cases: a table in memory is cut into shares that are sent.
+    Guarantee: as :class:`Records`; sums do not depend on where the rows are.
+    Edge cases: a table in memory is split into shards that are sent to the workers.
     """
     workers, path = _checked_workers(cluster), table.path
-    shares: list[Any]
+    shards: list[Any]
     read: Callable[[Any], Records]
     if table.memory is not None:
         here = read_records(table, forms, columns=names)
         rows, types, read = here.rows, here.types, copy
         ends = _ends(rows, workers)
-        shares = [here.taken(np.arange(a, b)) for a, b in pairwise((0, *ends))]
+        shards = [here.take(np.arange(a, b)) for a, b in pairwise((0, *ends))]
     elif path is not None and (path.is_dir() or path.suffix.lower() in COLUMN_FILES):
-        place, listed, state = path.absolute(), tuple(names), _file_state(path)
+        location, listed, state = path.absolute(), tuple(names), _file_state(path)
         rows = table.run(table.count_rows)
         schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
-        types, read = {column.name: column.type for column in schema}, _Share.read
+        types, read = {column.name: column.type for column in schema}, _FileShard.read
         ends = _ends(rows, workers)
-        shares = [_Share(place, listed, forms, a, b - a, state) for a, b in pairwise((0, *ends))]
+        shards = [
+            _FileShard(location, listed, forms, a, b - a, state) for a, b in pairwise((0, *ends))
+        ]
     else:
         raise InputError(
             f"scheduler must be left out for {table.name}: workers read their shares of a Parquet "
             "or Arrow file (or a folder of Parquet files) that all of them see."
         )
-    there = PartsThere(cluster, shares, read)
-    return RecordsThere(only_names(names), rows, table.name, types=types, there=there, ends=ends)
+    there: WorkerShards[Records] = WorkerShards(cluster, shards, read)
+    return WorkerRecords(only_names(names), rows, table.name, types=types, there=there, ends=ends)
 
 
 def _ends(rows: int, workers: int) -> tuple[int, ...]:
-    """Return where shares of about equal size end: one per worker, or more of a long table."""
+    """Return the ends of shards of about equal size: one per worker, or more for a long table."""
     count = min(max(workers, -(-rows // _MOST_ROWS)), max(rows, 1))
-    return tuple(rows * (place + 1) // count for place in range(count))
+    return tuple(rows * (k + 1) // count for k in range(count))
 
 
 def _version() -> str:
@@ -256,7 +278,7 @@ def _version() -> str:
 
 
 def _checked_workers(cluster: Cluster) -> int:
-    """Return how many workers there are; refuse those that would compute something else."""
+    """Return the number of workers; refuse workers with another version of the package."""
     try:
         versions = cluster.client.run(_version)
     except Exception:  # whatever importing it there raises

@@ -20,8 +20,8 @@ from scipy import special
 
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import Features, TrainingRows
-from memberbound.release.budget import HISTOGRAM_MOVES, Part
-from memberbound.tables.shards import Parts
+from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare
+from memberbound.tables.shards import Shards
 
 #: Share of μ² for the counts.
 PROBABILITY_SHARE = 0.04
@@ -110,7 +110,7 @@ def score_counts(
 
 
 def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
-    """Return the part's counts of scores and classes."""
+    """Return the shard's counts of scores and classes."""
     counts: list[FloatArray] = []
     for cut in rows.cuts(_BLOCK):
         odds = log_odds(usual * model.scores(rows.features[cut]))
@@ -125,8 +125,8 @@ def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int
 
 def probability_line(
     model: _Scored,
-    rows: Parts,
-    part: Part,
+    rows: Shards[TrainingRows],
+    share: BudgetShare,
     *,
     kind: str,
     records: int,
@@ -137,7 +137,7 @@ def probability_line(
 
     ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
 
-    Guarantee: the noisy counts are within the slack of their draws of a ``part.mu``-GDP pair under
+    Guarantee: the noisy counts are within the slack of their draws of a ``share.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
     Theorem: X30 (proofs/probabilities.md): L2 sensitivity √(2·outputs).
     Assumes: a row's scores are computed from that row and from released numbers; weights are
@@ -147,9 +147,9 @@ def probability_line(
     """
     units = min(_UNITS, 52 - records.bit_length())
     usual = TYPICAL_SLOPES[kind]
-    total = rows.total(_counted_scores, model, usual, units)
+    total = rows.sum(_counted_scores, model, usual, units)
     sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
-    noise = part.sums(sensitivity=math.ldexp(sensitivity, units))
+    noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)

@@ -113,8 +113,8 @@ def release_table_statistic(
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     if private:
-        part = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
+        share = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
         public[name] = _noisy_bound(records, name, histograms, counted=form.counted)
     work = _Work(records, {name: public[name] for name in names}, budget, chosen)
@@ -181,10 +181,10 @@ class _Work:
 
     def means(self, *, total: bool = False) -> _Numbers:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
-        sums, missing = self.table.total(_column_sums, self._ranges) / _UNITS
+        sums, missing = self.table.shards.sum(_column_sums, self._ranges) / _UNITS
         width = len(sums)
-        part = self.budget.take("sums and missing values")
-        noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
+        share = self.budget.take("sums and missing values")
+        noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
         noisy = noise.measure([*sums, *missing])
         present = np.clip(len(self.table) - noisy[width:], 1.0, len(self.table))
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
@@ -196,11 +196,11 @@ class _Work:
         """Return the covariance about the rows' own mean, upper triangle row by row."""
         names, rows = list(self.bounds), len(self.table)
         width = len(names)
-        first, rows_with_gaps, second = self.table.total(_moments, self._ranges)
+        first, rows_with_gaps, second = self.table.shards.sum(_moments, self._ranges)
         # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
         gaps = math.sqrt(width) * (rows_with_gaps / _UNITS)
-        part = self.budget.take("means", _MEANS * self.budget.left)
-        noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
+        share = self.budget.take("means", _MEANS * self.budget.left)
+        noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
         sums = noise.measure([*first / _UNITS, gaps])
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
@@ -221,16 +221,16 @@ class _Work:
                 f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
                 "Name fewer, or merge categories."
             )
-        counts = self.table.total(_joint_counts, self.bounds, shape)
+        counts = self.table.shards.sum(_joint_counts, self.bounds, shape)
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
     def quantiles(self) -> _Numbers:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
-        part = self.budget.take("counts of halves")
-        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
+        share = self.budget.take("counts of halves")
+        noise = share.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
         descended = []
-        leaf_counts = self.table.total(_leaf_counts, self._ranges)
+        leaf_counts = self.table.shards.sum(_leaf_counts, self._ranges)
         for leaves, bound in zip(leaf_counts, self._ranges, strict=True):
             halves = [
                 noise.measure(leaves.reshape(2**depth, -1).sum(axis=1))
@@ -250,60 +250,60 @@ def _units(values: FloatArray | NDArray[np.bool_], persons: Persons | None) -> i
     Every number is rounded to whole units before it is added, and so is a person's mean.
     """
     units = np.rint(values * _UNITS).astype(np.int64)
-    units = units if persons is None else persons.averaged(units)
+    units = units if persons is None else persons.average(units)
     return int(units.sum())
 
 
-def _scaled(part: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
+def _scaled(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
     """Yield the columns in [-1, 1], NaN where there is no number."""
-    for values, bound in zip(part.columns.values(), ranges, strict=True):
+    for values, bound in zip(shard.columns.values(), ranges, strict=True):
         half = (bound.high - bound.low) / 2
         inside = np.clip(values.numbers, bound.low, bound.high)
         yield np.clip((inside - (bound.low + half)) / half, -1.0, 1.0)
 
 
-def _column_sums(part: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
+def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
     """Return the sum and the number of missing values of every column."""
     sums = []
-    for scaled in _scaled(part, ranges):
+    for scaled in _scaled(shard, ranges):
         gaps = np.isnan(scaled)
         pair = np.where(gaps, 0.0, scaled), gaps
-        sums.append([_units(values, part.persons) for values in pair])
+        sums.append([_units(values, shard.persons) for values in pair])
     return np.array(sums).T
 
 
 def _moments(
-    part: Records, ranges: Sequence[Range]
+    shard: Records, ranges: Sequence[Range]
 ) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
     """Return sums of columns and of products of two, of rows without gaps, and that of the rest."""
-    columns = np.array([*_scaled(part, ranges)])
+    columns = np.array([*_scaled(shard, ranges)])
     gaps = np.isnan(columns).any(axis=0)
     columns[:, gaps] = 0.0
     pairs = zip(*np.triu_indices(len(columns)), strict=True)
-    products = [_units(columns[i] * columns[j], part.persons) for i, j in pairs]
-    sums = [_units(column, part.persons) for column in columns]
-    return np.array(sums), _units(gaps, part.persons), np.array(products)
+    products = [_units(columns[i] * columns[j], shard.persons) for i, j in pairs]
+    sums = [_units(column, shard.persons) for column in columns]
+    return np.array(sums), _units(gaps, shard.persons), np.array(products)
 
 
 def _joint_counts(
-    part: Records, bounds: Mapping[str, Range | Categories], shape: tuple[int, ...]
+    shard: Records, bounds: Mapping[str, Range | Categories], shape: tuple[int, ...]
 ) -> FloatArray:
     """Return how many records are in every cell of all columns together."""
-    flat = np.zeros(part.rows, dtype=np.int64)
+    flat = np.zeros(shard.rows, dtype=np.int64)
     for (name, bound), size in zip(bounds.items(), shape, strict=True):
-        flat = flat * size + _placed(part.columns[name], bound)
-    return counted(flat, math.prod(shape), part.persons)
+        flat = flat * size + _placed(shard.columns[name], bound)
+    return counted(flat, math.prod(shape), shard.persons)
 
 
-def _leaf_counts(part: Records, ranges: Sequence[Range]) -> FloatArray:
+def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
     """Return how many records are in every leaf of every column; missing values are in none."""
     counts = []
-    for values, bound in zip(part.columns.values(), ranges, strict=True):
+    for values, bound in zip(shard.columns.values(), ranges, strict=True):
         numbers = np.clip(values.numbers, bound.low, bound.high)
         share = (numbers - bound.low) / (bound.high - bound.low)
         leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1)
         leaves = np.where(np.isnan(leaves), 2**_DEPTH, leaves).astype(np.int64)
-        counts.append(counted(leaves, 2**_DEPTH + 1, part.persons)[:-1])
+        counts.append(counted(leaves, 2**_DEPTH + 1, shard.persons)[:-1])
     return np.array(counts)
 
 

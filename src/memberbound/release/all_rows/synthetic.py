@@ -67,7 +67,7 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, relea
 from memberbound.release.noise import Calibration, GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records
-from memberbound.tables.shards import Parts
+from memberbound.tables.shards import Shards
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ def fit_synthetic(
     """
     names = tuple(records.columns)
     if unit is not None:
-        records = records.by_person(unit)
+        records = records.group_by_person(unit)
     public, writings = _declared(records, read_bounds(bounds), target)
     slack = _slack(records, public)
     budget = Budget.for_eta(eta, slack=slack, unit=unit, source=source, reserve=reserve)
@@ -230,10 +230,10 @@ def fit_synthetic(
         kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
     goal = None if target is None else cells[target]
     counting = _Counting(
-        records.mapped(labelled_rows, features, goal),
+        records.shards.map(labelled_rows, features, goal),
         len(features),
         budget,
-        {part: share * left for part, share in kinds.items()},
+        {name: share * left for name, share in kinds.items()},
         np.array([float(count)]),
         {},
     )
@@ -352,17 +352,17 @@ def _cells(
     private = [name for name in unbounded if name not in identifiers]
     cells: dict[str, Cells | None] = {}
     if private:
-        part = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
+        share = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = share.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
     for name in private:
         cells[name] = private_column(name, records, histograms, writings.get(name))
     unwritten = [
         name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
     ]
     if unwritten:
-        part = budget.take("how numbers are written", _WRITING_SHARE)
-        formats = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
-        counts = zip(unwritten, records.total(_format_counts, unwritten), strict=True)
+        share = budget.take("how numbers are written", _WRITING_SHARE)
+        formats = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
+        counts = zip(unwritten, records.shards.sum(_format_counts, unwritten), strict=True)
         paid = {name: written_as(formats.measure(exact), formats.scale) for name, exact in counts}
         writings = {**writings, **paid}
     for name, bound in public.items():
@@ -383,10 +383,10 @@ def _cells(
     return ordered, identifiers, tuple(name for name in private if cells[name] is None)
 
 
-def _format_counts(part: Records, names: Sequence[str]) -> FloatArray:
+def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
     """Return how many records write their numbers in which format, column by column."""
-    cells = (format_cells(part.columns[name]) for name in names)
-    return np.array([counted(places, len(FORMATS) + 1, part.persons) for places in cells])
+    cells = (format_cells(shard.columns[name]) for name in names)
+    return np.array([counted(places, len(FORMATS) + 1, shard.persons) for places in cells])
 
 
 # ── 2 to 5. Groups, columns, the tree and its triples ─────────────────────────────────────────────
@@ -402,10 +402,10 @@ _LEAST_SHARE = 1e-3
 class _Counting:
     """What is counted, what it is paid with, and what is known so far.
 
-    ``rows`` are parts of :class:`LabelledRows`, ``groups`` the noisy counts of the target's groups.
+    ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's noisy counts.
     """
 
-    rows: Parts
+    rows: Shards[LabelledRows]
     width: int
     budget: Budget
     shares: Mapping[str, float]
@@ -414,16 +414,16 @@ class _Counting:
     target: ReleasedColumn | None = None
 
     def sums(self, name: str, *, sensitivity: float, times: int = 1) -> NoisySums:
-        """Return the noise of a part of the budget, and note its scale."""
-        part = self.budget.take(name, min(self.shares[name], self.budget.left))
-        sums = part.sums(sensitivity=sensitivity, times=times)
+        """Return the noise of a share of the budget, and note its scale."""
+        share = self.budget.take(name, min(self.shares[name], self.budget.left))
+        sums = share.sums(sensitivity=sensitivity, times=times)
         self.noise[name] = sums.scale
         return sums
 
     def group_rows(self, cells: Cells, records: int) -> None:
         """Find the target's groups: classes that stand out, or ranges of numbers."""
         sums = self.sums("target", sensitivity=HISTOGRAM_MOVES)
-        exact = self.rows.total(LabelledRows.counts, [()], [(cells.count,)])
+        exact = self.rows.sum(LabelledRows.counts, [()], [(cells.count,)])
         noisy = sums.measure(exact[0][:, None])
         least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
         self.target = target = released_column(
@@ -431,14 +431,14 @@ class _Counting:
         )
         # A group of nothing is hardly ever drawn.
         self.groups = np.maximum(target.coarse[:, 0], 1e-6)
-        self.rows = self.rows.mapped(LabelledRows.with_groups, target.block_of_cell)
+        self.rows = self.rows.map(LabelledRows.with_groups, target.block_of_cell)
 
     def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
         """Count every column with the target's groups, and go over to blocks of cells."""
         sums = self.sums("columns", sensitivity=HISTOGRAM_MOVES, times=len(cells))
         shapes = [(column.count, len(self.groups)) for column in cells]
         places = [(place,) for place in range(len(cells))]
-        exact = self.rows.total(LabelledRows.counts, places, shapes)
+        exact = self.rows.sum(LabelledRows.counts, places, shapes)
         least, columns = _BLOCK_SCALES * self.pair_scale, []
         for column, counts in zip(cells, exact, strict=True):
             noisy = sums.measure(counts)
@@ -448,7 +448,7 @@ class _Counting:
                 )
             )
         blocks = [column.block_of_cell for column in columns]
-        self.rows = self.rows.mapped(LabelledRows.with_blocks, blocks)
+        self.rows = self.rows.map(LabelledRows.with_blocks, blocks)
         return columns
 
     @property
@@ -472,7 +472,7 @@ class _Counting:
         if not pairs or _SCORES not in self.shares:
             return [(column, None) for column in range(len(columns))]
         expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.rows.total(LabelledRows.counts, pairs, [e.shape for e in expected])
+        counts = self.rows.sum(LabelledRows.counts, pairs, [e.shape for e in expected])
         exact = [*map(pair_score, counts, expected)]
         cost = [math.sqrt(0.5 / math.pi) * self.pair_scale * table.size for table in expected]
         sums = self.sums(_SCORES, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
@@ -491,7 +491,7 @@ class _Counting:
         if edges:
             sums = self.sums(_TREE, sensitivity=HISTOGRAM_MOVES, times=len(edges))
         likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
-        counts = self.rows.total(LabelledRows.counts, edges, [table.shape for table in likely])
+        counts = self.rows.sum(LabelledRows.counts, edges, [table.shape for table in likely])
         for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
             shrunk = shrunk_counts(sums.measure(exact), expected, sums.scale)
             slices = [

@@ -59,11 +59,11 @@ from memberbound.release.all_rows.probabilities import (
     probability_line,
     probability_sums,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, release_slack
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
-from memberbound.tables.shards import Parts
+from memberbound.tables.shards import Shards
 
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
@@ -149,7 +149,7 @@ def fit_private(
     if classifier and how.class_weight is not None:
         by_class = _class_weights(how.class_weight, code, records, budget)
     work = _Training(encoder, code, loss, how, boosted, count, by_class, weight)
-    rows = records.mapped(work.encoded)
+    rows = records.shards.map(work.encoded)
     # Free the raw rows: training needs the encoded ones only.
     del table, records
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
@@ -226,7 +226,7 @@ def prepare(
             fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
     code = fit_target(records, target, public, classifier=classifier, histograms=histograms)
     encoder = fit_encoder(
-        records.chosen(features), public, settled, budget, histograms=histograms, fine=fine
+        records.select(features), public, settled, budget, histograms=histograms, fine=fine
     )
     return encoder, code, budget
 
@@ -239,7 +239,7 @@ def _class_weights(
     Guarantee: balanced weights are computed from noisy counts that the budget pays for.
     """
     if isinstance(stated, str):
-        counts = records.chosen([code.name]).total(_class_counts, code)
+        counts = records.select([code.name]).shards.sum(_class_counts, code)
         noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
         weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
     else:
@@ -253,10 +253,10 @@ def _class_weights(
     return np.asarray(weights / weights.max())
 
 
-def _class_counts(part: Records, code: TargetCode) -> FloatArray:
-    places = part.columns[code.name].positions(code.classes)
+def _class_counts(shard: Records, code: TargetCode) -> FloatArray:
+    places = shard.columns[code.name].positions(code.classes)
     # The first cell is for rows of other classes.
-    return counted(places + 1, len(code.classes) + 1, part.persons)[1:]
+    return counted(places + 1, len(code.classes) + 1, shard.persons)[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,40 +273,42 @@ class _Training:
     class_weights: FloatArray | None
     weight: str | None
 
-    def encoded(self, part: Records) -> TrainingRows:
-        """Return a part of the rows as numbers, with their target."""
-        codes, known = self.code.read(part.columns[self.code.name])
+    def encoded(self, shard: Records) -> TrainingRows:
+        """Encode a shard of the rows, with their target."""
+        codes, known = self.code.read(shard.columns[self.code.name])
         weights = known.astype(np.float64)
         if self.class_weights is not None:
             weights *= self.class_weights[codes]
         if self.weight is not None:
             # A function of the record itself, from 0 to 1; what is no number is 0.
-            weights *= np.clip(np.nan_to_num(part.columns[self.weight].numbers), 0.0, 1.0)
+            weights *= np.clip(np.nan_to_num(shard.columns[self.weight].numbers), 0.0, 1.0)
         features: Any
         if self.boosted:
-            features = bins_of(self.encoder, part.columns, part.memory)
+            features = bins_of(self.encoder, shard.columns, shard.memory)
         else:
-            features = self.encoder.rows(part.columns, part.memory)
+            features = self.encoder.rows(shard.columns, shard.memory)
         return TrainingRows(
             features,
-            large_copy(codes, part.memory),
-            None if (weights == 1).all() else large_copy(weights, part.memory),
-            part.persons,
-            part.memory,
+            large_copy(codes, shard.memory),
+            None if (weights == 1).all() else large_copy(weights, shard.memory),
+            shard.persons,
+            shard.memory,
         )
 
-    def trained(self, rows: Parts, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
+    def trained(
+        self, rows: Shards[TrainingRows], share: BudgetShare, pace: float = 1.0
+    ) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
         encoder, loss, records = self.encoder, self.loss, self.records
         if self.boosted:
-            rounds = Boosting.default(encoder, loss, self.settings, records=records, mu=part.mu)
+            rounds = Boosting.default(encoder, loss, self.settings, records=records, mu=share.mu)
             rounds = replace(rounds, rate=rounds.rate * pace)
-            return boost(rows, loss, rounds, part, records=records, encoder=encoder)
+            return boost(rows, loss, rounds, share, records=records, encoder=encoder)
         how = Descent.default(
             rows=records,
             width=encoder.width,
             outputs=loss.outputs,
-            mu=part.mu,
+            mu=share.mu,
             regression=not loss.classes,
         )
         # An encoded number is half a standardised one, over the nominal length of a row; clips make
@@ -314,13 +316,13 @@ class _Training:
         decay = how.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
         intercept = how.intercept if self.settings.intercept else 0.0
         how = replace(how, rate=how.rate * pace, decay=decay, intercept=intercept)
-        return descend(rows, loss, how, part, records=records, width=encoder.width)
+        return descend(rows, loss, how, share, records=records, width=encoder.width)
 
-    def pace(self, rows: Parts, budget: Budget) -> float:
+    def pace(self, rows: Shards[TrainingRows], budget: Budget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         trials = [self.trained(rows, budget.take("a trial", share), p) for p in _PACES]
-        marks = [rows.total(_mark, trial, self.loss) / _SCORE_UNITS for trial in trials]
+        marks = [rows.sum(_mark, trial, self.loss) / _SCORE_UNITS for trial in trials]
         # A record that is replaced moves each of these sums by at most 1.
         scores = budget.take("the trials' scores", share)
         noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
@@ -339,7 +341,7 @@ def _mark(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -
         weights = rows.weight(cut)
         parts.append(np.rint((marks if weights is None else marks * weights) * _SCORE_UNITS))
     units = np.concatenate(parts).astype(np.int64)
-    units = units if rows.persons is None else rows.persons.averaged(units)
+    units = units if rows.persons is None else rows.persons.average(units)
     return int(units.sum())
 
 
