@@ -13,6 +13,7 @@ from scipy import stats
 from commands import answered
 from memberbound.errors import InputError
 from memberbound.tables.public_rows import read_population
+from memberbound.verbs.explain import explain
 from memberbound.verbs.population import population
 from oracle.normal_mixtures import accuracy, subset_laws
 
@@ -269,3 +270,15 @@ def test_an_array_is_neither_copied_nor_changed():
     population(rows, epsilon=5.0).sweep([1.0])
     assert np.array_equal(rows, before)
     assert np.shares_memory(read_population(rows, numeric=True)[0].values, rows)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_explain_covers_every_mechanism_and_population_this_one(epsilon: float) -> None:
+    """At the same (ε, δ) the worst mechanism is at least as bad as Gaussian noise on any data."""
+    answer = population(cloud(20, 1), epsilon=epsilon, delta=1e-5, clip=5)
+    any_mechanism = explain(epsilon=epsilon, delta=1e-5).accuracy_upper
+    assert answer.success_upper <= answer.success_worst_case_upper < any_mechanism
+    pure = population(
+        cloud(20, 1), mechanism="exponential", epsilon=epsilon, clip=5, candidates=[[0.0], [1.0]]
+    )
+    assert pure.success_worst_case_upper == pytest.approx(explain(epsilon=epsilon).accuracy_upper)

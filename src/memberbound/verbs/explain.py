@@ -71,6 +71,15 @@ _CURVE_THEOREMS = {
 }
 
 
+#: Which releases a guarantee of each notion covers.
+_COVERED = {
+    "(ε, δ)-DP": "every mechanism with this guarantee",
+    "μ-GDP": "every mechanism with this guarantee",
+    "DP-SGD": "DP-SGD with these parameters",
+    _LEDGER: "all these releases together",
+}
+
+
 @dataclass(frozen=True)
 class Parameters:
     """What describes a guarantee besides ε and δ."""
@@ -278,7 +287,8 @@ class Explanation(Answer, Limited):
         if self.adjacency == "replace-one":
             other = "another record in its place"
         parts.append(
-            f"This holds for every record and every attack; “out” means training on {other}."
+            f"This holds for {_COVERED[self.notion]}, every record and every attack; “out” means "
+            f"training on {other}."
         )
         return " ".join(parts)
 

@@ -114,8 +114,10 @@ class PopulationAnswer(Answer, Limited):
     ``success_upper`` is about an attacker who knows all records, but not who was drawn,
     ``success_population_upper`` about one who knows all but one of those drawn, and
     ``success_worst_case_upper`` the same on any data set; ``success_blind`` is always giving the
-    likelier answer.  ``bounds`` holds the bounds of every record, ``coupled`` those that the
-    coupling alone proves where more is known, and ``coupling`` the worst of them.
+    likelier answer.  All are about this mechanism: ``explain`` at the same (ε, δ) covers the worst
+    mechanism that keeps them, and is larger.  ``bounds`` holds the bounds of every record,
+    ``coupled`` those that the coupling alone proves where more is known, and ``coupling`` the worst
+    of them.
     """
 
     VERB: ClassVar = "population"
@@ -208,6 +210,7 @@ class PopulationAnswer(Answer, Limited):
             return f"≤ {significant(value, 'upper')}"
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
+        name = self.mechanism.replace("gaussian", "Gaussian")
         rows: list[tuple[str, object]] = [
             ("records (drawn)", f"{self.records} ({self.size})"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
@@ -221,9 +224,18 @@ class PopulationAnswer(Answer, Limited):
             (f"ε{at}, any data set", self._epsilon),
             (f"ε(X){at}, these records", bound(self.epsilon_population)),
             (f"ε̃{at}, practical", bound(self.pmp_epsilon_upper)),
-            ("attack success, any data set", marked(self.success_worst_case_upper, "certificate")),
-            ("attack success, these records", marked(self.success_population_upper, "certificate")),
-            ("attack success, practical", marked(self.success_upper, "certificate")),
+            (
+                f"attack success, this {name} mechanism, any data set",
+                marked(self.success_worst_case_upper, "certificate"),
+            ),
+            (
+                f"attack success, this {name} mechanism, these records",
+                marked(self.success_population_upper, "certificate"),
+            ),
+            (
+                f"attack success, this {name} mechanism, practical",
+                marked(self.success_upper, "certificate"),
+            ),
             ("η (MIP)", eta),
             ("method", self.method),
         ]
