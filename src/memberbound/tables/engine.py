@@ -144,7 +144,9 @@ class Engine:
             "threads": _cores(),
             "memory_limit": _default_memory() if memory_limit is None else memory_limit,
             "temp_directory": str(self.folder),
+            # A database from a stranger may name extensions.
             "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
         }
         try:
             self.connection: DuckDBPyConnection = duckdb.connect(":memory:", config=config)

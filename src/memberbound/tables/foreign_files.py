@@ -222,13 +222,17 @@ def sqlite_rows(
     def select(query: str) -> Iterator[Row]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = _decoded if secret else str
+            # What the file defines calls no function that could do more than compute.
+            database.execute("PRAGMA trusted_schema = OFF")
             yield from database.execute(query)
 
+    # Only stored tables have a first page: neither views nor virtual tables do.
     tables = select(
-        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
+        "SELECT name, rootpage > 0 FROM sqlite_master WHERE type IN ('table', 'view') AND "
         "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     )
-    name = identifier(picked_table(path, table, {str(name): str(name) for (name,) in tables}))
+    found = {str(name): (str(name), bool(stored)) for name, stored in tables}
+    name = identifier(picked_table(path, table, found))
     declared = {str(row[1]): str(row[2]) for row in select(f"PRAGMA table_xinfo({name})")}
     # A sign drops collation and declared type, which a connection may take as a cue to convert.
     places = [f"+{identifier(column)}" for column in declared]
@@ -246,16 +250,25 @@ def sqlite_rows(
     )
 
 
-def picked_table(path: Path, table: str | None, tables: dict[str, T]) -> T:
-    """Return the named table of a database, or its only one."""
-    names = ", ".join(map(repr, tables)) or "no table at all"
+def picked_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
+    """Return the named table of a database, or its only one; each comes with whether it is stored.
+
+    A view or a virtual table is computed as the file says, which may come from a stranger.
+    """
+    stored = {name: place for name, (place, is_stored) in tables.items() if is_stored}
+    names = ", ".join(map(repr, stored)) or "no stored table at all"
     if table is not None:
-        if table not in tables:
+        if table in tables and table not in stored:
+            raise InputError(
+                f"table must be a stored table of {path}, got the view {table!r}, which could read "
+                "other files. Store what it shows: CREATE TABLE new AS SELECT * FROM it."
+            )
+        if table not in stored:
             raise InputError(f"{path} has no table {table!r}; it has {names}.")
-        return tables[table]
-    if len(tables) != 1:
+        return stored[table]
+    if len(stored) != 1:
         raise InputError(f"table must name one table of {path}, which has {names}.")
-    return next(iter(tables.values()))
+    return next(iter(stored.values()))
 
 
 def _stores_text(declared: str) -> bool:

@@ -13,8 +13,9 @@ a folder of Parquet files            as typed in the files, all of which have th
 ``.xlsx``                            as each cell is typed; a column that mixes types is text
 ``.dta`` ``.sav`` ``.sas7bdat``      as typed in the file, labelled codes by their labels
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
-``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
-SQLite files                         as stored, whatever the column is declared: whole numbers,
+``.duckdb`` files                    the stored table named by ``table=`` (no view, which could
+                                     read other files), opened read-only, as typed
+SQLite files                         stored tables, whatever a column is declared: whole numbers,
                                      floats, text or bytes; a column that mixes them is text, a
                                      number as its literal (``1``, ``1.0``), bytes as ``x'31'``, a
                                      text as it is unless it could be taken for one of these
@@ -399,13 +400,14 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
 
 
 def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
+    """Return a view of a stored table; a view of the file could read any other file."""
     catalog = engine.fresh("database")
     engine.sql(f"ATTACH {literal(path)} AS {identifier(catalog)} (READ_ONLY, TYPE duckdb)")
     tables = engine.sql(
-        "SELECT table_schema, table_name FROM information_schema.tables "
+        "SELECT table_schema, table_name, table_type = 'BASE TABLE' FROM information_schema.tables "
         f"WHERE table_catalog = {literal(catalog)} ORDER BY ALL"
     ).fetchall()
-    places = {n if s == "main" else f"{s}.{n}": (s, n) for s, n in tables}
+    places = {n if s == "main" else f"{s}.{n}": ((s, n), stored) for s, n, stored in tables}
     schema, name = picked_table(path, table, places)
     return engine.view(f"SELECT * FROM {'.'.join(map(identifier, (catalog, schema, name)))}")
 
