@@ -452,7 +452,7 @@ def test_a_table_that_was_opened_publicly_is_read_as_a_secret_one(tmp_path, form
     for table in (world.rows, world.neighbour(**odd)):
         with open_table(write(table, tmp_path)) as opened:
             every = records.read_secret_columns(opened, {}, memory=memory)
-            read.append(every.taken(np.arange(every.rows)))
+            read.append(every.take(np.arange(every.rows)))
     assert_one_row_differs(*read, 11)
 
 
