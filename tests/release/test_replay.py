@@ -483,7 +483,7 @@ def spelled_by_the_column(column, form="any", honest=columns.Values.of):
         return values
     texts = [f"np.float64({n})" for n in values.numbers]
     codes = np.arange(len(values)).astype(np.int32)
-    return columns.Values(codes, parsed=values.numbers, texts=texts)
+    return columns.CodedValues(codes, values.numbers, texts)
 
 
 BROKEN = {

@@ -314,7 +314,7 @@ def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
     rest = np.delete(np.arange(first.rows), before)
     for name in "ab":
         one, other = (records.columns[name].take(rest) for records in read)
-        assert one.named()[1] == other.named()[1]
+        assert one.factorize()[1] == other.factorize()[1]
         np.testing.assert_array_equal(one.numbers, other.numbers)
 
 
@@ -338,8 +338,8 @@ def test_parts_of_a_column_are_the_column(name, size):
     parts = [Values.of(column[a : a + size]) for a in range(0, len(column), size)]
     joined = Values.concat(parts)
     np.testing.assert_array_equal(joined.numbers, whole.numbers)
-    assert joined.named()[1] == whole.named()[1]
-    np.testing.assert_array_equal(joined.named()[0], whole.named()[0])
+    assert joined.factorize()[1] == whole.factorize()[1]
+    np.testing.assert_array_equal(joined.factorize()[0], whole.factorize()[0])
     assert [joined.label(k) for k in range(len(whole))] == [
         whole.label(k) for k in range(len(whole))
     ]

@@ -264,7 +264,7 @@ def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, s
     forms = {**model.encoder.forms, model.target.name: model.target.form}
     for column in frame.columns:
         values = Values.of(frame[column], forms.get(column, "any"))
-        codes, labels = values.coded()
+        codes, labels = values.codes_and_labels()
         used, rows = np.unique(codes, return_index=True)
         numbers = values.numbers
         plain = ["" if np.isnan(n) else number_label(n) for n in numbers[rows].tolist()]

@@ -91,7 +91,7 @@ class _Axis:
             scale = float(high - low) or float(numbers.std()) or 1.0
             edges = np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS))
             return cls(name, reading.form, float(middle), scale, edges)
-        places, names = values.named()
+        places, names = values.factorize()
         counts = np.bincount(places[places >= 0], minlength=len(names))
         common = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
         return cls(name, reading.form, labels=tuple(names[k] for k in sorted(common)))
@@ -135,7 +135,7 @@ class _Rows:
         cells = np.column_stack([axis.cells(read[axis.name]) for axis in axes])
         labels = {}
         for name, values in read.items():
-            codes, names = values.coded()
+            codes, names = values.codes_and_labels()
             labels[name] = np.array(names, dtype=object)[codes]
         keys = np.asarray(pd.util.hash_pandas_object(pd.DataFrame(labels), index=False))
         return cls(points.astype(np.float32), cells, keys)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Form, Values
+from memberbound.tables.columns import Form, NumberValues, Values
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.records import Records, read_records
@@ -381,9 +381,11 @@ def raw_records(
     if named is None:
         records = read_records(source, forms, database_table=database_table)
     else:
-        parts = {n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named}
-        parts |= dict.fromkeys(named.keys() - parts.keys(), Values(np.zeros(0)))
-        records = Records(parts, len(next(iter(named.values()))), "the table")
+        values: dict[str, Values] = {
+            n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named
+        }
+        values |= dict.fromkeys(named.keys() - values.keys(), NumberValues(np.zeros(0)))
+        records = Records(values, len(next(iter(named.values()))), "the table")
     names = list(records.columns)
     present = tuple(name for name in columns if name in names)
     needed = columns if strict or not present else present
@@ -391,7 +393,7 @@ def raw_records(
     absent = [name for name in columns if name not in present]
     if absent:
         notices += (f"missing columns count as missing values: {_listed(absent)}",)
-        gap = Values(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
+        gap = NumberValues(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
         records = replace(records, columns={**records.columns, **dict.fromkeys(absent, gap)})
     return records.select(columns), notices
 

@@ -46,7 +46,7 @@ def truth_of(values: Values, *, numbers: bool) -> tuple[Labels, NDArray[np.bool_
     """Return a target as numbers or texts, and where it has a value."""
     if numbers:
         return values.numbers, np.isfinite(values.numbers)
-    places, names = values.named()
+    places, names = values.factorize()
     return np.array([*names, ""], dtype=str)[places], places >= 0
 
 

@@ -38,12 +38,13 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -372,29 +373,18 @@ def label_of(value: object, form: Form = "any") -> str:
 # ── A column ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """A column, read value by value.
-
-    ``raw`` holds typed numbers (or days, where ``dated``) with ``missing`` ones marked, or, where
-    ``parsed`` is given, codes: positions in ``parsed`` (numbers) and ``texts`` (labels, None where
-    the label is that of the number).
+class Values(ABC):
+    """A column, read value by value: typed numbers, or codes of distinct values.
 
     Guarantee: number and label of a row are a function of this row's value, the column's type and
     its form.
     """
 
-    raw: NDArray[np.generic]
-    missing: NDArray[np.bool_] | None = None
-    dated: bool = False
-    parsed: FloatArray | None = None
-    texts: Sequence[str | None] = ()
+    @staticmethod
+    def of(column: Series | pa.ChunkedArray | Iterable[object], form: Form = "any") -> Values:
+        """Read a column: by its type from pandas, Arrow or numpy, value by value from a list.
 
-    @classmethod
-    def of(cls, column: Series | pa.ChunkedArray | Iterable[object], form: Form = "any") -> Values:
-        """Read a column: of pandas, Arrow or numpy as typed, of a list each value as it is.
-
-        Edge cases: complex numbers, lists and records are refused, by their type.
+        Edge cases: complex numbers, lists and records are refused because of their type.
         """
         if isinstance(column, Values):
             return column
@@ -406,89 +396,146 @@ class Values:
             return _of_array(column, form)
         return _of_objects(list(column), form)
 
-    @classmethod
-    def concat(cls, parts: Sequence[Values]) -> Values:
-        """Return the rows of several parts of one column, in their order.
+    @staticmethod
+    def concat(pieces: Sequence[Values]) -> Values:
+        """Concatenate pieces of one column.
 
         Examples:
-            >>> parts = [Values.of(["a", "1"]), Values.of(["2", "a"])]
-            >>> Values.concat(parts).named()
+            >>> pieces = [Values.of(["a", "1"]), Values.of(["2", "a"])]
+            >>> Values.concat(pieces).factorize()
             (array([2, 0, 1, 2]), ('1', '2', 'a'))
         """
-        if len(parts) == 1:
-            return parts[0]
-        if all(part.parsed is None for part in parts):
-            missing = None
-            if any(part.missing is not None for part in parts):
-                missing = np.concatenate(
-                    [np.zeros(len(p), bool) if p.missing is None else p.missing for p in parts]
-                )
-            return cls(np.concatenate([p.raw for p in parts]), missing, parts[0].dated)
-        listed = [part.listed() for part in parts]
-        starts = np.cumsum([0, *(len(part.texts) for part in listed)])
-        codes = [part.raw + start for part, start in zip(listed, starts, strict=False)]
-        return cls(
-            np.concatenate(codes).astype(np.int32),
-            parsed=np.concatenate([np.asarray(part.parsed) for part in listed]),
-            texts=[text for part in listed for text in part.texts],
-        )
+        if len(pieces) == 1:
+            return pieces[0]
+        numbers = [piece for piece in pieces if isinstance(piece, NumberValues)]
+        if len(numbers) == len(pieces):
+            return _concat_numbers(numbers)
+        return _concat_codes([piece.to_codes() for piece in pieces])
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp] | slice) -> Values:
+        """Return some of the rows."""
+
+    @abstractmethod
+    def to_codes(self) -> CodedValues:
+        """Return the same values as codes, without unused ones."""
+
+    @abstractmethod
+    def numbers_at(self, rows: slice) -> FloatArray:
+        """Return some values as numbers, NaN for the others; nothing is cached."""
+
+    @abstractmethod
+    def map(self, function: ValueFunction) -> NDArray[np.generic]:
+        """Apply a function to every value, or once to every distinct value if these are coded.
+
+        The function takes numbers, and the texts behind those that are NaN: None if all of these
+        are missing values.
+        """
+
+    @property
+    @abstractmethod
+    def absent(self) -> NDArray[np.bool_]:
+        """Whether each value is missing, so that its label is empty."""
+
+    @property
+    @abstractmethod
+    def dates(self) -> NDArray[np.bool_]:
+        """Whether each value is a date, so that its number is a day."""
+
+    @abstractmethod
+    def label(self, row: int) -> str:
+        """Return the label of one row."""
+
+    @abstractmethod
+    def codes_and_labels(self) -> tuple[NDArray[np.int64], list[str]]:
+        """Return a code per row and a label per code; several codes may share a label."""
+
+    @property
+    def numbers(self) -> FloatArray:
+        """Every value as a number, NaN if it is none."""
+        return self.numbers_at(slice(None))
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct values without missing ones; one record changes it by at most 1."""
+        codes, labels = self.codes_and_labels()
+        return len({labels[code] for code in np.unique(codes)} - {""})
+
+    def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
+        """Return the index of every value in a list of labels, -1 for those not in it."""
+        indices = {label: index for index, label in enumerate(labels)}
+        codes, names = self.codes_and_labels()
+        return np.array([indices.get(name, -1) for name in names], dtype=np.int64)[codes]
+
+    def factorize(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the index of every value among the sorted labels, -1 for missing; and these."""
+        codes, labels = self.codes_and_labels()
+        names = sorted({labels[code] for code in np.unique(codes)} - {""})
+        return self.positions(names), tuple(names)
+
+
+#: A function of numbers and of the texts behind NaN, see :meth:`Values.map`.
+ValueFunction = Callable[[FloatArray, Sequence[str] | None], NDArray[np.generic]]
+#: Rows that a function of numbers is applied to at once.
+_ROWS_AT_ONCE = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class NumberValues(Values):
+    """Typed numbers, or days if ``dated``; ``missing`` marks rows without a value."""
+
+    raw: NDArray[np.generic]
+    missing: NDArray[np.bool_] | None = None
+    dated: bool = False
 
     def __len__(self) -> int:
         return len(self.raw)
 
-    def take(self, rows: NDArray[np.intp] | slice) -> Values:
+    def take(self, rows: NDArray[np.intp] | slice) -> NumberValues:
         """Return some of the rows."""
         missing = None if self.missing is None else self.missing[rows]
-        return Values(self.raw[rows], missing, self.dated, self.parsed, self.texts)
+        return NumberValues(self.raw[rows], missing, self.dated)
 
-    def listed(self) -> Values:
-        """Return the same values as codes, without texts that no row has."""
-        used, codes = np.unique(self.raw, return_inverse=True)
-        if self.parsed is None:  # numbers alone, whose labels are those of numbers
-            return Values(codes, parsed=np.asarray(used, np.float64), texts=[None] * len(used))
-        return Values(codes, parsed=self.parsed[used], texts=[self.texts[code] for code in used])
+    def to_codes(self) -> CodedValues:
+        """Return the same values as codes, without unused ones."""
+        # Only texts that are all numbers mix with coded pieces: 64-bit floats without gaps.
+        used, codes = np.unique(self.numbers, return_inverse=True)
+        return CodedValues(codes, used, [None] * len(used))
 
-    @property
-    def numbers(self) -> FloatArray:
-        """Every value as a number, NaN where it is none."""
-        return self.part(slice(None))
-
-    def part(self, rows: slice) -> FloatArray:
-        """These values as numbers; made when asked for, and not kept."""
-        if self.parsed is not None:
-            return np.asarray(self.parsed[self.raw[rows]], np.float64)
+    def numbers_at(self, rows: slice) -> FloatArray:
+        """Return some values as numbers, NaN for missing ones; nothing is cached."""
         with np.errstate(invalid="ignore"):  # a signalling NaN
             numbers = np.asarray(self.raw[rows], np.float64)
-        if self.missing is None:
-            return numbers
-        return np.where(self.missing[rows], np.nan, numbers)
+        return numbers if self.missing is None else np.where(self.missing[rows], np.nan, numbers)
+
+    def map(self, function: ValueFunction) -> NDArray[np.generic]:
+        """Apply a function to every value, some rows at a time."""
+        starts = range(0, max(len(self), 1), _ROWS_AT_ONCE)
+        blocks = (self.numbers_at(slice(start, start + _ROWS_AT_ONCE)) for start in starts)
+        return np.concatenate([function(numbers, None) for numbers in blocks])
 
     @property
     def absent(self) -> NDArray[np.bool_]:
-        """Where the value is missing, so that the label is empty."""
-        if self.parsed is not None:
-            return np.asarray(np.array([text == "" for text in self.texts], dtype=bool)[self.raw])
+        """Whether each value is missing."""
         gaps = np.zeros(len(self), bool) if self.missing is None else self.missing
         return gaps | np.isnan(self.raw) if self.raw.dtype.kind == "f" else gaps
 
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The label of every code."""
-        assert self.parsed is not None
-        return tuple(
-            number_label(number) if text is None else text
-            for number, text in zip(self.parsed.tolist(), self.texts, strict=True)
-        )
+    @property
+    def dates(self) -> NDArray[np.bool_]:
+        """Whether each value is a date: all or none."""
+        return np.full(len(self), self.dated)
 
     def label(self, row: int) -> str:
         """Return the label of one row."""
-        if self.parsed is not None:
-            return self.labels[int(self.raw[row])]
-        gone = self.missing is not None and bool(self.missing[row])
-        return "" if gone else self._named(self.raw[row : row + 1])[0]
+        missing = self.missing is not None and bool(self.missing[row])
+        return "" if missing else self._labels(self.raw[row : row + 1])[0]
 
-    def _named(self, raw: NDArray[np.generic]) -> list[str]:
-        """Return the labels of typed numbers."""
+    def _labels(self, raw: NDArray[np.generic]) -> list[str]:
+        """Return the labels of some numbers."""
         if self.dated:
             return [iso_date(days) for days in raw.tolist()]
         if raw.dtype.kind in "iu":
@@ -497,33 +544,91 @@ class Values:
             return [number_label(float(str(number))) for number in raw]
         return [number_label(number) for number in raw.tolist()]
 
-    def coded(self) -> tuple[NDArray[np.int64], list[str]]:
-        """Return a code for every row, and the label of every code; several may share one."""
-        if self.parsed is not None:
-            return self.raw.astype(np.int64, copy=False), list(self.labels)
-        gone = self.absent
-        distinct, inverse = np.unique(self.raw[~gone], return_inverse=True)
+    def codes_and_labels(self) -> tuple[NDArray[np.int64], list[str]]:
+        """Return a code per row and a label per code, the last one for missing values."""
+        absent = self.absent
+        distinct, inverse = np.unique(self.raw[~absent], return_inverse=True)
         codes = np.full(len(self), len(distinct), dtype=np.int64)
-        codes[~gone] = inverse
-        return codes, [*self._named(distinct), ""]
+        codes[~absent] = inverse
+        return codes, [*self._labels(distinct), ""]
+
+
+@dataclass(frozen=True, eq=False)
+class CodedValues(Values):
+    """Codes of distinct values: their numbers, and their texts (None: the number's own label)."""
+
+    codes: NDArray[np.integer[Any]]
+    parsed: FloatArray
+    texts: Sequence[str | None]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> CodedValues:
+        """Return some of the rows."""
+        return CodedValues(self.codes[rows], self.parsed, self.texts)
+
+    def to_codes(self) -> CodedValues:
+        """Return the same values as codes, without unused ones."""
+        used, codes = np.unique(self.codes, return_inverse=True)
+        return CodedValues(codes, self.parsed[used], [self.texts[code] for code in used])
+
+    def numbers_at(self, rows: slice) -> FloatArray:
+        """Return some values as numbers, NaN for texts; nothing is cached."""
+        return np.asarray(self.parsed[self.codes[rows]], np.float64)
+
+    def map(self, function: ValueFunction) -> NDArray[np.generic]:
+        """Apply a function once to every distinct value."""
+        return np.asarray(function(self.parsed, self.labels)[self.codes])
 
     @property
-    def distinct(self) -> int:
-        """Number of different values, missing ones not counted; a record moves it by at most 1."""
-        codes, labels = self.coded()
-        return len({labels[code] for code in np.unique(codes)} - {""})
+    def absent(self) -> NDArray[np.bool_]:
+        """Whether each value is missing."""
+        return np.asarray(np.array([text == "" for text in self.texts], dtype=bool)[self.codes])
 
-    def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
-        """Return the place of every value in a list of labels, -1 for those not in it."""
-        places = {label: place for place, label in enumerate(labels)}
-        codes, names = self.coded()
-        return np.array([places.get(name, -1) for name in names], dtype=np.int64)[codes]
+    @property
+    def dates(self) -> NDArray[np.bool_]:
+        """Whether each value is a date: its text is that of a day."""
+        dates = [
+            text is not None and text != number_label(number) and text == iso_date(number)
+            for number, text in zip(self.parsed.tolist(), self.texts, strict=True)
+        ]
+        return np.asarray(np.array(dates, dtype=bool)[self.codes])
 
-    def named(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return every value's place among the labels that occur, sorted; missing is -1."""
-        codes, labels = self.coded()
-        names = sorted({labels[code] for code in np.unique(codes)} - {""})
-        return self.positions(names), tuple(names)
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The label of every code."""
+        return tuple(
+            number_label(number) if text is None else text
+            for number, text in zip(self.parsed.tolist(), self.texts, strict=True)
+        )
+
+    def label(self, row: int) -> str:
+        """Return the label of one row."""
+        return self.labels[int(self.codes[row])]
+
+    def codes_and_labels(self) -> tuple[NDArray[np.int64], list[str]]:
+        """Return a code per row and a label per code; several codes may share a label."""
+        return self.codes.astype(np.int64, copy=False), list(self.labels)
+
+
+def _concat_numbers(pieces: Sequence[NumberValues]) -> NumberValues:
+    missing = None
+    if any(piece.missing is not None for piece in pieces):
+        missing = np.concatenate(
+            [np.zeros(len(p), bool) if p.missing is None else p.missing for p in pieces]
+        )
+    return NumberValues(np.concatenate([p.raw for p in pieces]), missing, pieces[0].dated)
+
+
+def _concat_codes(pieces: Sequence[CodedValues]) -> CodedValues:
+    starts = np.cumsum([0, *(len(piece.texts) for piece in pieces)])
+    codes = [piece.codes + start for piece, start in zip(pieces, starts, strict=False)]
+    return CodedValues(
+        np.concatenate(codes).astype(np.int32),
+        np.concatenate([piece.parsed for piece in pieces]),
+        [text for piece in pieces for text in piece.texts],
+    )
 
 
 def _of_pandas(series: Series, form: Form) -> Values:
@@ -537,11 +642,11 @@ def _of_pandas(series: Series, form: Form) -> Values:
         return _of_array(np.asarray(series), form)
     if isinstance(kind, pd.CategoricalDtype):
         listed = Values.of(pd.Series(kind.categories), form)
-        codes, labels = listed.coded()
+        codes, labels = listed.codes_and_labels()
         numbers = np.append(listed.numbers, np.nan)
         texts = [labels[code] for code in codes] + [""]
-        places = np.asarray(series.cat.codes, dtype=np.int32)
-        return Values(np.where(places < 0, len(codes), places), parsed=numbers, texts=texts)
+        indices = np.asarray(series.cat.codes, dtype=np.int32)
+        return CodedValues(np.where(indices < 0, len(codes), indices), numbers, texts)
     # Types of Arrow, texts, times with a zone, and pandas' own types with NA.
     typed = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
     if isinstance(kind, typed) or hasattr(kind, "numpy_dtype"):
@@ -555,10 +660,12 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
     if array.ndim != 1:
         raise InputError(f"a column must have one value per row, got shape {array.shape}.")
     if kind in "iu" or array.dtype in (np.float32, np.float64):
-        return Values(array)
+        return NumberValues(array)
     if kind == "f":
         with np.errstate(all="ignore"):
-            return Values(array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64))
+            return NumberValues(
+                array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+            )
     if kind in "Mm":
         unit, step = np.datetime_data(array.dtype)  # type: ignore[arg-type]  # by its kind
         if unit in ("Y", "M", "W", "generic"):
@@ -566,10 +673,10 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
         if unit not in PER_DAY:
             array, unit, step = array.astype(f"{kind}8[ns]"), "ns", 1
         whole = array.view(np.int64)
-        return Values(in_days(whole, unit, step), np.isnat(array), dated=kind == "M")
+        return NumberValues(in_days(whole, unit, step), np.isnat(array), dated=kind == "M")
     if kind == "b":
         numbers = np.array([0.0, 1.0] if form == "truth" else [np.nan, np.nan])
-        return Values(array.astype(np.int32), parsed=numbers, texts=("False", "True"))
+        return CodedValues(array.astype(np.int32), numbers, ("False", "True"))
     if kind in "OUS":
         return _of_objects(array.tolist(), form)
     raise InputError(f"a column must hold numbers, texts or dates, got {array.dtype}.")
@@ -584,7 +691,7 @@ def in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
     return np.asarray(days + rest / (per_day // step))
 
 
-#: So few values are read one by one sooner than Arrow begins.
+#: Below this many values a Python loop is faster than Arrow.
 _FEW = 16
 _COMPARED = (str, int, float, bool, np.str_, np.float64)
 
@@ -614,7 +721,7 @@ def _of_objects(values: list[object], form: Form) -> Values:
             numbers.append(number)
             texts.append(label)
         codes[row] = code
-    return Values(codes, parsed=np.array(numbers, dtype=np.float64), texts=texts)
+    return CodedValues(codes, np.array(numbers, dtype=np.float64), texts)
 
 
 def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
@@ -636,7 +743,7 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         return _of_dictionary(column, form)
     if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
         zeros = column.fill_null(0) if column.null_count else column
-        return Values(zeros.to_numpy(zero_copy_only=False), gaps_of(column))
+        return NumberValues(zeros.to_numpy(zero_copy_only=False), gaps_of(column))
     if types.is_float16(kind) or types.is_string_view(kind):
         plain = pa.float32() if types.is_float16(kind) else pa.large_string()
         return _of_arrow(column.cast(plain), form)
@@ -644,9 +751,11 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
         whole = column.cast(pa.int32()) if types.is_date32(kind) else column
         whole = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return Values(in_days(whole, unit), gaps_of(column), dated=not types.is_duration(kind))
+        return NumberValues(
+            in_days(whole, unit), gaps_of(column), dated=not types.is_duration(kind)
+        )
     if types.is_null(kind):
-        return Values(np.zeros(len(column)), np.ones(len(column), dtype=bool))
+        return NumberValues(np.zeros(len(column)), np.ones(len(column), dtype=bool))
     if _is_listed(kind):
         return _of_dictionary(column.dictionary_encode(), form)
     raise InputError(
@@ -682,8 +791,8 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     if not _is_listed(words.type):
         return _of_arrow(column.dictionary_decode(), form)
     gap = len(words)
-    codes = column.indices.cast(pa.int64())  # a shorter type may have no place for the gap
-    places = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)
+    codes = column.indices.cast(pa.int64())  # a shorter type may not hold the gap's code
+    indices = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)
     numbers = np.full(gap + 1, np.nan)
     texts: list[str | None] = [""] * (gap + 1)
     if types.is_string(words.type) or types.is_large_string(words.type):
@@ -694,12 +803,12 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
             numbers[:gap][quick] = words.filter(fits).cast(pa.float64()).to_numpy()
         slow = np.flatnonzero(~quick)
         if not slow.size and not column.null_count:
-            return Values(numbers[places])
-        for place in np.flatnonzero(quick).tolist():
-            texts[place] = None
+            return NumberValues(numbers[indices])
+        for index in np.flatnonzero(quick).tolist():
+            texts[index] = None
         rest = words.take(pa.array(slow)).to_pylist()
     else:
         slow, rest = np.arange(gap), words.to_pylist()
-    for place, word in zip(slow.tolist(), rest, strict=True):
-        numbers[place], texts[place] = read_value(word, form)
-    return Values(places, parsed=numbers, texts=texts)
+    for index, word in zip(slow.tolist(), rest, strict=True):
+        numbers[index], texts[index] = read_value(word, form)
+    return CodedValues(indices, numbers, texts)

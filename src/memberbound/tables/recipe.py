@@ -33,7 +33,7 @@ def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
 
     A text is its own label, blanks around it left out; a value's label depends on that value alone.
     """
-    codes, labels = Values.of(series, "text").coded()
+    codes, labels = Values.of(series, "text").codes_and_labels()
     # Values that differ as objects may share their text (39 and "39"): one label, one code.
     index: dict[str, int] = {}
     for label in labels:

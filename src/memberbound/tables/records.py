@@ -126,7 +126,7 @@ class Records:
 
         A row without a value in that column is a person of its own.
         """
-        values, _ = self.columns[unit].named()
+        values, _ = self.columns[unit].factorize()
         person = np.where(values < 0, self.rows + np.arange(self.rows), values)
         order = np.argsort(person, kind="stable")
         starts = np.flatnonzero(np.diff(person[order], prepend=-1))
@@ -195,7 +195,7 @@ class StoredRecords(Records):
 
         def label_batches() -> Iterator[pa.RecordBatch]:
             for batch in self._batches():
-                codes, labels = self._values(batch.column(index), unit).coded()
+                codes, labels = self._values(batch.column(index), unit).codes_and_labels()
                 texts = pa.array([label or None for label in labels], pa.string())
                 yield batch.set_column(index, unit, texts.take(pa.array(codes)))
 

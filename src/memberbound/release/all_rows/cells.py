@@ -258,25 +258,11 @@ def format_cells(values: Values) -> IntArray:
             scaled = numbers * 10.0**decimals
             near = np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))
             cells[near] = decimals
-    days = _dated(values)
+    days = values.dates
     cells[days] = FORMATS.index("day")
     cells[days & (numbers != np.floor(numbers))] = FORMATS.index("time")
     cells[np.isnan(numbers)] = len(FORMATS)
     return cells
-
-
-def _dated(values: Values) -> NDArray[np.bool_]:
-    """Tell which values are dates: those whose label is a date."""
-    if values.parsed is None:
-        return np.full(len(values), values.dated)
-    dated = np.array(
-        [
-            text is not None and text != number_label(number) and text == iso_date(number)
-            for number, text in zip(values.parsed.tolist(), values.texts, strict=True)
-        ],
-        dtype=bool,
-    )
-    return np.asarray(dated[values.raw])
 
 
 def written_as(noisy: FloatArray, scale: float) -> Writing:

@@ -186,7 +186,7 @@ class Encoder:
             values = read[code.name]
             for cut in row_cuts(count, None, ROWS_AT_ONCE):
                 if code.scaling is not None:
-                    scaled = on_grid(code.scaling.encoded(values.part(cut)) / self.length)
+                    scaled = on_grid(code.scaling.encoded(values.numbers_at(cut)) / self.length)
                     numbers[numeric.index(code), cut] = np.rint(scaled * GRID)
                 if code.indicators:
                     places[listed.index(code), cut] = code.places(values.take(cut)) + 1

@@ -296,7 +296,7 @@ def _fine_counts(shard: Records, code: ColumnCode) -> FloatArray:
     assert scaling is not None
     places = np.empty(len(values), dtype=np.int8)
     for cut in row_cuts(len(values), None, ROWS_AT_ONCE):
-        moved = scaling.transformed(values.part(cut))
+        moved = scaling.transformed(values.numbers_at(cut))
         share = (moved - scaling.low) / (scaling.high - scaling.low) * _FINE
         places[cut] = np.where(np.isnan(share), _FINE, np.minimum(share, _FINE - 1))
     return counted(places, _FINE + 1, shard.persons)[:_FINE]

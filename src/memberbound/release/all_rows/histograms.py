@@ -18,7 +18,7 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.budget import Budget, NoisySums
 from memberbound.tables.columns import Values
-from memberbound.tables.persons import Persons, row_cuts
+from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
 
@@ -44,19 +44,16 @@ def _hash(label: str) -> int:
 
 def cells_of(values: Values) -> NDArray[np.int16]:
     """Return the histogram cell of every value: octave, missing, or the bucket of its text."""
-    if values.parsed is None:
-        cells = np.empty(len(values), dtype=np.int16)
-        for cut in row_cuts(len(values), None, ROWS_AT_ONCE):
-            cells[cut] = _number_cells(values.part(cut))
-        return cells
-    table = _number_cells(values.parsed)
-    texts = np.flatnonzero(np.isnan(values.parsed))
-    labels = values.labels
-    table[texts] = [
-        NUMBER_CELLS + 1 + _hash(labels[code]) % BUCKETS if labels[code] else MISSING
-        for code in texts
-    ]
-    return np.asarray(table[values.raw], dtype=np.int16)
+    return np.asarray(values.map(_histogram_cells), dtype=np.int16)
+
+
+def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
+    cells = _number_cells(numbers)
+    if texts is not None:
+        for index in np.flatnonzero(np.isnan(numbers)).tolist():
+            if texts[index]:
+                cells[index] = NUMBER_CELLS + 1 + _hash(texts[index]) % BUCKETS
+    return cells
 
 
 def _number_cells(numbers: FloatArray) -> NDArray[np.int16]:
@@ -175,7 +172,7 @@ def _text_counts(
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Return how many records are in which cell, or have which text; missing values in none."""
     values = shard.columns[name]
-    places, names = values.named()
+    places, names = values.factorize()
     joint = np.where(places >= 0, count + places, -1)
     if cells is not None:
         joint = np.where(np.isnan(values.numbers), joint, cells(values))
