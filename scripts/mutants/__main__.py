@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import fnmatch
 import functools
 import gc
 import hashlib
+import importlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -82,6 +85,11 @@ def all_mutants() -> list[Mutant]:
     return found
 
 
+def module_of(path: str) -> str:
+    """Return the name of a module from its path."""
+    return "memberbound." + path.removesuffix(".py").replace("/", ".")
+
+
 def choose(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
     """Return a sample that keeps its members when others come or go."""
     return sorted(mutants, key=lambda m: digest(str(seed), m.key))[:size]
@@ -89,9 +97,15 @@ def choose(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
 
 def reason_for(mutant: Mutant) -> str | None:
     """Return why a mutant is harmless, if it is listed."""
-    if mutant.key in HARMLESS:
-        return HARMLESS[mutant.key]
-    return next((r for k, r in HARMLESS.items() if fnmatch.fnmatchcase(mutant.key, k)), None)
+    return next(
+        (
+            reason
+            for pattern, reason in HARMLESS.items()
+            if re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), mutant.key, re.DOTALL)
+            or pattern == mutant.key
+        ),
+        None,
+    )
 
 
 # ── Putting a mutant in place, in a fork ──────────────────────────────────────────────────────────
@@ -127,7 +141,7 @@ def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]])
 
 def replace_values(mutant: Mutant, code: types.CodeType) -> None:
     """Run the mutated module aside and bind its values wherever the old ones are bound."""
-    name = "memberbound." + mutant.path.removesuffix(".py").replace("/", ".")
+    name = module_of(mutant.path)
     aside: dict[str, Any] = {"__name__": name, "__file__": code.co_filename}
     exec(code, aside)
     module = sys.modules[name]
@@ -171,6 +185,9 @@ class Runner:
         """Run the mutants."""
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         self.items = {item.nodeid: item for item in session.items}
+        for path in {m.path for m in self.chosen}:  # those too that are imported when needed
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module_of(path))
         self.functions: dict[str, list[types.FunctionType]] = defaultdict(list)
         for thing in gc.get_objects():
             if isinstance(thing, types.FunctionType):

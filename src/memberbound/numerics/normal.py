@@ -30,14 +30,12 @@ def _mills(x: FloatArray) -> FloatArray:
 
 
 def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
-    """R(low) - R(low + μ) for small μ, integrated instead of subtracted (R' = xR - 1)."""
+    """R(low) - R(low + μ) for small μ, integrated instead of subtracted (R' = xR - 1).
+
+    No ``low`` is beyond the end of the tail, so 1 - xR(x) keeps its digits.
+    """
     nodes = low[:, None] + mu[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
-    # 1 - xR(x) cancels for large x; its asymptotic series 1/x² - 3/x⁴ + 15/x⁶ - … takes over.
-    far = nodes > 60.0
-    if far.any():
-        w = 1.0 / np.square(nodes[far])
-        slope[far] = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
     return np.asarray(0.5 * mu * (slope @ _WEIGHTS), dtype=np.float64)
 
 

@@ -1,0 +1,211 @@
+"""Scales, lengths and slacks of the noise against exact rationals and 40-digit arithmetic."""
+
+import math
+from fractions import Fraction
+from random import Random
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from memberbound.errors import InputError
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, noisy_release, release_slack
+from memberbound.release.noise import (
+    COARSE,
+    FINE,
+    SIMPLE_ERROR,
+    GaussianNoise,
+    NormExponentialNoise,
+    floating_point_slack,
+    izzo_constant,
+    norm_exponential_constant,
+)
+from memberbound.release.randomness import InsecureSource
+
+F = Fraction
+NEAR = F(1, 10**13)
+
+
+def from_above(value, exact, room=NEAR):
+    """Whether a number is at least the exact one, and hardly more."""
+    return exact <= F(value) <= exact * (1 + room)
+
+
+# ── Budgets ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_replaced_record_moves_a_histogram_by_the_root_of_two():
+    before, after = np.array([5, 3, 2]), np.array([4, 3, 3])
+    moved = F(int(np.square(before - after).sum()))
+    assert from_above(F(HISTOGRAM_MOVES) ** 2, moved)
+
+
+@pytest.mark.parametrize("shares", [(0.2, 0.3, None), (0.1,) * 9 + (None,), (1 / 3, 1 / 3, None)])
+def test_shares_of_a_budget_never_pay_for_more_than_it_has(shares):
+    rng = Random(3)
+    for eta in (0.001, 0.05, 0.3, 0.49):
+        budget = Budget.for_eta(eta, slack=1e-9)
+        assert budget.curve().eta <= eta
+        assert Budget(budget.mu * (1 + 1e-9), 1e-9).curve().eta > eta  # and not much less
+        spent = F(0)
+        for share in shares:
+            part = budget.take("sums", share)
+            moves, times = rng.uniform(0.1, 9), rng.randint(1, 40)
+            sums = part.sums(sensitivity=moves, times=times)
+            # Each vector has a shift of moves/scale; the squares of the shifts add up.
+            exact = times * F(moves) ** 2 / F(sums.scale) ** 2
+            assert exact <= F(part.mu) ** 2 <= exact * (1 + NEAR)
+            spent += exact
+        assert F(budget.mu) ** 2 * (1 - F(1, 10**10)) <= spent <= F(budget.mu) ** 2
+        assert abs(budget.left) < 1e-12
+        with pytest.raises(InputError, match="at most"):
+            budget.take("more", 1e-6)
+
+
+def test_a_share_pays_once_and_for_the_stated_number_of_vectors():
+    part = Budget(1.0, 0.0).take("sums", 0.5)
+    sums = part.sums(sensitivity=1.0, times=2)
+    for _ in range(2):
+        sums.measure([1.0, 2.0])
+    with pytest.raises(RuntimeError, match="more vectors"):
+        sums.measure([1.0, 2.0])
+    with pytest.raises(RuntimeError, match="already spent"):
+        part.sums(sensitivity=1.0)
+
+
+def test_measured_sums_have_the_noise_that_was_paid_for():
+    """30 000 draws; a scale off by 3 % would lie beyond six standard errors."""
+    scale = 7.3
+    drawn = noisy_release(np.full(30_000, 100.25), scale, InsecureSource(5)) - 100.25
+    grid = COARSE.steps(scale)
+    spread = math.sqrt(scale**2 + float(grid) ** 2 / 12)
+    assert abs(drawn.mean()) < 6 * spread / math.sqrt(30_000)
+    assert abs(drawn.std() / spread - 1) < 6 / math.sqrt(2 * 30_000)
+    assert stats.kstest(drawn + grid * (np.random.default_rng(1).random(30_000) - 0.5),
+                        stats.norm(0, spread).cdf).pvalue > 1e-6  # fmt: skip
+
+
+def test_what_is_read_off_a_budget_is_what_its_curve_says():
+    read = Budget(0.8, 1e-6).readings()
+    with mp.workdps(40):
+        # Either law is within the slack s of a normal one: both errors move by s.
+        slack, mu = mp.mpf(1e-6), mp.mpf(0.8)
+        eta = mp.ncdf(mu / 2) - mp.mpf(1) / 2 + slack
+        assert eta <= mp.mpf(read.eta_upper) <= eta * (1 + mp.mpf("1e-12"))
+        for rate, tpr in read.replace_one.tpr_upper.items():
+            quantile = mp.sqrt(2) * mp.erfinv(2 * (mp.mpf(float(rate)) + slack) - 1)
+            exact = mp.ncdf(quantile + mu) + slack
+            assert exact <= mp.mpf(tpr) <= exact * (1 + mp.mpf("1e-12"))
+    assert read.replace_one.accuracy_upper == pytest.approx(0.5 + read.eta_upper, rel=1e-12)
+    assert read.security_lower == pytest.approx(1 - 2 * read.eta_upper, rel=1e-12)
+    assert F(read.security_lower) <= 1 - 2 * F(read.eta_upper) + F(1, 10**15)
+    assert Budget(0.8, 1e-6).certificate().value == read.eta_upper
+
+
+# ── Grids ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("grid", [FINE, COARSE])
+def test_steps_are_powers_of_two_within_their_share(grid):
+    sizes = np.concatenate([2.0 ** np.arange(-20, 21), np.geomspace(1e-200, 1e200, 300)])
+    sizes = np.concatenate([sizes, np.nextafter(sizes, 0), np.nextafter(sizes, np.inf)])
+    for size, step in zip(sizes.tolist(), grid.steps(sizes).tolist(), strict=True):
+        assert math.frexp(step)[0] == 0.5
+        assert F(grid.share) * F(size) / 2 < F(step) <= F(grid.share) * F(size)
+    assert grid.steps([0.0, 1.0]).tolist() == [0.0, grid.share]
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e300, math.inf, math.nan])
+def test_noise_at_the_ends_of_the_doubles_is_refused(size):
+    with pytest.raises(InputError, match="noise must have"):
+        FINE.steps([1.0, size])
+
+
+@pytest.mark.parametrize("grid", [FINE, COARSE])
+def test_slack_is_that_of_every_coordinate_together(grid):
+    for coordinates in (1, 3, 1000, 12345.5, 10**6):
+        for error in (2.0**-46, 2.0**-43, 1e-9):
+            exact = F(coordinates) * (F(grid.crossing) * F(error) + F(1, 2**70))
+            assert from_above(grid.slack(coordinates, error), min(F(1), exact))
+    assert grid.slack(1e300, 1.0) == 1.0
+    assert release_slack(1000) == COARSE.slack(1000, SIMPLE_ERROR)
+    for law, error in ((GaussianNoise(2.0, 7), 46), (NormExponentialNoise([1.0, 2.0], 3.0), 43)):
+        exact = law.dimension * (600 * F(1, 2**error) + F(1, 2**70))
+        assert from_above(floating_point_slack(law), exact)
+
+
+def test_errors_of_draws_cross_the_coarse_grid_no_more_often_than_it_pays_for():
+    """P(crossing) by the density: an error e·(|x| + 1) around every border, any offset."""
+    e, step = 1e-6, float(COARSE.steps(1.0))
+    for offset in np.linspace(0, step, 17):
+        borders = (np.arange(-400, 401) + 0.5) * step - offset
+        crossed = 2 * e * ((np.abs(borders) + 1) * stats.norm.pdf(borders)).sum()
+        assert crossed <= COARSE.slack(1, e)
+        assert crossed > COARSE.slack(1, e) / 10  # and the slack is not wasted
+
+
+# ── Lengths, distances and constants ──────────────────────────────────────────────────────────────
+
+
+def test_lengths_are_at_least_the_exact_ones():
+    rng = np.random.default_rng(2)
+    for dimension in (1, 2, 3, 17, 200):
+        moved = rng.normal(size=(20, dimension)) * 10.0 ** rng.uniform(-150, 150, size=(20, 1))
+        law = GaussianNoise(1.0, dimension)
+        sigmas = rng.uniform(0.2, 5, dimension)
+        other = NormExponentialNoise(sigmas, 1.0)
+        for row, length, own in zip(
+            moved, law.length(moved).tolist(), other.length(moved).tolist(), strict=True
+        ):
+            square = sum(F(x) ** 2 for x in row.tolist())
+            assert from_above(F(length) ** 2, square, F(1, 10**12))
+            scaled = sum((F(x) / F(s)) ** 2 for x, s in zip(row.tolist(), sigmas, strict=True))
+            assert from_above(F(own) ** 2, scaled / dimension, F(1, 10**12))
+
+
+def test_distances_are_at_least_the_exact_ones():
+    rng = Random(4)
+    with mp.workdps(40):
+        for _ in range(200):
+            scale, length = 10 ** rng.uniform(-3, 3), 10 ** rng.uniform(-6, 3)
+            ratio = mp.mpf(length) / mp.mpf(scale)
+            normal = float(GaussianNoise(scale, 3).distance(length))
+            exact = mp.erf(ratio / mp.sqrt(8))
+            assert exact <= normal <= min(mp.mpf(1), exact * (1 + mp.mpf("1e-14")))
+            law = NormExponentialNoise([1.0] * 5, scale)
+            kappa = mp.gamma(mp.mpf(5) / 2) / (2 * mp.sqrt(mp.pi) * mp.gamma(3))
+            least = min(1 - mp.exp(-ratio / 2), kappa * ratio)
+            assert least <= float(law.distance(length)) <= least * (1 + mp.mpf("1e-12"))
+
+
+def test_constants_are_at_least_the_exact_ones():
+    rng = Random(5)
+    with mp.workdps(40):
+        for _ in range(200):
+            eta, order = rng.uniform(1e-4, 0.499), rng.choice([1.0, 1.5, 2.0, 3.0, 7.3])
+            top = mp.mpf("6.16") if order >= 2 else mp.mpf("7.5")
+            exact = (top / mp.mpf(eta)) ** (1 + 2 / mp.mpf(order))
+            assert exact * (1 - mp.mpf("1e-15")) <= izzo_constant(eta, order)
+            assert izzo_constant(eta, order) <= exact * (1 + mp.mpf("1e-13"))
+            # The decimal 6.16 is not a double: the power of the double is what is rounded up.
+            double = (mp.mpf(float(top)) / mp.mpf(eta)) ** (1 + 2 / mp.mpf(order))
+            assert double <= izzo_constant(eta, order)
+            exact = -1 / mp.log1p(-2 * mp.mpf(eta))
+            c = norm_exponential_constant(eta)
+            assert exact <= c <= exact * (1 + mp.mpf("1e-12"))
+            # The law's own distance at length 2σ keeps 2η when evaluated.
+            assert float(NormExponentialNoise([1.0], c).distance(2.0)) <= 2 * eta * (1 + 1e-15)
+
+
+def test_root_mean_squares():
+    law = NormExponentialNoise([1.0, 2.0, 5.0], 0.5)
+    # E r² = d(d+1)·scale² and E(u_i/σ_i)² = 1.
+    assert law.coordinate_rms == pytest.approx(np.array([1, 2, 5]) * math.sqrt(12 * 0.25))
+    assert law.rms == pytest.approx(math.sqrt(30 * 12 * 0.25))
+    assert law.slope_upper == pytest.approx(
+        special.gamma(1.5) / (2 * math.sqrt(math.pi) * special.gamma(2)), rel=1e-12
+    )
+    assert GaussianNoise(3.0, 16).rms == 12.0
+    rows = law.directions(InsecureSource(1), 50) / law.sigmas
+    assert np.square(rows).mean(axis=1) == pytest.approx(np.ones(50))
