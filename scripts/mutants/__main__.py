@@ -16,6 +16,7 @@ import gc
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
 import re
@@ -435,6 +436,19 @@ def report(chosen: list[Mutant], results: dict[str, str]) -> float:
     return share
 
 
+def keep_sample(chosen: list[Mutant], runner: Runner, size: int) -> None:
+    """Write killed mutants of all modules in turn, with the quick tests that killed them."""
+    turns: dict[str, int] = Counter()
+    killed = []
+    for mutant in sorted(chosen, key=lambda m: digest(m.key)):
+        test = runner.results[mutant.key]
+        if runner.seconds.get(test, math.inf) < 1:
+            turns[mutant.path] += 1
+            killed.append((turns[mutant.path], mutant.key, test))
+    kept = {key: test for _, key, test in sorted(killed)[:size]}
+    SAMPLE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
 def main() -> int:
     """Parse the options, run, and return 0 if enough mutants are killed."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
@@ -443,7 +457,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="as many mutants, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fixed", action="store_true", help="the sample of the repository")
-    parser.add_argument("--keep-sample", action="store_true", help="write the killed as the sample")
+    parser.add_argument("--keep-sample", type=int, help="as many killed mutants for --fixed")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--budget", type=float, default=20, help="CPU seconds of tests per mutant")
     parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
@@ -482,8 +496,7 @@ def main() -> int:
         print(f"pytest ended early ({problem}).")
         return 1
     if options.keep_sample:
-        killed = {k: v for k, v in sorted(runner.results.items()) if "::" in v}
-        SAMPLE.write_text(json.dumps(killed, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        keep_sample(chosen, runner, options.keep_sample)
     return int(report(chosen, runner.results) < options.least)
 
 
