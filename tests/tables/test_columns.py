@@ -19,9 +19,10 @@ from memberbound import certify
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
 from memberbound.release.all_rows.histograms import cells_of
-from memberbound.tables.columns import FORMS, Values, read_value
+from memberbound.tables.columns import Values, read_value
 from memberbound.tables.records import read_records
 from memberbound.tables.source import header_notes
+from memberbound.tables.spelling import FORMS
 from memberbound.tables.table import open_table
 
 TEXTS = [

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Form, NumberValues, Values
+from memberbound.tables.columns import NumberValues, Values
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.roles import Roles, Selection
+from memberbound.tables.spelling import Form
 from memberbound.tables.table import Columns, Table, opened_table
 
 if TYPE_CHECKING:

@@ -1,32 +1,9 @@
-"""How a value is read: one parser and one label for every file, frame, array and list.
+"""Columns, read value by value: from files, frames, arrays and lists by one rule.
 
-A value is read by a rule that looks at this value and at public things alone: the column's declared
-type and its *form*, which says how values are written.  Where the rows are public (``certify``,
-``harden``, ``population``, ``audit``) the form is inferred from them
-(:mod:`memberbound.tables.roles`).  Where they are secret it is declared, or it is ``any``: a fixed
-rule that takes whatever has one meaning by itself.
-
-===============  =================================================================================
-form             a text is a number if it is written as
-===============  =================================================================================
-``any``          ``1.5``, ``1,5``, ``1.234,5``, ``1,234.5``, ``1.234.567``, ``1e-3``; a date in one
-                 of the orders below, as days; ``1,234`` and ``03/02/2021`` have two meanings and
-                 stay text, as do codes with leading zeros
-``number``       ``1.5`` or ``1,234.5``: the point is the decimal mark
-``comma``        ``1,5`` or ``1.234,5``: the comma is the decimal mark
-``date``         ``2020-01-31``, ``2020/01/31``, ``31.01.2020``, ``31-01-2020``, ``31 Jan 2020``,
-                 ``Jan 31, 2020``, ``01/31/2020``; each also with a time and a zone
-``day-first``    the same, and ``31/01/2020``
-``truth``        ``true`` or ``false``
-``text``         nothing
-``unit``         as ``any``; but the words for a missing value are values: somebody may be called so
-``%d.%m.%Y`` …   a date in this format of ``datetime.strptime``
-===============  =================================================================================
-
-Typed numbers, dates, durations and truth values are what they are, whatever the form says.  A date
-counts days since 1970-01-01 in UTC; a time without a zone is taken as UTC.  Null, NaN, blanks and
-the words by which programs write a missing value (``nan``, ``NaT``, ``None``, ``null``, ``<NA>``)
-are missing.
+A value is read by a rule of this value and of public facts alone: the column's declared type and
+its *form* (:mod:`memberbound.tables.spelling`).  Typed numbers, dates, durations and truth values
+keep their type's meaning, whatever the form.  A date counts days since 1970-01-01 in UTC; a time
+without a zone is taken as UTC.
 
 The *label* is the text by which a value is compared with a category: ``1``, ``1.0`` and ``"1"`` are
 one category, ``true`` and ``True`` are one, a date is written as ISO 8601 does.  A missing value
@@ -37,11 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -50,242 +26,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.tables.spelling import (
+    BLANKS,
+    EPOCH,
+    PER_DAY,
+    Form,
+    days_of,
+    iso_date,
+    length_in_days,
+    number_label,
+    read_text,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pandas import Series
 
+
 FloatArray = NDArray[np.float64]
-#: How the values of a column are written: one of :data:`FORMS`, or a format of ``strptime``.
-Form = str
-FORMS = ("any", "number", "comma", "date", "day-first", "truth", "text")
-
-#: What may stand around a value without being part of it.
-BLANKS = " \t\n\r\x0b\x0c\xa0"
-#: How programs write a missing value, in lower case.
-GAPS = ("nan", "nat", "none", "null", "<na>")
-
-# ── Spellings ─────────────────────────────────────────────────────────────────────────────────────
-
-_EXPONENT = r"([eE][+-]?(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7]))?"
-_CLOCK = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?"
-_TIME = rf"([T ]+{_CLOCK}( ?(Z|UTC|[+-][0-9]{{2}}(:?[0-9]{{2}})?))?)?"
-_YEAR, _MONTH, _DAY = "[12][0-9]{3}", "(0?[1-9]|1[0-2])", "(0?[1-9]|[12][0-9]|3[01])"
-_LATE = "(1[3-9]|2[0-9]|3[01])"
-_NAMED = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-DATE_SPELLINGS = {
-    "year": rf"{_YEAR}-{_MONTH}-{_DAY}|{_YEAR}/{_MONTH}/{_DAY}",
-    "day": rf"{_DAY}[.]{_MONTH}[.]{_YEAR}|{_DAY}-{_MONTH}-{_YEAR}"
-    rf"|{_DAY}[ -]{_NAMED}[ -]{_YEAR}|{_NAMED} {_DAY},? {_YEAR}",
-    "slash": rf"{_MONTH}/{_MONTH}/{_YEAR}",
-    "slash-day": rf"{_LATE}/{_MONTH}/{_YEAR}",
-    "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}",
-}
-DATE_TIME = _TIME
-#: Spellings, tried in this order; a value has the first that fits it.  The engine (RE2) and Python
-#: read these patterns alike.
-SPELLINGS = {
-    "whole": r"[+-]?(0|[1-9][0-9]{0,14})",
-    "long": r"[+-]?[1-9][0-9]{15,}",
-    "grouped": r"[+-]?[1-9][0-9]{0,2}[.][0-9]{3}",
-    "point": rf"[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+){_EXPONENT}",
-    "groups": r"[+-]?[1-9][0-9]{0,2}([.][0-9]{3}){2,}",
-    "thousand": r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
-    "thousands": r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3}){2,}|[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+[.][0-9]*",
-    "comma": r"[+-]?((0|[1-9][0-9]*|[1-9][0-9]{0,2}([.][0-9]{3})+)(,[0-9]*)|,[0-9]+)" + _EXPONENT,
-    **{name: rf"({pattern}){_TIME}" for name, pattern in DATE_SPELLINGS.items()},
-    "truth": "(?i:true|false)",
-    "uuid": r"[{]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[}]?",
-    "sentence": r"(?s:\S+(\s+\S+){3,})",
-}
-_COMPILED = {name: re.compile(pattern, re.ASCII) for name, pattern in SPELLINGS.items()}
-_THOUSAND = re.compile(SPELLINGS["thousand"] + _EXPONENT, re.ASCII)
-#: What a text must begin with to be a number or a date.
-_PROMISING = re.compile(r"[+-]?[.,]?[0-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)")
-_POINT = re.compile(
-    r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
-    r"|[+-]?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?",
-    re.ASCII,
-)
-_COMMA = re.compile(
-    r"[+-]?(([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII
-)
 #: Numbers that Arrow reads as Python does, and whose label is that of the number.
 _QUICK = r"^-?(0|[1-9][0-9]{0,14})([.][0-9]{1,300})?$"
-
-#: Units of time in a day.
-PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000}
-PER_DAY |= {"us": 86_400_000_000, "ns": 86_400_000_000_000}
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CLOCKED = (
-    r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<part>\d+))?)?"
-    r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
-)
-_DATES = tuple(
-    re.compile(pattern + _CLOCKED, re.ASCII)
-    for pattern in (
-        r"(?P<year>\d{4})(?P<mark>[-/])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})",
-        r"(?P<day>\d{1,2})(?P<mark>[.-])(?P<month>\d{1,2})(?P=mark)(?P<year>\d{4})",
-        r"(?P<day>\d{1,2})[ -](?P<name>[A-Za-z]{3,9})[ -](?P<year>\d{4})",
-        r"(?P<name>[A-Za-z]{3,9}) (?P<day>\d{1,2}),? (?P<year>\d{4})",
-        r"(?P<first>\d{1,2})/(?P<last>\d{1,2})/(?P<year>\d{4})",
-    )
-)
-
-
-def checked_format(text: str) -> Form:
-    """Return a format of ``strptime`` that gives a whole date, or refuse it.
-
-    Examples:
-        >>> checked_format("%d.%m.%Y")
-        '%d.%m.%Y'
-    """
-    moment = datetime(2001, 12, 31, tzinfo=UTC)
-    try:
-        again = datetime.strptime(moment.strftime(text), text)
-    except (TypeError, ValueError, re.error):
-        again = None
-    if again is None or again.date() != moment.date():
-        raise InputError(
-            f"format must be that of a whole date, such as '%d.%m.%Y' or '%m/%d/%Y', got {text!r}."
-        )
-    return text
-
-
-def _number(text: str, form: Form) -> float:
-    """Return a text without blanks around it as a number, NaN where it is none or a date."""
-    if form == "number" and _POINT.fullmatch(text):
-        return float(text.replace(",", ""))
-    if form == "comma" and _COMMA.fullmatch(text):
-        return float(text.replace(".", "").replace(",", "."))
-    if form == "truth":
-        return {"true": 1.0, "false": 0.0}.get(text.lower(), math.nan)
-    if form != "any" or not _PROMISING.match(text):
-        return math.nan
-    if _COMPILED["point"].fullmatch(text):
-        return float(text)
-    if _THOUSAND.fullmatch(text):  # thousands, or thousandths
-        return math.nan
-    if _COMPILED["comma"].fullmatch(text):
-        return float(text.replace(".", "").replace(",", "."))
-    if _COMPILED["groups"].fullmatch(text):
-        return float(text.replace(".", ""))
-    return float(text.replace(",", "")) if _COMPILED["thousands"].fullmatch(text) else math.nan
-
-
-def _days(text: str, form: Form) -> float:
-    """Return the days since 1970-01-01 in UTC of a date or time stamp, NaN where it is none."""
-    if "%" in form:
-        try:
-            return _days_of(datetime.strptime(text, form))
-        except (ValueError, OverflowError):
-            return math.nan
-    if form in ("date", "day-first") or (form == "any" and _PROMISING.match(text)):
-        return _parsed_date(text, form)
-    return math.nan
-
-
-def _parsed_date(text: str, form: Form) -> float:
-    match = next((m for pattern in _DATES if (m := pattern.fullmatch(text))), None)
-    if match is None:
-        return math.nan
-    parts = match.groupdict()
-    if parts.get("name") is not None:
-        name = parts["name"][:3].lower()
-        month, day = _MONTHS.index(name) + 1 if name in _MONTHS else 0, int(parts["day"])
-    elif parts.get("first") is not None:
-        month, day = int(parts["first"]), int(parts["last"])
-        if form == "day-first" or (form == "any" and month > 12):
-            month, day = day, month
-        elif form == "any" and day <= 12 and month != day:
-            return math.nan
-    else:
-        month, day = int(parts["month"]), int(parts["day"])
-    hours, minutes, seconds = (int(parts[part] or 0) for part in ("hour", "minute", "second"))
-    if hours > 23 or minutes > 59 or seconds > 59:
-        return math.nan
-    micro = int(((parts["part"] or "") + "000000")[:6])
-    since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micro)
-    try:
-        midnight = datetime(int(parts["year"]), month, day, tzinfo=_zone(parts["zone"]))
-        return _length(midnight - _EPOCH + since)
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _zone(text: str | None) -> timezone:
-    if text is None or text in ("Z", "UTC"):
-        return UTC
-    minutes = int(text[1:3]) * 60 + int(text[-2:] if len(text) > 3 else 0)
-    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
-
-
-def _days_of(moment: datetime) -> float:
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return _length(aware - _EPOCH)
-
-
-def _length(since: timedelta) -> float:
-    """Return days: whole ones and the rest, each rounded by itself, as of whole columns."""
-    return since.days + (since.seconds * 1_000_000 + since.microseconds) / PER_DAY["us"]
-
-
-# ── One value ─────────────────────────────────────────────────────────────────────────────────────
-
-#: Whole numbers below this are written without an exponent.
-_WRITTEN_OUT = 1e22
-#: Python reads whole numbers of up to 4300 digits.
-_LONGEST = 4000
-
-
-def number_label(number: float) -> str:
-    """Return the label of a number: 39.0 is ``39``; '' where it is not a number.
-
-    Examples:
-        >>> number_label(39.0), number_label(0.5), number_label(-0.0)
-        ('39', '0.5', '0')
-    """
-    number = float(number)
-    if math.isnan(number):
-        return ""
-    return str(int(number)) if abs(number) < _WRITTEN_OUT and number.is_integer() else repr(number)
-
-
-def iso_date(days: float) -> str:
-    """Return days since 1970-01-01 as ISO 8601 writes a date; with the time if not midnight.
-
-    Examples:
-        >>> iso_date(0.0), iso_date(0.5)
-        ('1970-01-01', '1970-01-01 12:00:00')
-    """
-    if math.isnan(days):
-        return ""
-    try:
-        moment = _EPOCH + timedelta(days=days)
-    except OverflowError:
-        return f"day {number_label(days)}"
-    return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
-
-
-def _read_text(text: str, form: Form) -> tuple[float, str]:
-    text = text.strip(BLANKS)
-    if form == "text" or not text:
-        return math.nan, text
-    if form == "unit":
-        number, label = _read_text(text, "any")
-        return number, label or text
-    if text.lower() in GAPS:
-        return math.nan, ""
-    number = _number(text, form)
-    if not math.isnan(number) and form != "truth":
-        exact = _COMPILED["long"].fullmatch(text) and len(text) < _LONGEST
-        # Not by way of int: how many digits Python reads is a setting.
-        return number, text.removeprefix("+") if exact else number_label(number)
-    days = _days(text, form)
-    if not math.isnan(days):
-        return days, iso_date(days)
-    return number, text.capitalize() if _COMPILED["truth"].fullmatch(text) else text
 
 
 def read_value(value: object, form: Form = "any") -> tuple[float, str]:
@@ -301,7 +61,7 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
         ((nan, '1,234'), (1.234, '1.234'), (1234.0, '1234'))
     """
     if type(value) is str:
-        return _read_text(value, form)
+        return read_text(value, form)
     try:
         return _read_object(value, form)
     except Exception:  # whatever the object's own methods raise: a record cannot refuse a table
@@ -310,7 +70,7 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
 
 def _read_object(value: object, form: Form) -> tuple[float, str]:
     if isinstance(value, str):
-        return _read_text(str(value), form)
+        return read_text(str(value), form)
     if isinstance(value, np.generic):
         if value.dtype.kind in "fMm":
             one = Values.of(np.array([value]), form)
@@ -347,15 +107,15 @@ def _read_time(value: object) -> tuple[float, str]:
         except (ValueError, OverflowError):
             return read_value(np.datetime64(value.asm8))  # type: ignore[attr-defined]
     if isinstance(value, datetime):
-        days = _days_of(value)
+        days = days_of(value)
         return days, iso_date(days)
     if isinstance(value, date):
-        days = float(value.toordinal() - _EPOCH.toordinal())
+        days = float(value.toordinal() - EPOCH.toordinal())
         return days, iso_date(days)
     if isinstance(value, timedelta | time):
         if isinstance(value, time):
             value = datetime.combine(date.min, value.replace(tzinfo=None)) - datetime.min
-        days = _length(value)
+        days = length_in_days(value)
         return days, number_label(days)
     return math.nan, str(value).strip(BLANKS)
 

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.tables.columns import PER_DAY, gaps_of, in_days
+from memberbound.tables.columns import gaps_of, in_days
+from memberbound.tables.spelling import PER_DAY
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

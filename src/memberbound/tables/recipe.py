@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.tables.columns import Values, iso_date, number_label
+from memberbound.tables.columns import Values
+from memberbound.tables.spelling import iso_date, number_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import large_array
-from memberbound.tables.columns import Form, Values
+from memberbound.tables.columns import Values
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.persons import Persons, check_unit
 from memberbound.tables.shards import Shards
+from memberbound.tables.spelling import Form
 from memberbound.tables.table import Columns, Table, open_table, opened_table
 
 if TYPE_CHECKING:

@@ -42,16 +42,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
-from memberbound.tables.columns import (
-    BLANKS,
-    DATE_SPELLINGS,
-    DATE_TIME,
-    GAPS,
-    SPELLINGS,
-    Form,
-)
 from memberbound.tables.engine import identifier, literal
 from memberbound.tables.exact import stored_types
+from memberbound.tables.spelling import BLANKS, DATE_SPELLINGS, DATE_TIME, GAPS, SPELLINGS, Form
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType

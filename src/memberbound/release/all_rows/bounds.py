@@ -13,7 +13,8 @@ from pathlib import Path
 
 from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
-from memberbound.tables.columns import Form, checked_format, label_of, read_value
+from memberbound.tables.columns import label_of, read_value
+from memberbound.tables.spelling import Form, checked_format
 
 # ── What is public about a table's columns ────────────────────────────────────────────────────────
 

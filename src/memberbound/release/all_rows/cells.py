@@ -31,8 +31,9 @@ from memberbound.release.all_rows.histograms import (
     octave_span,
 )
 from memberbound.release.budget import NoisySums
-from memberbound.tables.columns import Form, Values, iso_date, number_label
+from memberbound.tables.columns import Values
 from memberbound.tables.records import Records
+from memberbound.tables.spelling import Form, iso_date, number_label
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,9 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.clipping import GRID, on_grid
 from memberbound.release.all_rows.histograms import CELLS, ROWS_AT_ONCE, cells_of
-from memberbound.tables.columns import Form, Values
+from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts
+from memberbound.tables.spelling import Form
 
 #: Standard deviations at which a standardised number is cut off.
 _FARTHEST = 3.0

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
-from memberbound.tables.columns import Form
 from memberbound.tables.records import Records, only_names, read_column, read_records
 from memberbound.tables.shards import Arguments, Result, Shards, T, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
+from memberbound.tables.spelling import Form
 from memberbound.tables.table import Table, open_table
 from memberbound.threads import no_warnings
 
