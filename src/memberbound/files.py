@@ -44,6 +44,8 @@ FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 _DOCUMENT = 2**24
 #: Kinds of YAML values that are read as the words they are.
 _WORDS = ("bool", "timestamp")
+#: Types of YAML that JSON does not have, but for dates.
+_FOREIGN_TAGS = ("binary", "omap", "pairs", "set")
 #: Numbers with an exponent, which YAML 1.1 takes for text where they have no point or no sign.
 _FLOAT = re.compile(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)[eE][-+]?[0-9]+")
 _DRAFT = ".memberbound-"
@@ -97,8 +99,9 @@ def read_document(
 ) -> object:
     """Return what a small JSON or YAML file holds; YAML unless it ends in ``.json``.
 
-    YAML has no aliases here: a few lines of them unfold without end.  ``1e-3`` is a number, as in
-    YAML 1.2 and JSON.  With ``words`` also ``no`` is a word and ``2020-01-01`` a text.
+    YAML has no aliases here: a few lines of them unfold without end.  It has the types of JSON and
+    dates.  A name that is given twice is refused.  ``1e-3`` is a number, as in YAML 1.2 and JSON.
+    With ``words`` also ``no`` is a word and ``2020-01-01`` a text.
 
     Edge cases: what is no file, larger than 16 MB, not UTF-8, nested without end or not of that
     kind is an InputError that calls it ``name``.
@@ -122,7 +125,7 @@ def read_document(
 
     try:
         if kind == "JSON":
-            return json.loads(text, parse_constant=refuse)
+            return json.loads(text, parse_constant=refuse, object_pairs_hook=_without_repeats)
         return _yaml_value(text, words)
     except RecursionError:
         raise InputError(f"{name} must not be nested too deeply, got {place.name!r}.") from None
@@ -131,6 +134,16 @@ def read_document(
     except ValueError as error:
         first = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
         raise InputError(f"{name} must be {kind}, got {place.name!r}: {first}.") from None
+
+
+def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[Any, object]:
+    """Return a mapping of its pairs; refuse a name that two of them have."""
+    mapping: dict[Any, object] = {}
+    for name, value in pairs:
+        if name in mapping:
+            raise ValueError(f"{name!r} is given twice")
+        mapping[name] = value
+    return mapping
 
 
 def _yaml_value(text: str, words: bool) -> object:
@@ -148,6 +161,17 @@ def _yaml_value(text: str, words: bool) -> object:
             if self.check_event(yaml.AliasEvent):
                 raise ValueError("aliases are not allowed")
             return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            _without_repeats([(self.construct_object(key, deep=True), 0) for key, _ in node.value])
+            return mapping
+
+        yaml_constructors = {  # noqa: RUF012
+            tag: construct
+            for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+            if tag is None or tag.rsplit(":", 1)[-1] not in _FOREIGN_TAGS
+        }
 
     Plain.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("+-.0123456789"))
     try:

@@ -456,6 +456,15 @@ def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, only_steps) -> N
         ("- eta", "names and values"),
         ("etta: 0.1", "etta"),
         ("eta: large", "eta"),
+        ("eta: 0.1\neta: 0.2", "'eta' is given twice"),
+        ("roles: {a: number, a: text}", "'a' is given twice"),
+        ("target: &y income\nunit: *y", "aliases are not allowed"),
+        ("target: !!python/object/apply:os.getcwd []", "constructor for the tag"),
+        ("target: !!binary aGk=", "constructor for the tag"),
+        ("columns: !!set {a, b}", "constructor for the tag"),
+        ("target: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("seed: " + "9" * 5000, "YAML"),
+        ("trust: true", "trust"),
     ],
 )
 def test_a_bad_configuration_is_refused(text, said, tmp_path) -> None:

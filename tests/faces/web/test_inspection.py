@@ -3,6 +3,7 @@
 import gzip
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
@@ -128,3 +129,23 @@ def test_a_damaged_file_is_refused_by_the_reader(tmp_path, name):
     path.write_bytes(b"PAR1" + b"\xff" * 64 + b"PAR1")
     with pytest.raises(InputError, match=name):
         looked_at(path)
+
+
+def test_a_parquet_file_with_a_damaged_footer_is_read_or_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"a": ["x", "y"] * 50, "n": range(100)}), path)
+    sound = path.read_bytes()
+    length = int.from_bytes(sound[-8:-4], "little")
+    rng = np.random.default_rng(0)
+    refusals = []
+    for _ in range(40):
+        damaged = bytearray(sound)
+        for place in rng.integers(1, length, 2):
+            damaged[-8 - place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            looked_at(path)
+        except InputError as refusal:
+            refusals.append(str(refusal))
+    assert len(refusals) > 20
+    assert all("a.parquet" in refusal for refusal in refusals)

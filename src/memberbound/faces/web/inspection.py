@@ -53,6 +53,8 @@ def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
 
     A damaged file has its stored size here; the reader then refuses it in its own words.
     """
+    import pyarrow as pa
+
     size = path.stat().st_size
     try:
         match path.suffix:
@@ -71,7 +73,7 @@ def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
                 about = parquet.read_metadata(path)
                 groups = map(about.row_group, range(about.num_row_groups))
                 return sum(int(group.total_byte_size) for group in groups), int(about.num_columns)
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, pa.ArrowException):
         pass
     return size, 0
 
