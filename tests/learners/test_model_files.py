@@ -372,30 +372,66 @@ def test_onnx_pipelines_take_columns_by_name(to_onnx, tmp_path, people, pipeline
     np.testing.assert_allclose(said.table, pipeline.predict_proba(people), atol=1e-6)
 
 
-def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path):
-    import onnx
-    from onnx import TensorProto, external_data_helper, helper
+def external(name="w"):
+    """Return a tensor whose numbers are in the file ``secret`` of the working directory."""
+    from onnx import TensorProto
 
-    secret = tmp_path / "secret"
-    secret.write_bytes(np.arange(12, dtype=np.float32).tobytes())
-    tensor = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], np.zeros(12, np.float32))
-    tensor.raw_data = np.zeros(12, np.float32).tobytes()
-    tensor.ClearField("float_data")
-    external_data_helper.set_external_data(tensor, str(secret))
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4, 3])
+    tensor.external_data.add(key="location", value="secret")
     tensor.data_location = TensorProto.EXTERNAL
-    tensor.ClearField("raw_data")
+    return tensor
+
+
+def onnx_file(path, nodes, initializers=(), functions=()):
+    from onnx import TensorProto, helper
+
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        nodes,
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 3])],
-        [tensor],
+        list(initializers),
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "net.onnx"
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions))
     path.write_bytes(model.SerializeToString())
-    assert onnx.__version__
-    with pytest.raises(InputError, match="file that loads here"):
+    return path
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph", "function", "none"])
+def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch, place):
+    """Wherever the tensor is; a relative name was read from the working directory."""
+    del to_onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_bytes(np.arange(12, dtype=np.float32).tobytes())
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    held = helper.make_node("Constant", [], ["w"], value=external())
+    path = tmp_path / "net.onnx"
+    if place == "initializer":
+        onnx_file(path, [product], [external()])
+    elif place == "attribute":
+        onnx_file(path, [held, product])
+    elif place == "function":
+        body = helper.make_function(
+            "own", "Own", ["x"], ["y"], [held, product], [helper.make_opsetid("", 17)]
+        )
+        onnx_file(path, [helper.make_node("Own", ["x"], ["y"], domain="own")], (), [body])
+    elif place == "subgraph":
+        out = helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3])
+        branch = helper.make_graph([held], "branch", [], [out])
+        truth = helper.make_node(
+            "Constant", [], ["c"], value=numpy_helper.from_array(np.array(True), "c")
+        )
+        chosen = helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch)
+        onnx_file(path, [truth, chosen, product])
+    else:
+        own = numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+        said = load_model(onnx_file(path, [product], [own])).respond(np.ones((1, 4)))
+        assert said.table.tolist() == [[4.0] * 3]
+        return
+    with pytest.raises(InputError, match="hold its own numbers"):
         load_model(path)
 
 

@@ -307,6 +307,8 @@ def test_no_name_breaks_markdown_or_yaml(name):
     card = model_card(spiteful(name))
     card.encode("utf-8")
     head, body = parts(card)
+    # A page that does not know front matter shows it as Markdown, in which this would be markup.
+    assert not set("<>&`") & set(card.split("\n---\n")[0])
     usual_head, usual_structure, usual_words = usual_card()
     assert structure(body) == usual_structure
     assert shape(head) == shape(usual_head)

@@ -6,6 +6,7 @@ from contextlib import closing
 import duckdb
 import pytest
 
+import memberbound
 from memberbound import InputError, certify, open_table
 from memberbound.tables.engine import Engine
 
@@ -142,3 +143,30 @@ def test_what_a_file_of_sqlite_defines_is_not_trusted(tmp_path, monkeypatch):
         database.commit()
     with pytest.raises(InputError, match="could not be read"):
         certify(path, n=1)
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        ("bounds", {}),
+        ("certify", {}),
+        ("harden", {"security": 0.9}),
+        ("plan", {"security": 0.9}),
+        ("population", {"query": "mean", "epsilon": 1.0}),
+        ("study", {"target": "age", "quick": True}),
+    ],
+)
+def test_a_text_that_is_not_utf8_is_not_quoted(tmp_path, verb, options):
+    path = tmp_path / "people.sqlite"
+    text = SECRET.encode().hex() + "ff"
+    make_sqlite(
+        path,
+        [
+            "CREATE TABLE people (age INTEGER, name TEXT)",
+            f"INSERT INTO people VALUES (1, CAST(x'{text}' AS TEXT)), (2, 'b')",
+        ],
+    )
+    with pytest.raises(InputError, match="UTF-8") as refused:
+        getattr(memberbound, verb)(path, **options)
+    assert SECRET not in str(refused.value)
+    assert refused.value.__suppress_context__  # not in a traceback either

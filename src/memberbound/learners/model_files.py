@@ -10,7 +10,7 @@ import importlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -437,10 +437,16 @@ def _onnx(file: _File) -> TrainedModel:
     runtime = _package("onnxruntime", "onnx", file)
     options = runtime.SessionOptions()
     options.log_severity_level = 4
-    packed = file.path.read_bytes()
+    onnx = _package("onnx", "onnx", file)
+    model = _read(file, lambda: onnx.load_model_from_string(file.path.read_bytes()))
+    if any(tensor.external_data or tensor.data_location for tensor in _tensors(model, onnx)):
+        raise InputError(
+            f"model must hold its own numbers, got {file.name!r}, which names another file to read "
+            "them from. Save it in one file (onnx.save(model, path), no external data)."
+        )
+    packed = model.SerializeToString()  # what was checked is what is run
     session = _read(
         file,
-        # From memory: a file must not name further files.
         lambda: runtime.InferenceSession(packed, options, providers=["CPUExecutionProvider"]),
     )
     inputs = session.get_inputs()
@@ -448,7 +454,7 @@ def _onnx(file: _File) -> TrainedModel:
     if not inputs or strange:
         kind = strange[0].type if strange else "none"
         raise InputError(f"model must take tensors of numbers or texts, got {kind} ({file.name}).")
-    classes = _onnx_classes(packed, file)
+    classes = _onnx_classes(model.graph)
     notes: tuple[str, ...] = ()
     if any(i.type == "tensor(float)" for i in inputs):
         notes = (
@@ -481,10 +487,21 @@ def _onnx(file: _File) -> TrainedModel:
     return TrainedModel(respond, columns, width, session, "the ONNX model", notes)
 
 
-def _onnx_classes(packed: bytes, file: _File) -> Labels | None:
+def _tensors(message: Any, onnx: ModuleType) -> Iterator[Any]:
+    """Yield every tensor inside a message, also those of subgraphs, attributes and functions."""
+    waiting = [message]
+    while waiting:
+        inside = waiting.pop()
+        if isinstance(inside, onnx.TensorProto):
+            yield inside
+        for field, value in inside.ListFields():
+            if field.message_type is not None:
+                repeated = not hasattr(value, "ListFields")
+                waiting += list(value) if repeated else [value]
+
+
+def _onnx_classes(graph: Any) -> Labels | None:
     """Return the classes that a classifier of the ai.onnx.ml operators names, in their order."""
-    onnx = _package("onnx", "onnx", file)
-    graph = _read(file, lambda: onnx.load_model_from_string(packed)).graph
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.name in ("classlabels_int64s", "classlabels_ints"):

@@ -94,10 +94,10 @@ def _fill_data(template: str, facts: Mapping[str, object]) -> Any:
     return prune(yaml.safe_load(_yaml_templates().get_template(template).render(facts)))
 
 
-def _yaml(tree: object, width: float = 2**20) -> str:
+def _yaml(tree: object) -> str:
     import yaml
 
-    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=width)
+    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=2**20)
     return text
 
 
@@ -138,9 +138,40 @@ def _facts(published: Publication) -> dict[str, Any]:
 # ── A model card's section on membership: ``model-index`` front matter and Markdown ───────────────
 
 
+#: Characters with a meaning in HTML or Markdown → characters that ``clean`` removes from names.
+_HIDDEN = str.maketrans({c: chr(0xE000 + i) for i, c in enumerate("<>&[]`")})
+
+
+def _front_matter(tree: object) -> str:
+    r"""Return YAML that is also harmless where a page shows it as Markdown or HTML.
+
+    Such characters are written as YAML's own escapes: its readers see them unchanged.
+
+    >>> print(_front_matter({"name": "<b>", "kind": "table"}), end="")
+    name: "\x3Cb\x3E"
+    kind: table
+    """
+    import yaml
+
+    escapes = str.maketrans({mark: f"\\x{code:02X}" for code, mark in _HIDDEN.items()})
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        pass
+
+    def represent(dumper: Any, text: str) -> Any:
+        safe = text.translate(_HIDDEN)
+        return dumper.represent_scalar(
+            "tag:yaml.org,2002:str", safe, style=None if safe == text else '"'
+        )
+
+    Dumper.add_representer(str, represent)
+    text: str = yaml.dump(tree, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text.translate(escapes)
+
+
 def model_card(published: Publication, stated: Mapping[str, str] | None = None) -> str:
     """Return the section: YAML between two lines of dashes, then Markdown."""
-    head = _yaml(_fill_data("model-index.yaml.j2", _facts(published)), width=100)
+    head = _front_matter(_fill_data("model-index.yaml.j2", _facts(published)))
     facts = {
         "Table" if published.file is None else "Released file": published.name,
         "Learner": published.learner,

@@ -224,7 +224,16 @@ def sqlite_rows(
             database.text_factory = _decoded if secret else str
             # What the file defines calls no function that could do more than compute.
             database.execute("PRAGMA trusted_schema = OFF")
-            yield from database.execute(query)
+            try:
+                yield from database.execute(query)
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+                # Its message quotes the text, which is somebody's.
+                raise InputError(
+                    f"{path} must hold texts in UTF-8, and one of them is not. Write it again in "
+                    "that encoding."
+                ) from None
 
     # Only stored tables have a first page: neither views nor virtual tables do.
     tables = select(
