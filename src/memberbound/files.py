@@ -378,6 +378,8 @@ class PrivateFolder:
             raise unwritable(f"the temporary folder {place}", error) from error
         #: Calling it twice does no harm.
         self.remove = weakref.finalize(self, _delete, self.path, lock, os.getpid())
+        # Where an interrupt stops that call, the folder goes with this object.
+        weakref.finalize(self, _delete, self.path, None, os.getpid())
         _locked(lock)
 
     def __enter__(self) -> Path:
@@ -387,10 +389,11 @@ class PrivateFolder:
         self.remove()
 
 
-def _delete(folder: Path, lock: int, owner: int) -> None:
+def _delete(folder: Path, lock: int | None, owner: int) -> None:
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 @functools.cache

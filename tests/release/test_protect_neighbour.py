@@ -478,6 +478,24 @@ def test_a_table_as_bounds_is_refused_unquoted(name, tmp_path):
 AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- z"]
 
 
+@pytest.mark.parametrize("odd", [["word", "1", "no"], ["", "", ""], ["1", "2020-01-01", "yes"]])
+def test_what_a_record_changes_in_a_template_is_marked_for_the_owner(odd):
+    rows = [[f"{k},5", f"{k % 28 + 1}/02/2021", "yes"] for k in range(60)]
+    made = [
+        memberbound.bounds(pd.DataFrame([*rows, last], columns=["a", "b", "c"]))
+        for last in (["7,5", "13/02/2021", "no"], odd)
+    ]
+    shared = [
+        [line.partition("# OWNER ONLY:")[0] for line in one.template.splitlines()] for one in made
+    ]
+    assert shared[0] == shared[1]
+    for one in made:
+        assert one.template.count("# OWNER ONLY:") == 1 + len(one.columns)
+        public = {key: v for key, v in one.to_dict().items() if key not in one.owner_only}
+        assert public == {k: v for k, v in made[0].to_dict().items() if k not in one.owner_only}
+    assert (made[0].template != made[1].template) == (odd[0] == "word")  # the guesses do differ
+
+
 def test_a_template_has_every_column_and_nothing_of_the_table(tmp_path):
     """Whatever the rows are: tables of the same kinds give the same file."""
     draws = np.random.default_rng(0)

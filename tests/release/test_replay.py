@@ -827,6 +827,43 @@ def test_no_record_makes_numpy_warn(case):
     assert 0 < code.scaling.unit < 0.1
 
 
+WIDE = {
+    "bytes": lambda word: np.array([[b"no", b"a"], [b"yes", b"b"]] * 119 + [[b"no", word]] * 2),
+    "texts": lambda word: np.array([["no", "a"], ["yes", "b"]] * 119 + [["no", word.decode()]] * 2),
+    "pandas with codes": lambda word: pd.DataFrame(
+        {
+            "x0": ["no", "yes"] * 120,
+            "x1": pd.arrays.ArrowExtensionArray(
+                pa.array(["a", "b"] * 119 + [word.decode()] * 2).dictionary_encode()
+                if len(word) < 9
+                else pa.array(["a", "b"] * 119 + [word.decode()] * 2)
+                .dictionary_encode()
+                .cast(pa.dictionary(pa.int16(), pa.string()))
+            ),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("form", WIDE)
+def test_the_width_of_a_type_is_not_declared(monkeypatch, form):
+    """numpy chooses it by the longest value, and Arrow that of codes by the number of words."""
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    seen = set()
+    for word in (b"a", b"a long word"):
+        table = WIDE[form](word)
+        texts = ["a", "b"] if form != "bytes" else ["x'61'", "x'62'"]
+        goals = ["no", "yes"] if form != "bytes" else ["x'6e6f'", "x'796573'"]
+        asked = {"bounds": {"x0": goals, "x1": texts}, "eta": ETA, "insecure_seed": 7, "rows": 30}
+
+        def made(table=table, asked=asked):
+            answer = synthesize(table, **asked)
+            return published(answer), repr(answer.table.dtypes.to_dict())
+
+        seen.add(replayed(monkeypatch, made)[0])
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize("words", [20, 40])
 def test_codes_of_arrow_are_as_long_as_all_words_need(words):
     """Whether the words of all parts fit into the codes' declared type is decided by one record."""

@@ -21,7 +21,7 @@ from tests.oracle.training import mapped_file
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
-from memberbound.tables import records, source
+from memberbound.tables import csv_records, records, source
 from memberbound.tables import table as tables
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
@@ -90,7 +90,7 @@ def small_parts(monkeypatch):
     """Files that are read in several parts where the limit is small."""
     monkeypatch.setattr(tables, "_PART_ROWS", PART)
     monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**12)
-    monkeypatch.setattr(source, "_SECTION", 2**11)
+    monkeypatch.setattr(csv_records, "SECTION", 2**11)
 
 
 VERBS = {
@@ -257,9 +257,9 @@ RECORDS = [
 
 @pytest.mark.parametrize("size", range(1, 40))
 def test_sections_end_where_records_end_wherever_the_file_is_cut(monkeypatch, size):
-    monkeypatch.setattr(source, "_SECTION", size)
+    monkeypatch.setattr(csv_records, "SECTION", size)
     whole = b"".join(RECORDS * 2)
-    sections = [*source._sections(io.BytesIO(whole), b",")]
+    sections = [*csv_records.sections(io.BytesIO(whole), b",")]
     assert b"".join(sections) == whole
     ends = np.cumsum([0, *map(len, RECORDS * 2)]).tolist()
     assert set(np.cumsum([len(s) for s in sections]).tolist()) <= set(ends)
@@ -269,9 +269,9 @@ def test_sections_end_where_records_end_wherever_the_file_is_cut(monkeypatch, si
 
 def test_a_cut_at_every_line_is_caught(monkeypatch):
     """Broken twin: marks that are no quotes, so that every line ends a record."""
-    monkeypatch.setattr(source, "_SECTION", 1)
+    monkeypatch.setattr(csv_records, "SECTION", 1)
     whole = b"".join(record.replace(b'"', b"'") for record in RECORDS)
-    sections = [*source._sections(io.BytesIO(whole), b",")]
+    sections = [*csv_records.sections(io.BytesIO(whole), b",")]
     ends = np.cumsum([0, *map(len, RECORDS)]).tolist()
     assert not set(np.cumsum([len(s) for s in sections]).tolist()) <= set(ends)
 
@@ -285,9 +285,9 @@ def test_lines_that_end_with_a_carriage_return_alone(monkeypatch, tmp_path, fiel
 
 
 def test_from_a_stray_quote_on_the_rest_is_one_section(monkeypatch):
-    monkeypatch.setattr(source, "_SECTION", 16)
+    monkeypatch.setattr(csv_records, "SECTION", 16)
     rows = b"1,a\n" * 8 + b'2,5" pipe\n' + b"3,b\n" * 20
-    sections = [*source._sections(io.BytesIO(rows), b",")]
+    sections = [*csv_records.sections(io.BytesIO(rows), b",")]
     assert b"".join(sections) == rows
     assert sections[-1].endswith(b"3,b\n" * 20)
     assert b'5" pipe' in sections[-1]
@@ -302,7 +302,7 @@ def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
     tmp_path, monkeypatch, field, before
 ):
     monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**10)
-    monkeypatch.setattr(source, "_SECTION", 2**11)
+    monkeypatch.setattr(csv_records, "SECTION", 2**11)
     row = b"12345,abcdefghij\n"
     read = []
     for value in (b"1", field):

@@ -16,7 +16,7 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
-from memberbound.report.exporting import published_entry
+from memberbound.report.exporting import FORMATS, published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
 from memberbound.studies import running
@@ -352,6 +352,57 @@ def test_studies_of_neighbouring_tables_publish_the_same(only_steps, tmp_path) -
     entries = [published_entry(Publication.of_study(report)) for report in (one, two)]
     for part in ("metrics", "parameters", "tags", "run_name", "note"):
         assert getattr(entries[0], part) == getattr(entries[1], part)
+
+
+#: What one record may hold; the last column is the target.
+ODD_RECORDS = {
+    "no target": ["0.1", "0.2", ""],
+    "nothing": ["", "", ""],
+    "words": ["a word", "another", "a third class"],
+    "the header": ["a", "b", "y"],
+    "far": ["1e308", "-1e308", "no"],
+    "a line end": ["a\rb", "0.1", "no"],
+}
+
+
+def everything_public(report):
+    """All that a study publishes, in every public format but a run of MLflow, whose entry it is."""
+    entry = published_entry(Publication.of_study(report))
+    shown = [repr(replace(entry, files={}))]
+    for name, form in FORMATS.items():
+        if form.audience == "public" and name != "mlflow":
+            try:
+                shown.append(memberbound.export(report, format=name).text)
+            except InputError as refusal:
+                shown.append(f"{name} is refused: {refusal}")
+    assert any(str(Publication.of_study(report).rows) in text for text in shown)
+    return shown
+
+
+@pytest.mark.parametrize("unit", [None, "who"])
+@pytest.mark.parametrize("case", ODD_RECORDS)
+def test_no_record_changes_what_a_study_publishes(only_steps, tmp_path, case, unit) -> None:
+    """The number of rows, or of persons, is that of the table, as ``protect`` publishes it."""
+    only_steps("certify")
+    first = people().astype(str)
+    if unit is not None:
+        first["who"] = [f"p{k // 2}" for k in range(len(first))]
+    other = first.copy()
+    # All rows of a person are replaced.
+    for row in (2, 3) if unit is not None else (3,):
+        other.loc[row, ["a", "b", "y"]] = ODD_RECORDS[case]
+    seen = []
+    for name, table in (("one", first), ("two", other)):
+        (tmp_path / name).mkdir()
+        table.to_csv(tmp_path / name / "people.csv", index=False)
+        asked = FEW | {"learner": "tree", "unit": unit}
+        seen.append(study(tmp_path / name / "people.csv", **asked).report)
+    assert everything_public(seen[0]) == everything_public(seen[1])
+    publication = Publication.of_study(seen[1])
+    expected = (80, "rows") if unit is None else (40, "persons")
+    assert (publication.rows, publication.counted) == expected
+    if case == "no target":  # the number that was published once
+        assert seen[1].data.rows == expected[0] - 1
 
 
 def test_more_rows_promise_nothing_to_records_with_new_values(only_steps) -> None:

@@ -68,6 +68,9 @@ _ASSUMPTIONS = (
     "published.",
     "No column was computed from other rows, as a scaler, an encoder or an imputer fitted on them "
     "does.",
+    "The table conforms to the specification of its format: a malformed file (a line with too few "
+    "fields, text that is not in the declared encoding) is refused, and the certificate does not "
+    "cover the refusal.",
     SAMPLER_ASSUMPTION,
 )
 _SEEDED = "The noise comes from a seed: nobody who may know it is protected."

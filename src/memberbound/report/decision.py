@@ -140,7 +140,7 @@ def warnings(case: Case) -> list[str]:
     if report is not None and not report.complete:
         texts.append("The study did not finish. It rests on the steps that did.")
     if report is not None and release is not None and release.promise.game == "neighbour":
-        studied, made = report.data.rows, release.rows
+        studied, made = report.data.records or report.data.rows, release.rows
         if release.counted == "rows" and made not in (None, studied):
             texts.append(
                 f"The file was made from {made} rows, and the study is about {studied} rows."

@@ -123,7 +123,7 @@ def _facts(published: Publication) -> dict[str, Any]:
             "title": f"{learner}{clean(published.name)}",
             "version": published.version,
             "counts": {name: value for name, value in counts.items() if value is not None},
-            "size": f"{published.rows} {published.counted}",
+            "size": f"{'–' if published.rows is None else published.rows} {published.counted}",
             "theorems": [clean(name) for name in promise.theorems] or None,
             "theorem_ids": ", ".join(map(clean, promise.theorems)),
             "sure": confident(promise.confidence),

@@ -150,6 +150,7 @@ class Data:
 
     name: str
     embedded: bool
+    #: Records that were studied: rows with a target, or persons.
     rows: Annotated[int, Rule(ge=1, le=2**53 - 1)]
     columns: tuple[str, ...]
     roles: Mapping[str, Role]
@@ -159,6 +160,9 @@ class Data:
     task: Literal["classification", "regression"]
     classes: tuple[str, ...]
     sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+    #: Records of the table, with or without a target: the number that a release publishes.  None
+    #: in reports of earlier versions.
+    records: Annotated[int, Rule(ge=1, le=2**53 - 1)] | None = None
 
 
 @dataclass(frozen=True)

@@ -92,11 +92,14 @@ class Publication:
     promise: Promise
     assumptions: tuple[str, ...]
     file: ReleasedFile | None = None
+    #: The column that identifies persons, where there is no file that names it.
+    unit: str | None = None
 
     @property
     def counted(self) -> Literal["rows", "persons"]:
         """The unit that ``rows`` counts; the number of rows of persons is not public."""
-        return "rows" if self.file is None or self.file.unit is None else "persons"
+        unit = self.unit if self.file is None else self.file.unit
+        return "rows" if unit is None else "persons"
 
     @property
     def game(self) -> NeighbourGame | SubsetGame:
@@ -111,9 +114,10 @@ class Publication:
     def of_study(cls, report: Report) -> Publication:
         """Return the promise of a study's settings, from the table's shape alone.
 
-        Guarantee: two reports of the same question about tables with as many rows that have a
-        target, a number that is taken for public, and the same columns give equal publications;
-        the study's numbers, steps, verdict and choices are not looked at.
+        Guarantee: two reports of the same question about tables with equally many records (rows,
+        or persons), with or without a target, and the same columns give equal publications; the
+        study's numbers, steps, verdict and choices are not looked at.
+        Edge cases: reports of earlier versions do not have that number, and it is left out.
         """
         asked, data = report.question, report.data
         # The number of columns is public; which of them look like identifiers is not.
@@ -121,7 +125,7 @@ class Publication:
         return cls(
             name=data.name,
             version=report.version,
-            rows=data.rows,
+            rows=data.records,
             columns=len(columns),
             target=asked.target,
             learner=None if report.defaulted("learner") else asked.learner,
@@ -129,7 +133,8 @@ class Publication:
             promise=Promise(
                 "neighbour", "every record", 0.5, min(1.0, sum_up(0.5, asked.eta)), 1.0
             ),
-            assumptions=tuple(words()["assumed"]["protect-every"]),
+            assumptions=_release_assumptions(asked.unit),
+            unit=asked.unit,
         )
 
     @classmethod
@@ -352,10 +357,8 @@ class Case:
     @property
     def size(self) -> str | None:
         """The number of rows, or of persons, behind the file."""
-        if self.release is None:
-            return f"{self.studied.data.rows} rows"
-        rows = self.release.rows
-        return None if rows is None else f"{rows} {self.release.counted}"
+        published = self.published if self.release is None else self.release
+        return None if published.rows is None else f"{published.rows} {published.counted}"
 
     @property
     def subject(self) -> str:
@@ -379,6 +382,14 @@ class Case:
             if remedy.id in names and remedy.protects == release.promise.protects
         )
         return next(alike, None)
+
+
+def _release_assumptions(unit: str | None) -> tuple[str, ...]:
+    """Return what a release of all rows rests on, of rows or of persons."""
+    record, *others = words()["assumed"]["protect-every"]
+    if unit is not None:
+        record = words()["release-of-persons"].format(unit=unit)
+    return (record, *others)
 
 
 def _uncertified_file(place: Path, kind: str) -> ReleasedFile:

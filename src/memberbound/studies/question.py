@@ -171,6 +171,8 @@ class StudyData:
     embedded: bool
     sha256: str
     bounds: Bounds = field(default_factory=dict)
+    #: Records of the table, with or without a target: rows, or persons.
+    records: int | None = None
 
     @classmethod
     def read(
@@ -211,9 +213,10 @@ class StudyData:
         # Reports are passed on, so name the file without its folder.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(rows, selection, question.target)
-        everyone, persons = None, None
+        everyone, persons, records = None, None, len(opened.frame)
         if question.unit is not None:
             everyone, persons = _rows_by_person(opened, rows, question.target, question.unit)
+            records = len(np.unique(exact_codes(opened.frame[question.unit])))
         # Every step reads what was parsed; the file's own texts are freed.
         opened.forget_rows()
         table = rows.parsed()
@@ -232,6 +235,7 @@ class StudyData:
             embedded,
             digest.hexdigest(),
             {column: bound for column, bound in public.items() if column in table.columns},
+            records,
         )
 
     def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
@@ -259,6 +263,7 @@ class StudyData:
             task=self.examples.task,
             classes=tuple(self.examples.classes),
             sha256=self.sha256,
+            records=self.records,
         )
 
 

@@ -391,6 +391,27 @@ def _concat_codes(pieces: Sequence[CodedValues]) -> CodedValues:
     )
 
 
+def declared_type(column: object) -> object:
+    """Return the type that a column was declared with, without what its rows decided about it.
+
+    The width of numpy's texts and bytes is that of the longest value, and the codes of an Arrow
+    dictionary are as wide as the number of its words needs: neither is declared.
+
+    Examples:
+        >>> declared_type(np.array([b"ab", b"abc"])), declared_type(np.array([1.5]))
+        (None, dtype('float64'))
+    """
+    kind = getattr(column, "dtype", getattr(column, "type", None))
+    if isinstance(kind, np.dtype):
+        return None if kind.kind in "USV" else kind
+    arrow: Any = getattr(kind, "pyarrow_dtype", kind)
+    if not type(arrow).__module__.startswith("pyarrow"):
+        return kind
+    from pyarrow import types
+
+    return arrow.value_type if types.is_dictionary(arrow) else kind
+
+
 def _of_pandas(series: Series, form: Form) -> Values:
     import pandas as pd
     import pyarrow as pa

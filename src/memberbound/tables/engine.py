@@ -63,21 +63,35 @@ ENCODING_REMEDY = (
 )
 
 
-#: A value that an engine or Arrow quotes where a file breaks the rules of its own format.
-_QUOTED = re.compile(r'\bvalue (?:".*"|-?\d+)|(?<=\]) -?\d+', re.DOTALL)
+#: A value that an engine, Arrow or SQLite quotes where it breaks the rules of its format or type.
+_QUOTED = re.compile(
+    r"""\b((?:value|string|text|convert|format|range|timestamp|date|time):?)"""
+    r"""[ ](?:".*"|'.*'|-?\d\S*)|(?<=\])()[ ]-?\d+""",
+    re.DOTALL,
+)
+#: What the engine says about a record of a CSV file besides quoting it.
+_CSV_FAULT = re.compile(
+    r"Expected Number of Columns: \d+ Found: \d+|Value with unterminated quote found|"
+    r"Invalid unicode \(byte sequence mismatch\) detected(?:\. This file is not utf-8 encoded)?|"
+    r"Maximum line size of \d+ bytes exceeded"
+)
 
 
 def one_sentence(error: BaseException) -> str:
     """Return what an engine's message says first, without its class, its SQL and the data."""
-    message = _QUOTED.sub(lambda quoted: "value" * quoted[0].startswith("value"), str(error))
-    lines = [line.strip().rstrip(".") for line in message.splitlines() if line.strip()]
-    # The offending line of a file is a record, which is not shown; its number is.
-    shown = [x for x in lines if not x.startswith(("Original Line", "LINE 1:", "Possible"))]
+    message = str(error)
+    head, mark, tail = message.partition("CSV Error on Line: ")
+    if mark and len(head) < 30:
+        # The record itself follows, which is not shown; its number is.
+        fault = _CSV_FAULT.search(tail)
+        number = re.match(r"\d*", tail)[0]  # type: ignore[index]  # it fits everything
+        return f"{mark}{number}" + (f", {fault[0]}" if fault else "")
+    lines = [line.strip().rstrip(".") for line in _QUOTED.sub(r"\1\2", message).splitlines()]
+    shown = [x for x in lines if x and not x.startswith(("LINE 1:", "Possible"))]
     if not shown:
         return type(error).__name__
     head, mark, tail = shown[0].partition("Error: ")
-    first = tail if mark and len(head) < 30 else shown[0]
-    return f"{first}, {shown[1]}" if first.startswith("CSV Error on") and shown[1:] else first
+    return tail if mark and len(head) < 30 else shown[0]
 
 
 def _ibis_errors() -> tuple[type[Exception], ...]:

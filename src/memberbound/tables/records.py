@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import large_array
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import Values, declared_type
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.persons import Persons, check_unit
 from memberbound.tables.shards import Shards
@@ -266,7 +266,7 @@ def read_records(
         stored = table.stored_columns(None if columns is None else list(columns))
         values, types = {}, {}
         for name, column in stored.items():
-            types[name] = getattr(column, "dtype", getattr(column, "type", None))
+            types[name] = declared_type(column)
             values[name] = read_column(column, name, (forms or {}).get(name, "any"), table.name)
     return Records(values, len(next(iter(values.values()))), table.name, types=types)
 

@@ -60,14 +60,15 @@ import itertools
 import lzma
 import os
 import re
-import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from memberbound.errors import InputError
 from memberbound.files import FULL, csv_codec, csv_encoding
+from memberbound.tables.csv_records import has_other_line_ends, quote_line_ends, sections
 from memberbound.tables.engine import (
     BATCH_ROWS,
     ENCODING_REMEDY,
@@ -443,7 +444,8 @@ def refuse_cut(source: ir.Table, *, secret: bool = False) -> None:
 # arithmetic is wanted.
 #
 # The dialect is RFC 4180: the first line names the columns, ``"`` quotes and ``""`` is a quote
-# inside quotes, UTF-8 with or without a byte-order mark.  The delimiter is the one among comma,
+# inside quotes, UTF-8 with or without a byte-order mark; how the first line ends, every record
+# does (:mod:`memberbound.tables.csv_records`).  The delimiter is the one among comma,
 # semicolon, tab and bar that stands most often in the first line, a comma in doubt.  An empty
 # field, quoted or not, is null; no other spelling (``NA``, ``N``, ``?``) is.
 
@@ -462,8 +464,8 @@ _LONGEST_HEADER = 2**22
 #: What stands before the first end of a line that is not inside quotes.
 _FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
-#: Bytes of secret rows that are read as one block, and of a section of a longer file.
-_LARGEST_BLOCK, _SECTION = 2**27, 2**23
+#: Bytes of secret rows that are read as one block; of more, sections are.
+_LARGEST_BLOCK = 2**27
 
 
 def _delimited(
@@ -484,21 +486,17 @@ def _delimited(
     encoded = csv_codec() != "utf-8"
     compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
     if compression in _UNPACKED or (secret and compression) or encoded:
-        plain = engine.folder / f"{engine.fresh('csv')}.csv"
-        try:
-            with _open(path) as packed, plain.open("wb") as out:
-                shutil.copyfileobj(packed, out, _CHUNK)
-        except UnicodeError:
-            raise InputError(
-                f"{name} must be encoded as {csv_codec()}, and is not. Give another encoding."
-            ) from None
-        except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise  # not the file's fault
-            raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
-        path, compression = plain, ""
-    with path.open("rb") if encoded else _open(path) as stream:
-        delimiter, columns = _header(stream, name, delimiter)
+        path, compression = _unpacked(engine, path, name), ""
+    unpacked = partial(path.open, "rb") if encoded else partial(_open, path)
+    opened = cast("Callable[[], IO[bytes]]", unpacked)
+    with opened() as stream:
+        delimiter, columns, end = _header(stream, name, delimiter)
+    with opened() as stream:
+        other = whole and has_other_line_ends(stream, end)
+    if other:
+        with opened() as stream:
+            quoted = quote_line_ends(stream, delimiter.encode(), end)
+            path, compression = _plain_copy(engine, quoted), ""
     if secret and whole and path.stat().st_size > _LARGEST_BLOCK:
         with path.open("rb") as stream:
             line = stream.readline()
@@ -526,6 +524,29 @@ def _delimited(
     )
 
 
+def _plain_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
+    """Write the parts of a CSV file to the engine's private folder."""
+    plain = engine.folder / f"{engine.fresh('csv')}.csv"
+    with plain.open("wb") as out:
+        out.writelines(parts)
+    return plain
+
+
+def _unpacked(engine: Engine, path: Path, name: str) -> Path:
+    """Return a copy of a CSV file without compression, in UTF-8."""
+    try:
+        with _open(path) as packed:
+            return _plain_copy(engine, iter(partial(packed.read, _CHUNK), b""))
+    except UnicodeError:
+        raise InputError(
+            f"{name} must be encoded as {csv_codec()}, and is not. Give another encoding."
+        ) from None
+    except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise  # not the file's fault
+        raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
+
+
 def _copied_sections(
     engine: Engine, stream: IO[bytes], header: bytes, name: str, delimiter: str
 ) -> str:
@@ -533,7 +554,7 @@ def _copied_sections(
     part = engine.folder / f"{engine.fresh('section')}.csv"
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for section in _sections(stream, delimiter.encode()):
+        for section in sections(stream, delimiter.encode()):
             part.write_bytes(header + section)
             view = _delimited(engine, part, name, delimiter, secret=True, whole=False)
             yield from engine.connection.sql(f"SELECT * FROM {view}").to_arrow_reader(BATCH_ROWS)
@@ -545,43 +566,6 @@ def _copied_sections(
         return engine.copied(first.schema, itertools.chain([first], rows))
     finally:
         part.unlink(missing_ok=True)
-
-
-def _sections(stream: IO[bytes], delimiter: bytes) -> Iterator[bytes]:
-    """Yield CSV records in parts that end with a record; from a stray quote on, all of the rest.
-
-    A quote opens a field only at its beginning, and two of them inside are one.
-
-    Examples:
-        >>> rows = b'1,"a,b"' + bytes([10]) + b"2,c" + bytes([10])
-        >>> [len(section) for section in _sections(io.BytesIO(rows), b",")]
-        [12]
-    """
-    start = rb"(?:(?<=[\r\n" + re.escape(delimiter) + rb"])|\A)"
-    quoted = re.compile(start + rb'"(?:[^"]+|"")*+("|\Z)')
-    rest = b""
-    while chunk := stream.read(_SECTION):
-        block = rest + chunk
-        fields = [(field.start(), field.end()) for field in quoted.finditer(block)]
-        if sum(block.count(b'"', *field) for field in fields) != block.count(b'"'):
-            yield block + stream.read()
-            return
-        limit = len(block)
-        # A field at the end may go on: even behind a quote, which may be one of two.
-        if fields and fields[-1][1] == limit:
-            limit = fields.pop()[0]
-        last = block.rfind(b"\n", 0, limit)
-        while last >= 0:
-            while fields and fields[-1][0] > last:
-                fields.pop()
-            if not fields or fields[-1][1] <= last:
-                break
-            last = block.rfind(b"\n", 0, fields[-1][0])
-        rest = block[last + 1 :]
-        if last >= 0:
-            yield block[: last + 1]
-    if rest:
-        yield rest
 
 
 def separator_of(path: Path | None) -> str | None:
@@ -644,8 +628,10 @@ def csv_columns(path: Path) -> list[str]:
         return _header(stream, str(path), _DELIMITED[inner])[1]
 
 
-def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
-    """Return the delimiter and the column names from the first line."""
+def _header(
+    stream: IO[bytes] | io.BufferedIOBase, name: str, delimiter: str | None
+) -> tuple[str, list[str], bytes]:
+    """Return the delimiter and the column names from the first line, and how it ends."""
     # Only the first line must be UTF-8 here, and the last character may be cut.
     decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
     head = decoder.decode(stream.read(_LONGEST_HEADER))
@@ -678,4 +664,5 @@ def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tupl
                 f"the same), got {seen[column.casefold()]!r} and {column!r}."
             )
         seen[column.casefold()] = column
-    return chosen, columns
+    end = re.match("\r?\n?", head[len(first) :])[0]  # type: ignore[index]  # it fits everything
+    return chosen, columns, end.encode() or b"\n"

@@ -26,8 +26,11 @@ _HEAD = """\
 #   how texts are written, where one could mean two things (1,234 or 03/02/2021):
 #     weight: {range: [0, 300], decimal: ","}      seen: {range: […], format: "%d/%m/%Y"}
 # An entry that stays empty is left to noisy histograms, which cost a part of the budget.
-# The comment behind a column is a guess from the table: delete it before you share this file.
+# OWNER ONLY: a comment behind a column is guessed from the rows, and one record can change it.
+# Delete these comments before anybody else sees the file.
 """
+#: What every guess in the file begins with.
+_MARK = "# OWNER ONLY:"
 _HINTS = {
     "number": "numbers: [low, high]",
     "category": "categories: [one, another]",
@@ -47,7 +50,10 @@ _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 
 @dataclass(frozen=True, repr=False)
 class BoundsTemplate(Answer):
-    """A bounds file with every column and no number; ``columns`` says what each seems to hold."""
+    """A bounds file with every column and no number; ``columns`` says what each seems to hold.
+
+    What a column seems to hold depends on single records: it is for the owner of the rows.
+    """
 
     VERB: ClassVar = "bounds"
 
@@ -64,15 +70,21 @@ class BoundsTemplate(Answer):
         names = {name: _quoted(name) for name in self.columns}
         width = max(map(len, names.values())) + 1
         hints = {c: _WRITTEN.get(self.forms.get(c, ""), _HINTS[k]) for c, k in self.columns.items()}
-        lines = [f"{names[c] + ':':<{width}}  # {hint}" for c, hint in hints.items()]
+        lines = [f"{names[c] + ':':<{width}}  {_MARK} {hint}" for c, hint in hints.items()]
         return _HEAD + "\n".join(lines) + "\n"
+
+    @computed
+    def owner_only(self) -> tuple[str, ...]:
+        """The keys that are not to be published: guesses from the rows."""
+        return ("columns", "template")
 
     def summary(self) -> str:
         """Return the file, or what to do with it."""
         if self.out is None:
             return self.template.rstrip("\n")
         return (
-            f"{len(self.columns)} columns. Fill in {self.out} with what is public knowledge, then: "
+            f"{len(self.columns)} columns. Fill in {self.out} with what is public knowledge, and "
+            "delete the comments marked OWNER ONLY before you share it. Then: "
             f"memberbound protect FILE --target COL --bounds {self.out}"
         )
 
@@ -88,8 +100,8 @@ def bounds(
 ) -> BoundsTemplate:
     """Write a template in which you state what is public about a table's columns.
 
-    No number and no value of the table is in it: bounds count as published.  What a column holds is
-    guessed, and said in a comment.
+    No number and no value of the table is in it: bounds count as published.  The comments behind
+    columns are guesses from the rows, for their owner only: delete them before sharing the file.
 
     Args:
         table: a file or a table, one record per row.
@@ -102,7 +114,7 @@ def bounds(
         >>> import pandas
         >>> people = pandas.DataFrame({"age": [31.5, 47.25, 82.0], "sex": ["F", "M", "F"]})
         >>> print(bounds(people).template.splitlines()[-2])
-        age:  # numbers: [low, high]
+        age:  # OWNER ONLY: numbers: [low, high]
     """
     if out is not None:
         check_output(Path(out), formats=(".yaml", ".yml"), source=path_of(table), force=force)

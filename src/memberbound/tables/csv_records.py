@@ -1,0 +1,112 @@
+"""Records of a CSV file: where they end, and one kind of line end for all of them.
+
+A quote opens a field only at its beginning, and two quotes inside quotes are one.  The end of the
+first line is the end of every record; any other carriage return or line feed outside quotes belongs
+to a value.  Programs write such values without quotes (pandas a carriage return), and the engine
+refuses files that hold them, so :func:`quote_line_ends` puts quotes around these values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO
+
+_CHUNK = 2**20
+#: Bytes of a section.
+SECTION = 2**23
+_QUOTED = rb'"(?:[^"]+|"")*+'
+
+
+def sections(stream: IO[bytes], delimiter: bytes, end: bytes = b"\n") -> Iterator[bytes]:
+    """Yield CSV records in parts that end with a record; after a stray quote, all of the rest.
+
+    Examples:
+        >>> import io
+        >>> rows = b'1,"a,b"' + bytes([10]) + b"2,c" + bytes([10])
+        >>> [len(section) for section in sections(io.BytesIO(rows), b",")]
+        [12]
+    """
+    start = rb"(?:(?<=[\r\n" + re.escape(delimiter) + rb"])|\A)"
+    quoted = re.compile(start + _QUOTED + rb'("|\Z)')
+    rest = b""
+    while chunk := stream.read(SECTION):
+        block = rest + chunk
+        fields = [(field.start(), field.end()) for field in quoted.finditer(block)]
+        if sum(block.count(b'"', *field) for field in fields) != block.count(b'"'):
+            yield block + stream.read()
+            return
+        limit = len(block)
+        # A field at the end may go on: even behind a quote, which may be one of two.
+        if fields and fields[-1][1] == limit:
+            limit = fields.pop()[0]
+        last = block.rfind(end, 0, limit)
+        while last >= 0:
+            while fields and fields[-1][0] > last:
+                fields.pop()
+            if not fields or fields[-1][1] <= last:
+                break
+            last = block.rfind(end, 0, fields[-1][0])
+        rest = block[last + 1 :]
+        if last >= 0:
+            yield block[: last + 1]
+    if rest:
+        yield rest
+
+
+def has_other_line_ends(stream: IO[bytes], end: bytes) -> bool:
+    r"""Tell whether a file holds line ends other than ``end`` (``\n``, ``\r\n`` or ``\r``).
+
+    Those inside quotes count too.
+
+    Examples:
+        >>> import io
+        >>> has_other_line_ends(io.BytesIO(b"a" + bytes([13, 10]) + b"b" + bytes([13])), b"\r\n")
+        True
+    """
+    returns = feeds = pairs = 0
+    last = b""
+    while chunk := stream.read(_CHUNK):
+        returns += chunk.count(b"\r")
+        feeds += chunk.count(b"\n")
+        pairs += (last + chunk).count(b"\r\n")
+        last = chunk[-1:]
+    if end == b"\r\n":
+        return not returns == feeds == pairs
+    return bool(feeds if end == b"\r" else returns)
+
+
+def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator[bytes]:
+    r"""Yield the same records with quotes around values that hold line ends other than ``end``.
+
+    Where records end with ``\r\n``, a line feed alone ends one too, and all end with ``\n`` then.
+
+    Guarantee: a value is written by a rule that looks at its own bytes and ``end`` alone.
+
+    Examples:
+        >>> import io
+        >>> rows = b"1,a" + bytes([13]) + b"b" + bytes([10])
+        >>> b"".join(quote_line_ends(io.BytesIO(rows), b",", bytes([10])))
+        b'1,"a\rb"\n'
+    """
+    pair = end == b"\r\n"
+    one = b"\n" if pair else end
+    other = b"\r" if one == b"\n" else b"\n"
+    outside = rb"[^" + re.escape(delimiter + one) + rb"]"
+    start = rb"(?:(?<=[" + re.escape(delimiter + one) + rb"])|\A)"
+    field = re.compile(
+        start + rb"(?:" + _QUOTED + rb'"' + other + rb"?|(?!\")"
+        rb"[^\r\n" + re.escape(delimiter) + rb"]*" + other + outside + rb"*)"
+    )
+
+    def quoted(match: re.Match[bytes]) -> bytes:
+        value, after = match[0], match.string[match.end() : match.end() + 1]
+        closed = value.startswith(b'"')
+        if (pair or closed) and value.endswith(other) and after in (one, b""):
+            value = value[:-1]
+        if closed or other not in value:
+            return value
+        return b'"' + value.replace(b'"', b'""') + b'"'
+
+    for section in sections(stream, delimiter, one):
+        yield field.sub(quoted, section)

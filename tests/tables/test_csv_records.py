@@ -1,0 +1,121 @@
+"""Records of CSV files: whatever a program wrote is read back, however lines end."""
+
+import csv
+import gzip
+import io
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound import certify, open_table, protect
+from memberbound.errors import InputError
+from memberbound.tables import csv_records, source
+from memberbound.tables.records import read_records
+
+ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
+
+
+def texts(seed, rows=120):
+    """Rows of three texts made of everything that a CSV file writes in its own way."""
+    draws = np.random.default_rng(seed)
+    letters = ["a", "b", " ", ",", '"', "\r", "\n", "\r\n", "é", "0"]
+    # A record that is empty in all columns but one, or looks like the header, is not of interest.
+    return [
+        ["x", *("".join(draws.choice(letters, draws.integers(0, 5))) for _ in range(2)), "y"]
+        for _ in range(rows)
+    ]
+
+
+def written(rows, end, path):
+    """The file as Python's csv module, and pandas with it, writes it: few values have quotes."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator=end).writerows([["a", "b", "c", "d"], *rows])
+    content = out.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def read_back(path, *, secret):
+    with open_table(path, secret=secret) as table:
+        columns = table.rows().to_pydict().values()
+    return [["" if v is None else v for v in row] for row in zip(*columns, strict=True)]
+
+
+@pytest.mark.parametrize("secret", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_what_was_written_is_read(monkeypatch, tmp_path, name, end, secret):
+    monkeypatch.setattr(csv_records, "SECTION", 64)
+    rows = texts(len(end))
+    assert read_back(written(rows, ENDS[end], tmp_path / name), secret=secret) == rows
+
+
+def test_without_quotes_around_line_ends_the_file_is_refused(monkeypatch, tmp_path):
+    """Broken twin: the engine alone does not read what pandas writes."""
+    monkeypatch.setattr(source, "has_other_line_ends", lambda *_: False)
+    with pytest.raises(InputError, match="could not be read"):
+        read_back(written(texts(1), "\n", tmp_path / "t.csv"), secret=True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("end", ENDS)
+def test_other_line_ends_are_noticed_wherever_the_file_is_cut(monkeypatch, end, size):
+    monkeypatch.setattr(csv_records, "_CHUNK", size)
+    own = ENDS[end].encode()
+    plain = own.join([b"a,b", b"1,2", b"3,4", b""])
+    assert not csv_records.has_other_line_ends(io.BytesIO(plain), own)
+    for other in {b"\r", b"\n", b"\r\n"} - {own}:
+        assert csv_records.has_other_line_ends(io.BytesIO(plain + b"5" + other + own), own)
+
+
+def test_a_release_is_made_whatever_one_text_is(tmp_path):
+    path = tmp_path / "t.csv"
+    for word in ("plain", "a\rb", "\r", 'say "\r"', "a\r\nb"):
+        frame = pd.DataFrame({"note": ["red", "blue"] * 60, "ill": ["no", "yes"] * 60})
+        frame.loc[3, "note"] = word
+        frame.to_csv(path, index=False)
+        assert read_records(path).rows == 120
+        bounds = {"note": ["red", "blue"], "ill": ["no", "yes"]}
+        protect(path, target="ill", bounds=bounds, eta=0.4, insecure_seed=1, trial=False)
+        assert certify(path, columns=["note"]).rows == 120
+
+
+SECRET = "Se-86421-cret"
+BROKEN = {
+    "too many fields": f"1,2\n1,2,{SECRET}\n",
+    "too few fields": f"1,2\n{SECRET}\n",
+    "unterminated quote": f'1,"2\n{SECRET},{SECRET}\n{SECRET}\n',
+    "stray quote": f'1,"2"{SECRET}\n',
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_without_its_values(tmp_path, case):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + BROKEN[case])
+    with pytest.raises(InputError, match=r"CSV Error on Line: [23], [EV]") as refusal:
+        read_records(path)
+    assert SECRET not in str(refusal.value)
+
+
+CASTS = [
+    "a::INTEGER",
+    "a::DATE",
+    "a::TIMESTAMP",
+    "a::DECIMAL(9, 2)",
+    "strptime(a, '%Y')",
+    "a::TIME",
+]
+CASTS += ["strptime(a, '%Y')", "(CASE a WHEN '1' THEN 1 ELSE 86421 END)::TINYINT"]
+
+
+@pytest.mark.parametrize("cast", CASTS)
+def test_what_an_engine_cannot_convert_is_not_quoted(cast):
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE t AS SELECT * FROM (VALUES ('1'), ('{SECRET}')) AS v(a)")
+    with pytest.raises(InputError, match="could not be read") as refusal:
+        read_records(connection.sql(f"SELECT {cast} AS a FROM t"))
+    assert "86421" not in str(refusal.value)
+    assert "cret" not in str(refusal.value)
