@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -161,8 +162,30 @@ def test_theorem_tests_and_entries_name_each_other():
     files = {f"tests/theorems/{path.name}" for path in (ROOT / "tests/theorems").glob("test_*.py")}
     assert files <= named, sorted(files - named)
     for entry in ENTRIES:
-        own = f"tests/theorems/test_{re.sub('[-.]', '_', entry.id)}.py"
-        assert own not in files or own in {p.partition("::")[0] for p in entry.tests}, entry.id
+        for kind in ("test", "test_paper"):
+            own = f"tests/theorems/{kind}_{re.sub('[-.]', '_', entry.id)}.py"
+            assert own not in files or own in {p.partition("::")[0] for p in entry.tests}, entry.id
+
+
+def imports_the_package(source: str) -> bool:
+    """Tell whether a module imports something of the package."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return any((node.module or "").partition(".")[0] == "memberbound" for node in nodes)
+
+
+def test_a_theorem_test_calls_the_code_or_is_named_after_the_paper():
+    """A file that checks only the paper against the oracle is called ``test_paper_<ID>.py``."""
+    assert imports_the_package("from memberbound.games import IidGame")
+    assert not imports_the_package("from oracle import iid")
+    paper, code = set(), set()
+    for path in (ROOT / "tests/theorems").glob("test_*.py"):
+        (code if imports_the_package(path.read_text(encoding="utf-8")) else paper).add(path.name)
+    assert {name for name in paper if not name.startswith("test_paper_")} == set()
+    assert {name for name in code if name.startswith("test_paper_")} == set()
+    # What is implemented is tested by a file that calls it.
+    for entry in ENTRIES:
+        own = {path.partition("::")[0].removeprefix("tests/theorems/") for path in entry.tests}
+        assert entry.status != "implemented" or not own <= paper, entry.id
 
 
 GOOD = Entry(
@@ -171,7 +194,7 @@ GOOD = Entry(
     statement="A statement.",
     status="implemented",
     code=("memberbound.curve.TradeoffCurve.security",),
-    tests=("tests/theorems/test_A25_T14.py::test_limits", "tests/theorems/test_A25_D2.py"),
+    tests=("tests/theorems/test_paper_A25_L22.py", "tests/theorems/test_A25_D2.py"),
 )
 ERRATUM = Erratum("printed", "holds", "theorem_8", "two records")
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import mpmath as mp
 
+from memberbound.curve import PolygonCurve
 from oracle import finite, iid, mechanisms
 from oracle.claims import assert_bound
 from oracle.real import digits
@@ -72,3 +73,24 @@ def test_information_bound_holds_at_every_price():
         ),
         broken={"a third": lambda nats: from_information(nats) / 3},
     )
+
+
+def test_the_curve_of_the_two_worlds_keeps_it():
+    """``TradeoffCurve.leak`` at ν = ½ and λ = 1/γ is the leak from above, and at most TV."""
+    weights = [8.0, 2.0, 1.0, 0.5, 0.125]
+    curves = [(PolygonCurve.from_masses(*finite.masses(*pair)), pair) for pair in games()]
+    assert_bound(
+        lambda curve, lam, pair: F(curve.leak(0.5, lam)),
+        (
+            ((curve, lam, pair), iid.leakage(pair, 1 / F(lam)))
+            for curve, pair in curves
+            for lam in weights
+        ),
+        broken={
+            "lam for its inverse": lambda curve, lam, pair: F(curve.leak(0.5, 1 / lam)),
+            "halved": lambda curve, lam, pair: F(curve.leak(0.5, lam)) / 2,
+        },
+    )
+    for curve, pair in curves:
+        assert F(curve.advantage) <= finite.total_variation(*pair) + F(1, 10**12)
+        assert all(curve.leak(0.5, lam) <= curve.advantage for lam in weights)

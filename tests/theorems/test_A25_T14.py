@@ -6,6 +6,7 @@ Truth: enumeration of the i.i.d. game.  Injective releases reach it, no release 
 from fractions import Fraction
 from random import Random
 
+from memberbound.iid.worst_case import leak_of_law, leak_of_uniform
 from oracle import iid, mechanisms
 from oracle.claims import assert_bound, assert_exact
 
@@ -61,3 +62,42 @@ def test_limits():
     values = [iid.worst_leak(p, n, F(1)) for n in (1, 4, 16, 64)]
     assert values == sorted(values, reverse=True)
     assert all(0 <= iid.worst_leak(p, n, g) <= 1 for n in (1, 5) for g in GAMMAS)
+
+
+#: λ at ν = ½, so that γ = 1/λ; dyadic, as the atoms are, so that the doubles are these numbers.
+WEIGHTS = [4.0, 2.0, 1.0, 0.5, 0.25]
+DYADIC = [
+    [F(1, 2), F(1, 2)],
+    [F(1, 8), F(3, 8), F(1, 2)],
+    [F(1, 64), F(15, 64), F(1, 4), F(1, 2)],
+]
+
+
+def test_the_code_is_the_closed_form_from_above():
+    """``leak_of_law`` and ``leak_of_uniform`` against the worst learner, at every price."""
+
+    def of_law(law, n, lam):
+        return F(leak_of_law([float(p) for p in law], n, 0.5, lam))
+
+    def of_uniform(law, n, lam):
+        return F(leak_of_uniform(len(law), n, 0.5, lam))
+
+    uniform = [[F(1, atoms)] * atoms for atoms in (2, 4, 20, 64)]
+    for code, laws_ in ((of_law, DYADIC), (of_uniform, uniform)):
+        truth = [
+            ((law, n, lam), iid.worst_leak(law, n, 1 / F(lam)))
+            for law in laws_
+            for n in (1, 3, 10)
+            for lam in WEIGHTS
+        ]
+        assert_bound(
+            code,
+            [case for case in truth if case[1] > 0],
+            broken={
+                "halved": lambda *at, code=code: code(*at) / 2,
+                "a little less": lambda *at, code=code: code(*at) * (1 - F(1, 10**8)),
+                "without the price": lambda law, n, lam, code=code: code(law, n, 4.0),
+            },
+            excess=F(1, 10**9),
+        )
+        assert all(code(*at) < F(1, 10**12) for at, value in truth if value == 0)

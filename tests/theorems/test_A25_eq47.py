@@ -6,8 +6,9 @@ Truth: the deviations by their meaning, E|B/n - γp|, in rationals.
 import math
 from fractions import Fraction
 
+from memberbound.numerics.binomial import hockey_stick_upper
 from oracle import iid
-from oracle.claims import assert_exact
+from oracle.claims import assert_bound, assert_exact
 
 F = Fraction
 # Dyadic, so that the doubles are these numbers.
@@ -51,3 +52,28 @@ def test_the_form_is_exact():
             "floor of the mean": lambda law, n, gamma: eq47(law, n, gamma, scale=1),
         },
     )
+
+
+def test_the_code_is_the_form_without_its_constant():
+    """The shares of the atoms, ``hockey_stick_upper``, add up to eq47 less its constant."""
+
+    def shares(law, n, gamma):
+        values = hockey_stick_upper(n, [float(p) for p in law], float(gamma))
+        return sum(map(F, values.tolist()))
+
+    truth = [
+        ((law, n, g), max(F(1), g) * (eq47(law, n, g) - abs(1 - 1 / g) / 2))
+        for law in LAWS
+        for n in SIZES
+        for g in GAMMAS
+    ]
+    assert_bound(
+        shares,
+        [case for case in truth if case[1] > 0],
+        broken={
+            "halved": lambda *at: shares(*at) / 2,
+            "without the price": lambda law, n, gamma: shares(law, n, F(4)),
+        },
+        excess=F(1, 10**9),
+    )
+    assert all(shares(*at) < F(1, 10**12) for at, value in truth if value == 0)

@@ -5,6 +5,8 @@ Truth: definition I24-D1 with every decision rule played against every subset, f
 
 from fractions import Fraction
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_bounds, finite_worlds
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_exact
 
@@ -54,3 +56,27 @@ def test_at_half_eta_is_half_the_total_variation():
             for x in range(size):
                 tv = finite.total_variation(*subset.world_laws(kernel, size, k, x))
                 assert subset.eta_of_record(kernel, size, k, x) == tv / 2
+
+
+def as_mechanism(kernel):
+    """A kernel of the oracle, a mapping or a function, as a mechanism of the package."""
+    return kernel if callable(kernel) else kernel.__getitem__
+
+
+def test_the_code_finds_the_best_attack():
+    """``finite_bounds``, ``Worlds.success`` and the curve's accuracy, at the prior k/N."""
+
+    def success(kernel, size, k, x):
+        return finite_worlds(as_mechanism(kernel), SubsetGame(size, k)).success(x)
+
+    truth = [
+        ((*game, x), subset.best_accuracy_by_rules(*game, x))
+        for game in games()
+        for x in range(game[1])
+    ]
+    assert_exact(success, truth, broken={"even odds": even_odds_assumed})
+    for (kernel, size, k, x), best in truth:
+        bounds = finite_bounds(as_mechanism(kernel), SubsetGame(size, k))
+        assert best <= F(bounds.success[x]) <= best + F(1, 10**12)
+        curve = finite_worlds(as_mechanism(kernel), SubsetGame(size, k)).curve(x)
+        assert best - F(1, 10**12) <= F(curve.accuracy(k / size)) <= best + F(1, 10**12)

@@ -3,9 +3,11 @@
 g stands for e^eps.  Truth: random DP mechanisms on all k-subsets, best attack enumerated.
 """
 
+import math
 from fractions import Fraction
 from random import Random
 
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import mechanisms, subset
 from oracle.claims import assert_bound
 
@@ -63,3 +65,28 @@ def test_other_subset_sizes_gain_no_more():
             extremal = mechanisms.leaking_response(g, delta)
             for mechanism in (leaky, extremal):
                 assert subset.eta(mechanism, size, k) <= eta_bound(g, delta)
+
+
+def epsilon_of(g):
+    """A double whose exponential is at least g, and hardly more."""
+    return math.log(g) * (1 + 1e-15) if g > 1 else 0.0
+
+
+def test_the_code_is_the_bound_from_above():
+    """``eta`` and ``accuracy`` of the curve of (eps, delta)-DP."""
+
+    def curve(g, delta):
+        return guarantee_from_epsilon_delta([(epsilon_of(g), float(delta))]).curve
+
+    truth = [((g, delta), eta_bound(g, F(float(delta)))) for g, delta in PARAMETERS]
+    broken = {
+        "halved": lambda g, delta: F(curve(g, delta).eta) / 2,
+        "delta forgotten": lambda g, delta: F(curve(g, 0).eta),
+    }
+    assert_bound(lambda g, delta: F(curve(g, delta).eta), truth, broken, excess=F(1, 10**12))
+    assert_bound(
+        lambda g, delta: F(curve(g, delta).accuracy()) - F(1, 2), truth, broken, excess=F(1, 10**12)
+    )
+    # No mechanism with these parameters exceeds it.
+    for kernel, size, k, g, delta in games():
+        assert subset.eta(kernel, size, k) <= F(curve(g, delta).eta)

@@ -2,6 +2,8 @@
 
 from fractions import Fraction
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_worlds
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound
 
@@ -31,3 +33,21 @@ def test_reached_by_randomised_response():
         fpr = 1 - truth
         pair = subset.world_laws(rr, 2, 1, 0)
         assert finite.tpr_at_fpr(*pair, fpr) == fpr + 2 * subset.eta(rr, 2, 1)
+
+
+def test_the_curves_of_the_code_keep_it():
+    """``tpr`` of every record's curve is at most FPR + 2 eta, with the eta of the code."""
+    games = [(kernel, size) for kernel, size, _ in mechanisms.random_games(88, 10, (2, 4))]
+    games += [(mechanisms.randomised_response(t), 2) for t in (F(3, 5), F(9, 10))]
+    slack, printed = F(1, 10**12), 0
+    for kernel, size in games:
+        release = kernel if callable(kernel) else kernel.__getitem__
+        worlds = finite_worlds(release, SubsetGame(size, size // 2))
+        eta = max(worlds.eta(x) for x in range(size))
+        for x in range(size):
+            pair = subset.world_laws(kernel, size, size // 2, x)
+            for fpr in (0.0, 0.25, 0.5, 0.875):
+                tpr = F(worlds.curve(x).tpr(fpr))
+                assert finite.tpr_at_fpr(*pair, F(fpr)) <= tpr <= F(fpr) + 2 * eta + slack
+                printed += tpr > F(fpr) + eta + slack
+    assert printed > 0

@@ -4,6 +4,8 @@ from fractions import Fraction
 from itertools import combinations
 from random import Random
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_worlds
 from oracle import mechanisms, subset
 from oracle.claims import assert_exact
 
@@ -37,4 +39,27 @@ def test_same_delta():
             for g in GAMMAS
         ),
         broken={"printed": lambda delta: 2 * delta},
+    )
+
+
+def test_the_code_has_the_same_delta():
+    """``Worlds.delta`` on all populations of two records."""
+
+    def worst(kernel, size, g):
+        found = F(0)
+        for pair in combinations(range(size), 2):
+            worlds = finite_worlds(
+                lambda d, pair=pair: kernel[frozenset({pair[min(d)]})], SubsetGame(2, 1)
+            )
+            found = max(found, *(worlds.delta(x, g) for x in range(2)))
+        return found
+
+    assert_exact(
+        worst,
+        (
+            ((kernel, size, g), subset.dp_delta(kernel, size, 1, g))
+            for kernel, size in universes()
+            for g in GAMMAS
+        ),
+        broken={"printed": lambda *at: 2 * worst(*at)},
     )

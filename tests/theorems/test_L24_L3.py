@@ -9,6 +9,8 @@ loose), because (1) says no more and no less than pure PMP with e^eps' = (g + de
 from fractions import Fraction
 from random import Random
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_worlds
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound, assert_exact
 
@@ -90,3 +92,17 @@ def test_posterior_form_is_pure_pmp_with_another_epsilon():
                     assert (g + delta) / (1 - delta) == ratio
                 else:
                     assert ratio <= g  # delta = 0: (1) and (2) say the same
+
+
+def test_the_code_takes_the_plain_mean():
+    """``finite_worlds`` and ``Worlds.delta`` against Bayes' rule and both hockey-sticks."""
+    for kernel, size in games():
+        table = subset.tabulate(kernel, size, size // 2)
+        worlds = finite_worlds(table.__getitem__, SubsetGame(size, size // 2))
+        for x in range(size):
+            p_in, p_out = subset.world_laws(kernel, size, size // 2, x)
+            for place, a in enumerate(worlds.outcomes):
+                joint = sum((law.get(a, F(0)) for d, law in table.items() if x in d), F(0))
+                assert worlds.inside[x][place] == joint / len(table) / F(1, 2)
+            for g in GAMMAS:
+                assert worlds.delta(x, g) == finite.delta(p_in, p_out, g)

@@ -9,6 +9,10 @@ from functools import partial
 from itertools import product
 from random import Random
 
+import numpy as np
+
+from memberbound.release.noise import GaussianNoise
+from memberbound.subset.profile import NeighbourProfile
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound
 
@@ -196,4 +200,56 @@ def test_iid_coupling():
         lambda mean: mean,
         iid_couplings(),
         broken={"a tenth less": lambda mean: F(9, 10) * mean},
+    )
+
+
+# ---- the code: Gaussian noise on a sum ----------------------------------------------------------
+
+
+def noisy_sums():
+    """((values, record, k, sigma), mean over swaps of the distance of the noisy sums)."""
+    rng = Random(14)
+    for _ in range(8):
+        size = rng.randint(2, 6)
+        k = rng.randint(1, size - 1)
+        values = [rng.randint(-16, 16) / 8 for _ in range(size)]
+        for sigma in (0.5, 2.0):
+            for x in range(size):
+                moves = [
+                    abs(sum(values[i] for i in d) - sum(values[i] for i in e))
+                    for d, e, _ in subset.swaps(size, k, x)
+                ]
+                distances = [math.erf(move / (2 * math.sqrt(2) * sigma)) for move in moves]
+                yield (values, x, k, sigma), math.fsum(distances) / len(distances)
+
+
+def test_the_neighbour_profile_is_the_mean_over_swaps():
+    """``NeighbourProfile.advantage``, whatever k: the swap moves a sum by x - x'."""
+
+    def profile(values, x, k, sigma):
+        return NeighbourProfile.from_vectors([[v] for v in values]).advantage(sigma)[x]
+
+    assert_bound(
+        lambda *at: profile(*at) * (1 + 1e-14),
+        noisy_sums(),
+        broken={
+            "halved": lambda *at: profile(*at) / 2,
+            "twice the noise": lambda values, x, k, sigma: profile(values, x, k, 2 * sigma),
+        },
+    )
+    assert all(profile(*at) <= mean * (1 + 1e-9) + 1e-12 for at, mean in noisy_sums())
+
+
+def test_the_noise_of_a_release_has_the_distance_of_two_normal_laws():
+    """``GaussianNoise.distance`` of a move: 2Φ(move/2s) - 1."""
+    cases = [(move, scale) for move in (0.0, 0.1, 1.0, 3.0) for scale in (0.5, 2.0)]
+
+    def distance(move, scale):
+        return float(GaussianNoise(scale, 1).distance(np.array([move]))[0])
+
+    assert_bound(
+        distance,
+        ((at, math.erf(at[0] / (2 * math.sqrt(2) * at[1])) * (1 - 1e-14)) for at in cases),
+        broken={"half the move": lambda move, scale: distance(move / 2, scale)},
+        excess=1e-9,
     )

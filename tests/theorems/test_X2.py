@@ -3,9 +3,11 @@
 Truth: the extremal pair enumerated (equality), and random pairs of three kinds (never more).
 """
 
+import math
 from fractions import Fraction
 from random import Random
 
+from memberbound.dp import guarantee_from_epsilon_delta
 from oracle import finite, mechanisms, subset
 from oracle.claims import assert_bound, assert_exact
 
@@ -96,3 +98,32 @@ def test_limits():
         assert stick_bound(F(5), F(1), gamma) == 1  # nothing protected
     assert stick_bound(F(2), F(1, 9), F(2)) == F(1, 9)  # at gamma = e^eps only the leak is left
     assert stick_bound(F(2), F(1, 9), F(50)) == F(1, 9)
+
+
+def test_the_code_is_the_bound_from_above():
+    """``leak`` and ``advantage`` of the curve of (eps, delta)-DP, at ν = ½ and λ = 1/γ."""
+
+    def curve(g, delta):
+        epsilon = math.log(g) * (1 + 1e-15) if g > 1 else 0.0
+        return guarantee_from_epsilon_delta([(epsilon, float(delta))]).curve
+
+    def leak(g, delta, lam):
+        return F(curve(g, delta).leak(0.5, lam))
+
+    truth = [
+        # Both directions are alike, and the leak is the stick at the price of at least 1.
+        ((g, delta, lam), stick_bound(g, F(float(delta)), F(max(lam, 1 / lam))))
+        for g, delta, _ in triples(40, 2007)
+        for lam in (0.125, 0.5, 1.0, 2.0, 4.0)
+    ]
+    assert_bound(
+        leak,
+        truth,
+        broken={
+            "halved": lambda *at: leak(*at) / 2,
+            "without delta": lambda g, delta, lam: leak(g, F(0), lam),
+            "without the price": lambda g, delta, lam: leak(g, delta, 8.0),
+        },
+    )
+    assert all(leak(*at) <= value + F(1, 10**12) for at, value in truth)
+    assert all(F(curve(g, delta).advantage) == leak(g, delta, 1.0) for g, delta, _ in triples(5, 8))
