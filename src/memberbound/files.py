@@ -182,9 +182,11 @@ def _yaml_value(text: str, words: bool) -> object:
         raise ValueError(f"{type(error).__name__} at an odd value") from None
 
 
-def write_table(frame: DataFrame, path: Path, *, force: bool = False) -> None:
+def write_table(
+    frame: DataFrame, path: Path, *, force: bool = False, private: bool = False
+) -> None:
     """Write a pandas table as CSV, Parquet or Arrow, by the ending of the name."""
-    written_whole(path, table_writer(frame, path), force)
+    written_whole(path, table_writer(frame, path), force, private=private)
 
 
 def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
@@ -206,16 +208,23 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
     return write
 
 
-def write_text(text: str, path: Path, *, force: bool = False) -> None:
+def write_text(text: str, path: Path, *, force: bool = False, private: bool = False) -> None:
     """Write a text."""
-    written_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"), force)
+
+    def write(draft: Path) -> None:
+        draft.write_text(text, encoding="utf-8")
+
+    written_whole(path, write, force, private=private)
 
 
-def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> None:
+def written_whole(
+    path: Path, write: Callable[[Path], object], force: bool, *, private: bool = False
+) -> None:
     """Let ``write`` fill a draft beside ``path`` and rename it; nothing remains of a failure.
 
     The draft is on the disk before it gets its name, so that a power cut leaves the old file or the
-    new one.  Drafts in the same folder that killed runs left are deleted.
+    new one.  Drafts in the same folder that killed runs left are deleted.  With ``private``, for
+    rows and what models said about them, only this user can read the file, whatever the umask.
     """
     remove_drafts(path.parent)
     draft = path.parent.absolute() / f"{_DRAFT}{secrets.token_hex(8)}"
@@ -231,7 +240,7 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
                 raise
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path} cannot hold this table: {first}.") from error
-        draft.chmod(_usual_mode(draft))
+        draft.chmod(0o600 if private else _usual_mode(draft))
         os.fsync(handle)
         _renamed(draft, path, force)
     except OSError as error:
@@ -270,6 +279,15 @@ def _renamed(draft: Path, path: Path, force: bool) -> None:
             except FileExistsError:
                 raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
             draft.replace(path)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and those above it that are missing, for this user alone."""
+    for above in reversed(folder.parents):
+        if not above.exists():
+            above.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)  # an earlier version may have made it
 
 
 def sync_folder(folder: Path) -> None:

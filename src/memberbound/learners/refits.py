@@ -32,7 +32,7 @@ import numpy as np
 
 from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import unwritable, written_whole
+from memberbound.files import make_private_folder, unwritable, written_whole
 from memberbound.threads import no_warnings
 
 P = ParamSpec("P")
@@ -341,7 +341,7 @@ class FitStore(Generic[R]):
         """Return the store of the run with this fingerprint below ``root``, making its folder."""
         folder = Path(root) / "fits" / key[:32]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
         except (FileExistsError, NotADirectoryError) as problem:
             raise InputError(f"cache must be a folder, got {problem}.") from None
         except OSError as problem:
@@ -380,7 +380,7 @@ class FitStore(Generic[R]):
                 np.savez(file, place=place, **vars(fit))
 
         if isinstance(fit, self.kind):
-            written_whole(self.path(place), write, force=True)
+            written_whole(self.path(place), write, force=True, private=True)
 
 
 def fingerprint(*parts: object) -> str:

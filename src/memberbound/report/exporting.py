@@ -216,7 +216,8 @@ def export(
     else:
         content = (_print_decision if format == "decision" else _print_report)(case, browser)
         pages = page_count(content)
-    written_whole(target, lambda draft: draft.write_bytes(content), force)
+    private = not isinstance(exported, Publication)
+    written_whole(target, lambda draft: draft.write_bytes(content), force, private=private)
     # A record about a given model states measurements, not the promise of a remedy.
     about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
     promise = promised(case)[0] if about_release else None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import unwritable, write_text
+from memberbound.files import make_private_folder, unwritable, write_text
 from memberbound.papers.results import theorems
 from memberbound.report import words
 from memberbound.report.model import (
@@ -40,7 +40,7 @@ def steps_folder(out: Path) -> Path:
     """Create and return the folder of finished steps inside a study's output folder."""
     folder = out / ".steps"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except (FileExistsError, NotADirectoryError) as problem:
         raise InputError(f"out must be a folder that can be written, got {problem}.") from None
     except OSError as problem:
@@ -118,7 +118,7 @@ class StudyRun:
         if self.out is not None and state in ("done", "impossible"):
             kept = [self._key, asdict(record), None if finding is None else asdict(finding)]
             text = json.dumps(kept, ensure_ascii=False, allow_nan=False)
-            write_text(text, self._page_of(step), force=True)
+            write_text(text, self._page_of(step), force=True, private=True)
 
     # Finished steps are kept on disk, one page each, so that an interrupted study can resume.
 
@@ -202,6 +202,6 @@ class StudyRun:
         from memberbound.report.page import render
 
         files = page, document = tuple(self.out / name for name in REPORT_FILES)
-        write_text(report.to_json(), document, force=True)
-        write_text(render(report), page, force=True)
+        write_text(report.to_json(), document, force=True, private=True)
+        write_text(render(report), page, force=True, private=True)
         return report, files

@@ -363,5 +363,5 @@ def _write(
         if copied != table.count_rows():
             raise MemberboundError(f"{target} would not hold every row once; not written.")
 
-    written_whole(target, write, force)
+    written_whole(target, write, force, private=True)
     return int(copied)

@@ -327,7 +327,7 @@ def audit(
             "p_value": recognised.p_values,
             "recognised": recognised.named.astype(int),
         }
-        write_table(pd.DataFrame(listed), out, force=force)
+        write_table(pd.DataFrame(listed), out, force=force, private=True)
     return answer
 
 

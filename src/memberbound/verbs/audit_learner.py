@@ -195,7 +195,7 @@ def audit_learner(
         "accuracy_upper": exposure.upper,
         "exposed": np.isin(np.arange(len(exposure.rows)), exposure.exposed).astype(int),
     }
-    write_table(pd.DataFrame(listed), out, force=force)
+    write_table(pd.DataFrame(listed), out, force=force, private=True)
     return replace(answer, records_out=str(out))
 
 

@@ -241,7 +241,7 @@ def audit_text(
         return answer
     columns = {"record": scores.records, "member": scores.member.astype(int)}
     columns |= {"tokens": scores.tokens, **scores.scores}
-    write_table(pd.DataFrame(columns), listed, force=force)
+    write_table(pd.DataFrame(columns), listed, force=force, private=True)
     return replace(answer, records_out=str(listed))
 
 
@@ -323,7 +323,7 @@ def _scored_by_model(
 
     with PrivateFolder() as folder:
         place = folder / "tokens.parquet" if token_file is None else token_file
-        written_whole(place, write, force)
+        written_whole(place, write, force, private=True)
         with opened_table(place) as table:
             return score_tokens(table, dict(documents))
 

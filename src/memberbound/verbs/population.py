@@ -425,7 +425,7 @@ def population(
     )
     if out is None:
         return answer
-    write_table(_records_table(answer), out, force=force)
+    write_table(_records_table(answer), out, force=force, private=True)
     return replace(answer, records_out=str(out))
 
 

@@ -151,5 +151,5 @@ def predict(
         notices,
     )
     if out is not None:
-        write_table(result.frame, Path(out), force=force)
+        write_table(result.frame, Path(out), force=force, private=True)
     return result
