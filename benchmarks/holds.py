@@ -34,10 +34,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_lower, betting_upper
+from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.half.statistics import FittedParameters, Population, clipped_rows
-from memberbound.release.noise import Calibration, GaussianNoise
+from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import InsecureSource
 from oracle.bayes_attack import Attacked, Interval, beliefs, exact_attack
 

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from memberbound.games import SubsetGame
+from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets, distance_target, least_draws
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.noise import Calibration
 from oracle.subset import swaps
 
 MARGIN = 1e-12

@@ -11,11 +11,12 @@ from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
+from memberbound.release.calibration import VECTOR_ENDINGS
 from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import TableModel
 from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import mean
-from memberbound.release.saving import VECTOR_ENDINGS, certificate_path, load, save, verified
+from memberbound.release.saving import certificate_path, load, save, verified
 from memberbound.verbs.protect_half import protect_half
 
 X = np.random.default_rng(0).normal(size=(80, 3))

@@ -7,22 +7,16 @@ values live on a grid, so that their low-order bits carry nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from memberbound.answers import plain
 from memberbound.errors import InputError, finite_number, nonnegative, whole_number
-from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
-from memberbound.quantities import Certificate
 from memberbound.release.randomness import SECURE, RandomSource
-
-if TYPE_CHECKING:
-    from memberbound.release.budget import Budget
 
 # ── Noise laws: how to draw them, and how well two displaced copies can be told apart ─────────────
 #
@@ -389,66 +383,3 @@ def floating_point_slack(law: NoiseLaw) -> float:
         True
     """
     return FINE.slack(law.dimension, law.draw_error) if law.rms > 0 else 0.0
-
-
-# ── What a release says about its noise: the law, the certificate, and the numbers released ───────
-
-Record = Literal["average", "every"]
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """A noise law and the certificate that it is enough.
-
-    ``certificate`` bounds η (quantity ``"eta"``) for the record that the game names; ``fits`` says
-    how many times the statistic was computed.
-    """
-
-    noise: NoiseLaw
-    certificate: Certificate
-    eta: float
-    method: str
-    fits: int
-    details: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def record(self) -> Record:
-        """Whom the certificate protects."""
-        game = self.certificate.game
-        return game.record if isinstance(game, SubsetGame) else "every"
-
-    @property
-    def noise_scale(self) -> float:
-        """Root-mean-square length of the noise vector."""
-        return self.noise.rms
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        fields: dict[str, object] = plain(
-            {
-                "method": self.method,
-                "record": self.record,
-                "eta": self.eta,
-                "noise": self.noise.describe(),
-                "noise_scale": self.noise_scale,
-                "fits": self.fits,
-                "certificate": self.certificate,
-            }
-            | self.details
-        )
-        return fields
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """A released vector with its calibration: nothing else about the secret.
-
-    ``budget`` and ``rows`` are those of a release of all rows, in the neighbour game.
-    """
-
-    values: FloatArray
-    calibration: Calibration
-    names: tuple[str, ...] = ()
-    secure: bool = True
-    budget: Budget | None = None
-    rows: int | None = None

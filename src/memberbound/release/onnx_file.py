@@ -99,7 +99,7 @@ def onnx_bytes(model: PrivateModel) -> bytes:
         ],
     )
     about = {
-        _ABOUT: json.dumps(model.to_dict(), ensure_ascii=False, allow_nan=False),
+        _ABOUT: model.to_json(),
         "classes": json.dumps(list(model.class_names), ensure_ascii=False),
     }
     helper.set_model_props(made, about)

@@ -1,85 +1,45 @@
-"""Released models and vectors: raw rows in, predictions out; on disk without pickle."""
+"""Save a release beside its certificate, and load it again.
+
+``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers),
+``release.json`` (a vector) or ``network.safetensors`` (a network's tensors) comes with
+``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash ties the two together;
+it is not a signature, because anybody who can write both files can forge both.
+
+Two files cannot be replaced at once.  During the replacement the certificate also holds the old
+one: whichever of the two releases a killed run leaves behind, its certificate is there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
-import json
-import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memberbound._version import __version__
-from memberbound.answers import plain
-from memberbound.errors import InputError, MemberboundError, installed
-from memberbound.files import (
-    FORMATS,
-    check_output,
-    read_document,
-    table_writer,
-    write_text,
-    written_whole,
-)
-from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.models import PrivateModel
-from memberbound.release.all_rows.networks import PrivateNetwork
-from memberbound.release.all_rows.synthetic import SyntheticRows
-from memberbound.release.noise import Calibration, Release
-from memberbound.release.onnx_file import onnx_bytes, stored_text
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import check_output, read_document, write_text, written_whole
+from memberbound.release.calibration import SavedRelease, load_vector
+from memberbound.release.release_file import StorableRelease, json_page
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
+    from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
 
-# ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
-#
-# ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers),
-# ``release.json`` (a vector) or ``network.safetensors`` (a network's tensors) comes with
-# ``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash says that the two
-# belong together; it is no signature, and whoever can write both can forge both.
-#
-# Two files cannot be replaced at once.  While they are, the certificate holds the old one as well:
-# whichever of the two files a run that is killed leaves, its certificate is there.
-
-_VECTOR = "values"
-#: Where a certificate holds the one before it.
+#: Key under which a certificate holds the one it replaces.
 _REPLACES = "replaces"
-#: Files that a model of all rows can go to.
-LINEAR_ENDINGS = (".skops", ".json", ".onnx")
-#: … a vector of numbers …
-VECTOR_ENDINGS = (".json", ".safetensors")
-#: … and a network: its numbers, never its code.
-NETWORK_ENDINGS = (".safetensors",)
-#: What a certificate calls a model of all rows, and where skops keeps a text.
-_ALL_ROWS, _SCHEMA = ("linear model", "boosted model"), "schema.json"
-#: … and a network of all rows, with the key of its description in the header.
-_NETWORK, _ABOUT = "network of all rows", "memberbound"
-#: A type of numpy's that encoders of columns hold, besides those of ours.
-_TRUSTED_ELSEWHERE = ("numpy.dtype",)
-
-
-@dataclass(frozen=True, eq=False)
-class SavedRelease:
-    """A loaded vector with what its certificate file says."""
-
-    values: FloatArray
-    certificate: dict[str, object]
-
-
-#: Writes a release into a file.
-Fill = Callable[[Path], object]
+#: Function that loads a model, by the kind that its certificate states; imported on demand.
+_LOADERS = {
+    "linear model": "memberbound.release.all_rows.models:load_model",
+    "boosted model": "memberbound.release.all_rows.models:load_model",
+    "network of all rows": "memberbound.release.all_rows.networks:load_network",
+    "estimator": "memberbound.release.half.half_estimator:load_estimator",
+}
 
 
 def certificate_path(path: str | Path) -> Path:
-    """Return where the certificate of a file lies."""
+    """Return the path of a file's certificate."""
     return Path(f"{path}.certificate.json")
 
 
@@ -88,28 +48,27 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def save(
-    released: TableModel | PrivateModel | Release | SyntheticRows | object,
-    path: str | Path,
-    *,
-    force: bool = False,
-) -> Path:
+def save(released: object, path: str | Path, *, force: bool = False) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
     A model goes to ``*.skops`` (extra ``skops``), one of all rows also to ``*.json`` or, for other
-    runtimes, to ``*.onnx`` (extra ``onnx``); numbers (a :class:`Release`) to ``*.json`` or
-    ``*.safetensors``, a network to ``*.safetensors``.
-    Each file is written whole or not at all.
-    The certificate gets its name first: wherever this is stopped, no release is without its own,
-    neither the new one nor one that it replaces.
+    runtimes, to ``*.onnx`` (extra ``onnx``); numbers (a
+    :class:`~memberbound.release.calibration.Release`) to ``*.json`` or ``*.safetensors``, a network
+    to ``*.safetensors``, a synthetic table to a table file.
+    Each file is written whole or not at all.  The certificate is written first: wherever this
+    stops, no release lacks its certificate, neither the new one nor the one it replaces.
     """
-    inner = getattr(released, "released_", None)
-    released = inner if isinstance(inner, PrivateModel) else released
-    target = check_output(path, formats=_endings(released), force=force)
+    release = _storable(released)
+    if release is None:
+        raise InputError(
+            "released must be what protect, protect-half, summarize or synthesize released, or a "
+            f"fitted MembershipPrivate, got {type(released).__name__}."
+        )
+    target = check_output(path, formats=release.file_endings, force=force)
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
-    about, fill = _content(released, target)
+    fields, fill = release.certificate_fields(), release.file_writer(target)
     existed = beside.exists()
     old = None
     with contextlib.suppress(InputError):
@@ -117,8 +76,8 @@ def save(
 
     def write(draft: Path) -> None:
         fill(draft)
-        text = {"file": target.name, "sha256": _digest(draft)} | about
-        write_text(_page(text | ({} if old is None else {_REPLACES: old})), beside, force=force)
+        text = {"file": target.name, "sha256": _digest(draft)} | fields
+        write_text(json_page(text | ({} if old is None else {_REPLACES: old})), beside, force=force)
 
     try:
         written_whole(target, write, force)
@@ -126,185 +85,18 @@ def save(
         if old is not None:
             # The entry of the old file is harmless, so removing it may fail.
             with contextlib.suppress(MemberboundError, OSError):
-                write_text(_page(verified(target)), beside, force=True)
+                write_text(json_page(verified(target)), beside, force=True)
         elif not (existed or target.exists()):
             beside.unlink(missing_ok=True)
     return beside
 
 
-def _page(certificate: dict[str, object]) -> str:
-    return json.dumps(plain(certificate), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _endings(released: object) -> tuple[str, ...]:
-    """Return the endings of the files that a release can go to."""
-    if isinstance(released, PrivateModel):
-        return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
-    if isinstance(released, SyntheticRows):
-        return FORMATS
-    return VECTOR_ENDINGS if isinstance(released, Release) else (".skops",)
-
-
-def _content(released: object, target: Path) -> tuple[dict[str, object], Fill]:
-    """Return what the certificate of a release says, and what writes its file."""
-    more: dict[str, object]
-    if isinstance(released, PrivateModel):
-        more = _drawn(released)
-        if isinstance(released, PrivateNetwork):
-            packed = _tensors(released.tensors(), {_ABOUT: _text(released)})
-            return _described(_NETWORK, released.calibration_, more), packed
-        kind = _ALL_ROWS[released.learner == "boosting"]
-        return _described(kind, released.calibration_, more), _numbers(released, target.suffix)
-    if isinstance(released, Release):
-        more = {"names": list(released.names)} | _drawn(released)
-        return _described("vector", released.calibration, more), _vector(released, target.suffix)
-    if isinstance(released, SyntheticRows):
-        model = released.model
-        more = {
-            "secure_source": model.budget.source.secure,
-            "rows": len(released.frame),
-            "unit": model.budget.unit,
-            "left_out": model.left_out,
-        }
-        about = _described("synthetic table", model.calibration_, more)
-        return about, table_writer(released.frame, target)
-    if _is_table_model(released):
-        return _estimator(released)
-    raise InputError(
-        "released must be what protect, protect-half, summarize or synthesize released, or a "
-        f"fitted MembershipPrivate, got {type(released).__name__}."
-    )
-
-
-def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> dict[str, object]:
-    game = calibration.certificate.game
-    sizes = (
-        {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
-    )
-    return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
-
-
-def _drawn(released: PrivateModel | Release) -> dict[str, object]:
-    """Return where the noise came from, and whose rows count as one record."""
-    unit = None if released.budget is None else released.budget.unit
-    return {"secure_source": released.secure, "unit": unit}
-
-
-def _text(model: PrivateModel) -> str:
-    return json.dumps(model.to_dict(), ensure_ascii=False, allow_nan=False)
-
-
-def _skops() -> ModuleType:
-    return installed("skops.io", "for this file", "skops")
-
-
-def _safetensors(name: str = "safetensors.numpy") -> ModuleType:
-    return installed(name, "for this file", "skops")
-
-
-def _is_table_model(released: object) -> TypeIs[TableModel]:
-    """Tell whether it is a model of a half; scikit-learn is imported only to find out."""
-    if isinstance(released, (PrivateModel, Release, SyntheticRows)):
-        return False
-    from memberbound.release.half.half_estimator import TableModel
-
-    return isinstance(released, TableModel)
-
-
-def _estimator(released: TableModel) -> tuple[dict[str, object], Fill]:
-    """Return what the certificate says about a model of a half, and what writes it."""
-    from sklearn.base import clone
-
-    model = released.model
-    writer = _skops()
-    # Without the seed, and with a table of answers in the place of its learner: no code of others.
-    slim = clone(model).set_params(insecure_seed=None, query=None)
-    slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
-    if model.release == "predictions":
-        slim.estimator = model.released_
-    whole = type(released)(**(released.get_params(deep=False) | {"model": slim}))
-    more = {
-        "estimator": type(model.estimator).__name__,
-        "release": model.release,
-        "secure_source": model.secure_,
-        "scores": {score.name: score for score in model.scores_},
-    }
-    about = _described("estimator", model.calibration_, more)
-    return about, lambda draft: writer.dump(whole, draft)
-
-
-def _numbers(released: PrivateModel, ending: str) -> Fill:
-    """Return what writes a model of all rows as JSON, in a skops file as one text, or as ONNX.
-
-    Always the same bytes.
-    """
-    if ending.lower() == ".onnx":
-        exported = onnx_bytes(released)
-        return lambda draft: draft.write_bytes(exported)
-    text = _text(released)
-    if ending.lower() == ".json":
-        return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
-    packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
-    # skops stores a memory address, which would differ from run to run.
-    schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
-
-    def write(draft: Path) -> None:
-        with zipfile.ZipFile(draft, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(_SCHEMA), json.dumps(schema, indent=2))
-
-    return write
-
-
-def _loaded_numbers(target: Path) -> PrivateModel:
-    if target.suffix.lower() == ".onnx":
-        text = stored_text(target.read_bytes())
-    elif zipfile.is_zipfile(target):
-        # One text, read as skops stores it: skops itself would import scikit-learn for it.
-        with zipfile.ZipFile(target) as archive:
-            text = json.loads(json.loads(archive.read(_SCHEMA))["content"])
-    else:
-        text = target.read_text(encoding="utf-8")
-    try:
-        fields = json.loads(text)
-    except (TypeError, ValueError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise InputError(f"path must hold a released model, got {target.name!r}.")
-    return PrivateModel.from_dict(fields)
-
-
-def _vector(released: Release, ending: str) -> Fill:
-    values = np.ascontiguousarray(released.values, dtype=np.float64)
-    if ending.lower() == ".json":
-        text = _page({"names": list(released.names), _VECTOR: values.tolist()})
-        return lambda draft: draft.write_text(text, encoding="utf-8")
-    return _tensors({_VECTOR: values})
-
-
-def _loaded_vector(target: Path) -> FloatArray:
-    if target.suffix.lower() == ".json":
-        return np.array(json.loads(target.read_text(encoding="utf-8"))[_VECTOR], dtype=np.float64)
-    return np.asarray(_safetensors().load(target.read_bytes())[_VECTOR])
-
-
-def _tensors(tensors: Mapping[str, object], about: dict[str, str] | None = None) -> Fill:
-    packed = _safetensors().save(tensors, metadata=about)
-    return lambda draft: draft.write_bytes(packed)
-
-
-def _loaded_network(target: Path, factory: Callable[..., object] | None) -> PrivateNetwork:
-    if factory is None:
-        raise InputError(
-            "learner (in Python: factory) must be given to load a network, got none: the file "
-            "holds its numbers, not its code. Give the one it was trained with."
-        )
-    tensors = _safetensors().load(target.read_bytes())
-    with _safetensors("safetensors").safe_open(str(target), framework="numpy") as file:
-        text = (file.metadata() or {}).get(_ABOUT, "null")
-    fields = json.loads(text)
-    if not isinstance(fields, dict):
-        raise InputError(f"path must hold a released model, got {target.name!r}.")
-    return PrivateNetwork.from_tensors(fields, tensors, factory)
+def _storable(released: object) -> StorableRelease | None:
+    """Return the release itself, or the one inside a fitted estimator; None if there is none."""
+    for candidate in (getattr(released, "released_", None), released):
+        if isinstance(candidate, StorableRelease):
+            return candidate
+    return None
 
 
 def verified(path: str | Path) -> dict[str, object]:
@@ -334,10 +126,9 @@ def verified(path: str | Path) -> dict[str, object]:
 
 
 def answering(model: object) -> PrivateModel | TableModel | None:
-    """Return a released model as one that takes raw rows; None where it is a statistic."""
-    inner = getattr(model, "released_", None)
-    model = inner if isinstance(inner, PrivateModel) else model
-    return model if isinstance(model, PrivateModel) or _is_table_model(model) else None
+    """Return the released model that predicts raw rows, None if the release is a statistic."""
+    release: PrivateModel | TableModel | None = _storable(model)  # type: ignore[assignment]
+    return release if hasattr(release, "predict") else None
 
 
 def load(
@@ -350,15 +141,13 @@ def load(
     """
     certificate = verified(path)
     target = Path(path)
-    kind = certificate.get("kind")
+    loader = _LOADERS.get(str(certificate.get("kind")))
     try:
-        if kind == _NETWORK:
-            return _loaded_network(target, factory)
-        if kind in _ALL_ROWS:
-            return _loaded_numbers(target)
-        if kind == "estimator":
-            return _loaded_estimator(target)
-        return SavedRelease(_loaded_vector(target), certificate)
+        if loader is None:
+            return SavedRelease(load_vector(target), certificate)
+        module, name = loader.split(":")
+        loaded: TableModel | PrivateModel = getattr(import_module(module), name)(target, factory)
+        return loaded
     except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything
@@ -366,17 +155,3 @@ def load(
             f"path must hold a released model, got {target.name!r}, whose content is damaged "
             f"({type(error).__name__})."
         ) from error
-
-
-def _loaded_estimator(target: Path) -> TableModel:
-    from memberbound.release.half.half_estimator import TRUSTED
-
-    reader, packed = _skops(), target.read_bytes()
-    allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
-    foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
-    if foreign:
-        raise InputError(f"path must hold known types only, got {', '.join(foreign)}.")
-    model = reader.loads(packed, trusted=sorted(allowed))
-    if not _is_table_model(model):
-        raise InputError(f"path must hold a released model, got {type(model).__name__}.")
-    return model

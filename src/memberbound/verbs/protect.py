@@ -40,8 +40,8 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
-from memberbound.release.all_rows.models import PrivateModel
-from memberbound.release.all_rows.networks import PrivateNetwork, fit_network
+from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
+from memberbound.release.all_rows.networks import NETWORK_ENDINGS, PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
@@ -60,7 +60,7 @@ from memberbound.release.model_quality import (
 from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.randomness import source_from_seed
-from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
+from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.threads import no_warnings
@@ -156,7 +156,7 @@ def protect(
         raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
-    endings = LINEAR_ENDINGS if form.factory is None else NETWORK_ENDINGS
+    endings = MODEL_ENDINGS if form.factory is None else NETWORK_ENDINGS
     seed = insecure_seed
     guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 

@@ -32,6 +32,7 @@ from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Progress, Scheduler, on_cluster
+from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.refitting import released_statistic
 from memberbound.release.half.statistics import (
@@ -46,8 +47,8 @@ from memberbound.release.half.statistics import (
     total,
 )
 from memberbound.release.model_quality import usefulness_notes
-from memberbound.release.noise import Calibration, Release, checked_eta
-from memberbound.release.saving import VECTOR_ENDINGS, save
+from memberbound.release.noise import checked_eta
+from memberbound.release.saving import save
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import Selection

@@ -36,8 +36,8 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.budget import Budget, CurveReadings
+from memberbound.release.calibration import Calibration, Release
 from memberbound.release.model_quality import Score
-from memberbound.release.noise import Calibration, Release
 from memberbound.tables.table import path_of
 
 if TYPE_CHECKING:

@@ -30,9 +30,10 @@ from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
+from memberbound.release.calibration import VECTOR_ENDINGS
 from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
-from memberbound.release.saving import VECTOR_ENDINGS, save
+from memberbound.release.saving import save
 from memberbound.tables.records import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes

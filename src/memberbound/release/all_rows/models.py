@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +24,14 @@ from memberbound.release.all_rows.gradient import Features, GradientModel
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.budget import Budget
-from memberbound.release.noise import Calibration, GaussianNoise
+from memberbound.release.calibration import Calibration
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.release_file import Writer, skops
 
+#: Formats of a model, the module that writes ONNX, and the only member of a skops file.
+MODEL_ENDINGS = (".skops", ".json", ".onnx")
+_ONNX = "memberbound.release.onnx_file"
+_SCHEMA = "schema.json"
 _ONE = (
     "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
     "scores on these rows, as study and audit make, publishes a little more. A search over "
@@ -154,6 +165,40 @@ class PrivateModel:
         scores = self.model.scores(self.encoded(table)[0])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return MODEL_ENDINGS
+
+    @property
+    def _kind(self) -> str:
+        """What its certificate calls it."""
+        return "boosted model" if self.learner == "boosting" else "linear model"
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate."""
+        return self.calibration_.certificate_fields(
+            self._kind, secure_source=self.secure, unit=self.budget.unit
+        )
+
+    def file_writer(self, path: Path) -> Writer:
+        """Return a function that writes the model: as JSON, as one text in skops, or as ONNX.
+
+        Guarantee: the same bytes on every run.
+        """
+        ending = path.suffix.lower()
+        if ending == ".onnx":
+            packed: bytes = import_module(_ONNX).onnx_bytes(self)
+            return lambda draft: draft.write_bytes(packed)
+        text = self.to_json()
+        if ending == ".json":
+            return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
+        return _skops_writer(text)
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
     def to_dict(self) -> dict[str, object]:
         """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
         return {
@@ -202,3 +247,39 @@ class PrivateModel:
                 "the file must describe a model that this version of protect released, made by the "
                 f"same factory if it is a network, got another ({what})."
             ) from None
+
+
+def _skops_writer(text: str) -> Writer:
+    packed = zipfile.ZipFile(io.BytesIO(skops().dumps(text)))
+    # skops stores a memory address, which would differ from run to run.
+    schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
+
+    def write(draft: Path) -> None:
+        with zipfile.ZipFile(draft, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(_SCHEMA), json.dumps(schema, indent=2))
+
+    return write
+
+
+def load_model(path: Path, _factory: object = None) -> PrivateModel:
+    """Read a saved model from JSON, skops or ONNX."""
+    if path.suffix.lower() == ".onnx":
+        text = import_module(_ONNX).stored_text(path.read_bytes())
+    elif zipfile.is_zipfile(path):
+        # One text, read as skops stores it: skops itself would import scikit-learn for it.
+        with zipfile.ZipFile(path) as archive:
+            text = json.loads(json.loads(archive.read(_SCHEMA))["content"])
+    else:
+        text = path.read_text(encoding="utf-8")
+    return PrivateModel.from_dict(model_fields(text, path))
+
+
+def model_fields(text: str, path: Path) -> dict[str, Any]:
+    """Parse the description of a saved model."""
+    try:
+        fields = json.loads(text)
+    except (TypeError, ValueError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise InputError(f"path must hold a released model, got {path.name!r}.")
+    return fields

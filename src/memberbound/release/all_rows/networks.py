@@ -28,7 +28,7 @@ from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.clipping import path_sensitivity
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows
-from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.models import PrivateModel, model_fields
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
     probability_line,
@@ -38,6 +38,7 @@ from memberbound.release.all_rows.training import prepare
 from memberbound.release.budget import Budget, BudgetShare, NoisySums
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
+from memberbound.release.release_file import Writer, safetensors, tensor_writer
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
 from memberbound.tables.shards import Shards
@@ -59,6 +60,9 @@ _MANY = 20_000
 #: Rows whose gradients are computed at once; the last block of a sample is filled up with zeros,
 #: so that every block has the same shape.
 _BLOCK = 256
+#: Format of a network, and the key of its description among the tensors' metadata.
+NETWORK_ENDINGS = (".safetensors",)
+_ABOUT = "memberbound"
 #: Roundings of single precision in units of double ones; what squares lose by underflow.
 _SINGLE, _UNDERFLOW = 2.0**29, 1e-15
 #: Up to this many weights lengths are taken in single precision.
@@ -454,6 +458,17 @@ class PrivateNetwork(PrivateModel):
             "noise_multiplier": self.budget.training.noise_multiplier,
         }
 
+    _kind = "network of all rows"
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return NETWORK_ENDINGS
+
+    def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
+        """Return a function that writes the tensors, and the rest as their metadata."""
+        return tensor_writer(self.tensors(), {_ABOUT: self.to_json()})
+
     def tensors(self) -> dict[str, NDArray[np.generic]]:
         """Return the module's tensors by name."""
         state = self.model.module.state_dict()
@@ -493,6 +508,19 @@ class PrivateNetwork(PrivateModel):
             return model, NetworkBudget.from_dict(fields, training=steps)
 
         return cls._restored(fields, parts)
+
+
+def load_network(path: Path, factory: Callable[..., Module] | None) -> PrivateNetwork:
+    """Read a saved network; ``factory`` makes its module, as it did for ``protect``."""
+    if factory is None:
+        raise InputError(
+            "learner (in Python: factory) must be given to load a network, got none: the file "
+            "holds its numbers, not its code. Give the one it was trained with."
+        )
+    tensors = safetensors().load(path.read_bytes())
+    with safetensors("safetensors").safe_open(str(path), framework="numpy") as file:
+        text = (file.metadata() or {}).get(_ABOUT, "null")
+    return PrivateNetwork.from_tensors(model_fields(text, path), tensors, factory)
 
 
 def _loss_name(target: TargetCode) -> str:

@@ -30,7 +30,8 @@ from memberbound.release.all_rows.histograms import (
     noisy_range,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.noise import Calibration, GaussianNoise, Release, checked_eta
+from memberbound.release.calibration import Calibration, Release
+from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons

@@ -26,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.files import FORMATS as TABLE_ENDINGS
+from memberbound.files import table_writer
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, read_bounds
@@ -64,8 +66,10 @@ from memberbound.release.all_rows.label_model import (
 from memberbound.release.all_rows.marginals import LabelledRows, labelled_rows
 from memberbound.release.all_rows.tree import best_forest, pair_score, raked_counts, shrunk_counts
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
-from memberbound.release.noise import Calibration, GaussianNoise
+from memberbound.release.calibration import Calibration
+from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
+from memberbound.release.release_file import Writer
 from memberbound.tables.records import Records
 from memberbound.tables.shards import Shards
 
@@ -183,6 +187,26 @@ class SyntheticRows:
 
     frame: pd.DataFrame
     model: SyntheticTable
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return TABLE_ENDINGS
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate."""
+        budget = self.model.budget
+        return self.model.calibration_.certificate_fields(
+            "synthetic table",
+            secure_source=budget.source.secure,
+            rows=len(self.frame),
+            unit=budget.unit,
+            left_out=self.model.left_out,
+        )
+
+    def file_writer(self, path: Path) -> Writer:
+        """Return a function that writes the rows as a table file."""
+        return table_writer(self.frame, path)
 
 
 # ── The order of what is counted ──────────────────────────────────────────────────────────────────

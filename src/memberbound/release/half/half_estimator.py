@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -23,6 +24,7 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.estimator import PrivateEstimator
+from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets, Rows, evaluated, promised_eta
 from memberbound.release.half.refitting import (
     calibrate,
@@ -40,8 +42,9 @@ from memberbound.release.half.statistics import (
     clipped_rows,
 )
 from memberbound.release.model_quality import ModelScores, Score, answers_of, scores_of
-from memberbound.release.noise import Calibration, GaussianNoise, NormExponentialNoise
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource, source_from_seed
+from memberbound.release.release_file import Writer, skops
 from memberbound.tables.columns import label_of
 from memberbound.threads import no_warnings
 
@@ -380,6 +383,32 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """The classes as text, in the order of the probabilities."""
         return tuple(label_of(c, "text") for c in self.classes_.tolist())
 
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return (".skops",)
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate."""
+        return self.calibration_.certificate_fields(
+            "estimator",
+            estimator=type(self.model.estimator).__name__,
+            release=self.model.release,
+            secure_source=self.model.secure_,
+            scores={score.name: score for score in self.model.scores_},
+        )
+
+    def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
+        """Return a function that writes the model with skops, without its seed and its query."""
+        model, writer = self.model, skops()
+        slim = clone(model).set_params(insecure_seed=None, query=None)
+        slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
+        if model.release == "predictions":
+            # A table of answers in the place of its learner: no code of others.
+            slim.estimator = model.released_
+        whole = type(self)(**(self.get_params(deep=False) | {"model": slim}))
+        return lambda draft: writer.dump(whole, draft)
+
 
 #: Types of ours in a file of skops, which refuses every other it does not know.
 TRUSTED = tuple(
@@ -398,3 +427,18 @@ TRUSTED = tuple(
         Certificate,
     )
 )
+#: A type of numpy's that encoders of columns hold, besides those of ours.
+_TRUSTED_ELSEWHERE = ("numpy.dtype",)
+
+
+def load_estimator(path: Path, _factory: object = None) -> TableModel:
+    """Read a saved model of a half; a file with unknown types is refused."""
+    reader, packed = skops(), path.read_bytes()
+    allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
+    foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
+    if foreign:
+        raise InputError(f"path must hold known types only, got {', '.join(foreign)}.")
+    model = reader.loads(packed, trusted=sorted(allowed))
+    if not isinstance(model, TableModel):
+        raise InputError(f"path must hold a released model, got {type(model).__name__}.")
+    return model

@@ -24,6 +24,7 @@ from memberbound.learners.refits import Progress
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
+from memberbound.release.calibration import Calibration, Release
 from memberbound.release.half.fitting import (
     COINS_PUBLIC,
     COINS_SECRET,
@@ -45,11 +46,9 @@ from memberbound.release.half.fitting import (
 )
 from memberbound.release.half.statistics import FittedPredictions, SumStatistic, calibrate_sum
 from memberbound.release.noise import (
-    Calibration,
     GaussianNoise,
     NoiseLaw,
     NormExponentialNoise,
-    Release,
     floating_point_slack,
     izzo_constant,
     release,

@@ -23,13 +23,14 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
+from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import (
     Rows,
     promised_eta,
     subset_assumptions,
     with_public_coins,
 )
-from memberbound.release.noise import Calibration, GaussianNoise, floating_point_slack
+from memberbound.release.noise import GaussianNoise, floating_point_slack
 from memberbound.subset.gaussian import NoisySum, noise_on_query
 from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success

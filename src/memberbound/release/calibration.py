@@ -1,0 +1,131 @@
+"""Calibrated noise with its certificate, and the vectors released with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from memberbound._version import __version__
+from memberbound.answers import plain
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import Certificate
+from memberbound.release.noise import NoiseLaw
+from memberbound.release.release_file import Writer, json_page, safetensors, tensor_writer
+
+if TYPE_CHECKING:
+    from memberbound.release.budget import Budget
+
+
+#: Formats of a released vector, and the key of its numbers.
+VECTOR_ENDINGS = (".json", ".safetensors")
+_VALUES = "values"
+
+Record = Literal["average", "every"]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A noise law and the certificate that it is enough.
+
+    ``certificate`` bounds η (quantity ``"eta"``) for the record that the game names; ``fits`` says
+    how many times the statistic was computed.
+    """
+
+    noise: NoiseLaw
+    certificate: Certificate
+    eta: float
+    method: str
+    fits: int
+    details: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def record(self) -> Record:
+        """Whom the certificate protects."""
+        game = self.certificate.game
+        return game.record if isinstance(game, SubsetGame) else "every"
+
+    @property
+    def noise_scale(self) -> float:
+        """Root-mean-square length of the noise vector."""
+        return self.noise.rms
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        fields: dict[str, object] = plain(
+            {
+                "method": self.method,
+                "record": self.record,
+                "eta": self.eta,
+                "noise": self.noise.describe(),
+                "noise_scale": self.noise_scale,
+                "fits": self.fits,
+                "certificate": self.certificate,
+            }
+            | self.details
+        )
+        return fields
+
+    def certificate_fields(self, kind: str, **more: object) -> dict[str, object]:
+        """Return the fields of a release's certificate: its kind, this calibration, and more."""
+        game = self.certificate.game
+        sizes: dict[str, object] = {}
+        if isinstance(game, SubsetGame):
+            sizes = {"population": game.population, "size": game.size}
+        return {"kind": kind, "version": __version__} | sizes | self.to_dict() | more
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A released vector with its calibration: nothing else about the secret.
+
+    ``budget`` and ``rows`` are those of a release of all rows, in the neighbour game.
+    """
+
+    values: FloatArray
+    calibration: Calibration
+    names: tuple[str, ...] = ()
+    secure: bool = True
+    budget: Budget | None = None
+    rows: int | None = None
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return VECTOR_ENDINGS
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate."""
+        return self.calibration.certificate_fields(
+            "vector",
+            names=list(self.names),
+            secure_source=self.secure,
+            unit=None if self.budget is None else self.budget.unit,
+        )
+
+    def file_writer(self, path: Path) -> Writer:
+        """Return a function that writes the numbers as JSON or safetensors."""
+        values = np.ascontiguousarray(self.values, dtype=np.float64)
+        if path.suffix.lower() == ".json":
+            text = json_page({"names": list(self.names), _VALUES: values.tolist()})
+            return lambda draft: draft.write_text(text, encoding="utf-8")
+        return tensor_writer({_VALUES: values})
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRelease:
+    """A loaded vector with the fields of its certificate."""
+
+    values: FloatArray
+    certificate: dict[str, object]
+
+
+def load_vector(path: Path) -> FloatArray:
+    """Read the numbers of a saved vector."""
+    if path.suffix.lower() == ".json":
+        return np.array(json.loads(path.read_text(encoding="utf-8"))[_VALUES], dtype=np.float64)
+    return np.asarray(safetensors().load(path.read_bytes())[_VALUES])

@@ -1,0 +1,55 @@
+"""Files of releases: what a release must offer to be saved, and the formats they share.
+
+Nothing is ever pickled.  A release describes itself for its certificate and writes its own file;
+:func:`memberbound.release.saving.save` puts the two side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, runtime_checkable
+
+from memberbound.answers import plain
+from memberbound.errors import installed
+
+#: Writes a release to a path.
+Writer = Callable[[Path], object]
+
+
+@runtime_checkable
+class StorableRelease(Protocol):
+    """A release that can be saved with its certificate."""
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate, besides name and hash of the file."""
+
+    def file_writer(self, path: Path) -> Writer:
+        """Return a function that writes the release in the format of the path's ending."""
+
+
+def json_page(fields: Mapping[str, object]) -> str:
+    """Return fields as a page of JSON."""
+    return json.dumps(plain(fields), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def skops() -> ModuleType:
+    """Import skops, or say how to install it."""
+    return installed("skops.io", "for this file", "skops")
+
+
+def safetensors(name: str = "safetensors.numpy") -> ModuleType:
+    """Import a module of safetensors, or say how to install it."""
+    return installed(name, "for this file", "skops")
+
+
+def tensor_writer(tensors: Mapping[str, object], metadata: dict[str, str] | None = None) -> Writer:
+    """Return a function that writes named arrays as safetensors."""
+    packed = safetensors().save(tensors, metadata=metadata)
+    return lambda path: path.write_bytes(packed)
