@@ -5,9 +5,9 @@ from random import Random
 
 import numpy as np
 
-from memberbound.iid.worst_case import diversity, leak_of_law
+from memberbound.iid.worst_case import diversity, leak_from_diversity, leak_of_law
 from memberbound.numerics.binomial import half_deviation_upper
-from oracle.claims import assert_holds
+from oracle.claims import assert_bound, assert_holds
 
 
 def laws(seed=15, count=150):
@@ -36,6 +36,19 @@ def test_between():
             "lower": lambda *case: between(*case, lower=0.42),
             "upper": lambda *case: between(*case, upper=0.37),
         },
+    )
+
+
+def test_the_bound_for_every_law():
+    """First part: at most C/(2√n), without a condition on n or the atoms."""
+
+    def bound(p, n):
+        return leak_from_diversity(diversity(p).c_k * (1 + 1e-12), n)
+
+    assert_bound(
+        bound,
+        (((p, n), leak_of_law(p, n) * (1 - 1e-9)) for p, n in laws()),
+        broken={"a sixth less": lambda p, n: bound(p, n) * 5 / 6},
     )
 
 
