@@ -42,8 +42,11 @@ study: $(STAMP) ## certify, audit and protect on the embedded data: reports/stud
 serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
+# COVERAGE=1 also measures which lines of the package the tests run; that takes longer.
+COVERAGE ?=
 test: $(STAMP) ## the tests and the doctests of src, but for the two below; the same every time
-	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT)
+	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) $(if $(COVERAGE),--cov --cov-report=)
+	@$(if $(COVERAGE),echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of the lines",:)
 
 # What listens on ports or starts programs of others; skipped with a reason where one is absent.
 test-outside: $(STAMP) ## the tests of the running server, in a browser (Chromium), on Spark (Java), on a dask cluster
