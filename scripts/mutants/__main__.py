@@ -230,7 +230,7 @@ class Runner:
         self.reached: dict[str, list[str]] = defaultdict(list)
         self.seconds: dict[str, float] = {}
         for k, (path, items) in enumerate(files.items(), 1):
-            kept = CACHE / "reach" / f"{digest(str(path), path.read_bytes())}.json"
+            kept = CACHE / "reach" / f"{digest(str(path.relative_to(ROOT)), path.read_bytes())}.json"
             known = json.loads(kept.read_text()) if kept.exists() else {"modules": {"": ""}}
             if any(self.functions_of(m) != names for m, names in known["modules"].items()):
                 print(f"\rmeasuring {k} of {len(files)}: {path.name:40}", end="", flush=True)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from memberbound.attacks.intervals import clopper_pearson_lower
-from memberbound.attacks.scores import Scores, audit_scores
+from memberbound.attacks.intervals import clopper_pearson_lower, two_sample_deviation
+from memberbound.attacks.scores import Scores, audit_scores, permutation_p_value
 from memberbound.errors import InputError
 from memberbound.games import ModelGame
 
@@ -223,3 +223,69 @@ GOOD = np.arange(30.0)
 def test_unusable_scores_are_refused(scores, member, message):
     with pytest.raises(InputError, match=message):
         Scores.of(scores, member)
+
+
+def exact_lower(hits, trials, error):
+    """Clopper and Pearson by scipy's beta quantiles; one hit as without replacement."""
+    if hits <= 1:
+        return hits * error / trials
+    return float(stats.beta.ppf(error, hits, trials - hits + 1))
+
+
+@pytest.mark.parametrize("shift", [0.5, 1.5, 3.0])
+def test_floors_of_the_advantage_follow_from_the_split_by_hand(shift):
+    """The better of two floors, each with half of the error of its side, from the definition."""
+    better = {"members": 0, "third": 0}
+    for seed in range(40):
+        rng = np.random.default_rng([seed, int(10 * shift)])
+        pair = Scores.from_samples(rng.normal(shift, 1, 90), rng.normal(0, 1, 75))
+        side = 0.025
+        choose, evaluate = pair.split(0)
+        threshold, _ = choose.best_threshold()
+        hits, alarms = (int((part >= threshold).sum()) for part in evaluate)
+        n1, n0 = (part.size for part in evaluate)
+        others = exact_lower(hits, n1, side / 4)
+        falsely = 1 - exact_lower(n0 - alarms, n0, side / 4)
+        third = (choose.members >= threshold).mean()
+        # Of all 90 members 30 chose the threshold: their own share counts where it is smaller.
+        reached = min(others, (30 * third + 60 * others) / 90)
+        better["members" if reached == others else "third"] += 1
+        estimate = pair.best_threshold()[1]
+        weak = estimate - two_sample_deviation(90, 75, side / 2)
+        audit = audit_scores(pair, fpr=[0.2])
+        assert audit.advantage.lower == pytest.approx(
+            min(max(weak, reached - falsely, 0.0), estimate), abs=1e-9
+        )
+        assert audit.advantage.upper == pytest.approx(
+            min(1.0, estimate + two_sample_deviation(90, 75, side)), abs=1e-9
+        )
+        assert audit.accuracy.lower == pytest.approx((1 + audit.advantage.lower) / 2, rel=1e-12)
+        assert audit.accuracy.upper == pytest.approx((1 + audit.advantage.upper) / 2, rel=1e-12)
+    assert shift != 1.5 or min(better.values()) > 0
+
+
+def test_rates_follow_from_their_ranks_by_hand():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        members, others = np.sort(rng.normal(1, 1, 120)), np.sort(rng.normal(0, 1, 200))
+        bound = audit_scores(Scores.from_samples(members, others), fpr=[0.1]).tpr_at_fpr["0.1"]
+        error = 0.0125  # a half of one side: for the rank, and for the hits
+        inside = max(k for k in range(201) if stats.binom.cdf(k - 1, 200, 0.1) <= error)
+        beyond = min(k for k in range(1, 201) if stats.binom.sf(k - 1, 200, 0.1) <= error)
+        above = int((members > others[200 - inside]).sum())
+        at_least = int((members >= others[200 - beyond]).sum())
+        allowed = int((members > others[200 - 21]).sum())  # twenty false alarms are allowed
+        assert bound.estimate == allowed / 120
+        assert bound.lower == pytest.approx(exact_lower(above, 120, error), rel=1e-9)
+        assert bound.upper == pytest.approx(1 - exact_lower(120 - at_least, 120, error), rel=1e-9)
+
+
+def test_permutations_that_tie_count_against_membership():
+    """All scores equal: every rearrangement is as high as what was seen."""
+    rng = np.random.default_rng(1)
+    member = np.arange(30) < 12
+    assert permutation_p_value(np.zeros(30), member, rng, 99) == 1.0
+    first = permutation_p_value(np.where(member, 1.0, 0.0), member, rng, 199)
+    assert first == 1 / 200  # none of C(30, 12) others is drawn
+    p = permutation_p_value(np.arange(30.0), member, rng, 199)
+    assert p > 0.95

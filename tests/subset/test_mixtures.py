@@ -261,3 +261,25 @@ def test_very_large_population_against_a_simulated_attack(count, trials):
     # The others leak hardly anything, and are all bounded.
     assert np.median(bounds.eta) < 0.01
     assert np.isfinite(bounds.pmp_epsilon).all()
+
+
+def test_the_way_to_a_neighbour_costs_no_more_of_delta_than_it_was_given():
+    """e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, g the exact hockey-stick, in 40 digits."""
+    rng = np.random.default_rng(8)
+    delta, share = 1e-5, mixtures._SHARE
+    way, epsilon = 10 ** rng.uniform(-6, -1, 300), rng.uniform(0, 6, 300)
+    paid = mixtures._cost_of_moving(way, epsilon, delta)
+    assert 100 < np.isfinite(paid).sum() < 300
+    with mpmath.workdps(40):
+        s, d = mpmath.mpf(share), mpmath.mpf(delta)
+        for tau, eps, a in zip(way.tolist(), epsilon.tolist(), paid.tolist(), strict=True):
+            if math.isinf(a):
+                continue
+            t, x = mpmath.mpf(tau), mpmath.mpf(a)
+            g = mpmath.ncdf(t / 2 - x / t) - mpmath.exp(x) * mpmath.ncdf(-t / 2 - x / t)
+            assert mpmath.exp(x) * ((1 - 2 * s) * d + mpmath.exp(eps) * g) + g <= d
+            # The tail that it may use is used up, but for roundings: a cheaper toll would not do.
+            allowed = s * d / (1 + (1 + s) * mpmath.exp(eps))
+            tail = mpmath.ncdf(t / 2 - x / t)
+            assert allowed * (1 - mpmath.mpf("1e-6")) <= tail <= allowed
+            assert mpmath.exp(x) <= 1 + s
