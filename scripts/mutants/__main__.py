@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
@@ -130,7 +131,7 @@ def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]])
     else:
         getattr(parent, field)[place] = new
     code = compile(ast.fix_missing_locations(tree), str(path), "exec")
-    if not mutant.scope:
+    if not mutant.scope or mutant.scope in names_used_at_import(tree):
         replace_values(mutant, code)
     mutated = {(c.co_qualname, c.co_firstlineno): c for c in code_objects(code)}
     for function in functions[str(path)]:
@@ -140,13 +141,19 @@ def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]])
             function.__code__ = changed
 
 
+def names_used_at_import(tree: ast.Module) -> set[str]:
+    """Return the names that constants of the module are computed with."""
+    constants = [n for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value]
+    return {n.id for c in constants for n in ast.walk(c.value) if isinstance(n, ast.Name)}
+
+
 def replace_values(mutant: Mutant, code: types.CodeType) -> None:
     """Run the mutated module aside and bind its values wherever the old ones are bound."""
     name = module_of(mutant.path)
     aside: dict[str, Any] = {"__name__": name, "__file__": code.co_filename}
     exec(code, aside)
     module = sys.modules[name]
-    plain = int | float | str | tuple | frozenset | dict
+    plain = int | float | str | tuple | frozenset | dict | np.ndarray
     for key, value in aside.items():
         old = vars(module).get(key)
         if isinstance(value, type) and isinstance(old, type) and value.__module__ == name:
@@ -230,7 +237,9 @@ class Runner:
         self.reached: dict[str, list[str]] = defaultdict(list)
         self.seconds: dict[str, float] = {}
         for k, (path, items) in enumerate(files.items(), 1):
-            kept = CACHE / "reach" / f"{digest(str(path.relative_to(ROOT)), path.read_bytes())}.json"
+            kept = (
+                CACHE / "reach" / f"{digest(str(path.relative_to(ROOT)), path.read_bytes())}.json"
+            )
             known = json.loads(kept.read_text()) if kept.exists() else {"modules": {"": ""}}
             if any(self.functions_of(m) != names for m, names in known["modules"].items()):
                 print(f"\rmeasuring {k} of {len(files)}: {path.name:40}", end="", flush=True)
