@@ -350,7 +350,7 @@ class Runner:
             while waiting and len(running) < self.options.jobs:
                 mutant = waiting.pop()
                 tests = self.tests_of(mutant)
-                key = digest(text_of(SOURCE / mutant.path), str(mutant.index))
+                key = digest(text_of(SOURCE / mutant.path), mutant.key)
                 kept = CACHE / "results" / f"{key}.json"
                 if (known := self.recall(kept, tests)) is not None:
                     self.note(mutant, known)

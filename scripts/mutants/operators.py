@@ -36,7 +36,7 @@ _OPPOSITES = {
 }
 #: Calls that are replaced by their first argument.
 _DROPPED = {"up", "down", "up_array", "nextafter", "sqrt", "sum_up"}
-#: The relative size of a nudge to a constant and to a returned number.
+#: The relative size of a nudge to a returned number; constants below it are taken for slacks.
 NUDGE = 1e-3
 
 
@@ -184,11 +184,8 @@ def _constants(node: ast.Constant, slot: Slot, inside: bool) -> Iterator[ast.AST
     if isinstance(parent, ast.Call | ast.Subscript | ast.Slice) and isinstance(value, int):
         return  # axes, shapes and places
     if isinstance(value, float) and value not in (0.0, 1.0):
-        if abs(value) < NUDGE:
-            yield ast.Constant(0.0)
-        else:
-            yield ast.Constant(value * (1 + NUDGE))
-            if not inside:
-                yield ast.Constant(value * (1 - NUDGE))
+        yield ast.Constant(0.0 if abs(value) < NUDGE else value / 2)
+        if not inside:
+            yield ast.Constant(2 * value)
     elif isinstance(value, int) and 1 < value < 5 and not inside:
         yield ast.Constant(value - 1)
