@@ -23,9 +23,8 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
-from memberbound.tables.persons import Persons
+from memberbound.tables.persons import Persons, number_persons
 from memberbound.tables.public_rows import read_population
-from memberbound.tables.recipe import exact_codes
 from memberbound.tables.source import check_file
 from memberbound.tables.table import Table, open_table
 
@@ -139,7 +138,7 @@ def _embedded_table() -> DataFrame:
 def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tuple[Table, Persons]:
     """Return all rows of the persons in ``firsts``, parsed and in the same order."""
     frame = source.frame
-    _, first, whose = np.unique(exact_codes(frame[unit]), return_index=True, return_inverse=True)
+    _, first, whose = np.unique(number_persons(frame[unit]), return_index=True, return_inverse=True)
     # Leave out persons without a target in their first row.
     left_out = Values.of(frame[target].iloc[first]).absent
     # Order persons by their first row, left-out persons last.
@@ -216,7 +215,7 @@ class StudyData:
         everyone, persons, records = None, None, len(opened.frame)
         if question.unit is not None:
             everyone, persons = _rows_by_person(opened, rows, question.target, question.unit)
-            records = len(np.unique(exact_codes(opened.frame[question.unit])))
+            records = len(np.unique(number_persons(opened.frame[question.unit])))
         # Every step reads what was parsed; the file's own texts are freed.
         opened.forget_rows()
         table = rows.parsed()

@@ -63,6 +63,8 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
     if type(value) is str:
         return read_text(value, form)
     try:
+        if form == "unit" and not isinstance(value, str):
+            return math.nan, _identity(value)
         return _read_object(value, form)
     except Exception:  # whatever the object's own methods raise: a record cannot refuse a table
         return math.nan, type(value).__name__
@@ -94,6 +96,25 @@ def _read_object(value: object, form: Form) -> tuple[float, str]:
     if isinstance(value, bytes | bytearray):
         return math.nan, f"x'{bytes(value).hex()}'"
     return _read_time(value)
+
+
+def _identity(value: object) -> str:
+    """Return what identifies a person: the type and the text of a value, '' where it is missing.
+
+    No number is made of it, so 7, 7.0 and "7" are three persons in a column without a type.
+    """
+    if isinstance(value, np.generic) and value.dtype.kind not in "Mm":
+        value = value.item()
+    text = str(value)
+    if isinstance(value, bytes | bytearray):
+        text = f"x'{value.hex()}'"
+    elif isinstance(value, int):  # Python writes whole numbers of up to 4300 digits
+        text = hex(value)
+    elif isinstance(value, float | Decimal):
+        text = "" if math.isnan(value) else text
+    elif value is None or text in ("NaT", "<NA>"):
+        text = ""
+    return f"\0{type(value).__name__}\0{text}" if text else ""
 
 
 def _read_time(value: object) -> tuple[float, str]:
@@ -454,6 +475,8 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
         if unit not in PER_DAY:
             array, unit, step = array.astype(f"{kind}8[ns]"), "ns", 1
         whole = array.view(np.int64)
+        if form == "unit":  # days would merge times a nanosecond apart
+            return NumberValues(whole, np.isnat(array))
         return NumberValues(in_days(whole, unit, step), np.isnat(array), dated=kind == "M")
     if kind == "b":
         numbers = np.array([0.0, 1.0] if form == "truth" else [np.nan, np.nan])
@@ -532,9 +555,9 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
         unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
         whole = column.cast(pa.int32()) if types.is_date32(kind) else column
         whole = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return NumberValues(
-            in_days(whole, unit), gaps_of(column), dated=not types.is_duration(kind)
-        )
+        days = whole if form == "unit" else in_days(whole, unit)
+        dated = form != "unit" and not types.is_duration(kind)
+        return NumberValues(days, gaps_of(column), dated=dated)
     if types.is_null(kind):
         return NumberValues(np.zeros(len(column)), np.ones(len(column), dtype=bool))
     if _is_listed(kind):
@@ -578,7 +601,7 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     texts: list[str | None] = [""] * (gap + 1)
     if types.is_string(words.type) or types.is_large_string(words.type):
         quick = np.zeros(gap, dtype=bool)
-        if form in ("any", "number", "unit"):
+        if form in ("any", "number"):
             fits = pc.match_substring_regex(words, _QUICK).fill_null(False)
             quick = np.asarray(fits.to_numpy(zero_copy_only=False), dtype=bool)
             numbers[:gap][quick] = words.filter(fits).cast(pa.float64()).to_numpy()

@@ -79,7 +79,8 @@ def has_other_line_ends(stream: IO[bytes], end: bytes) -> bool:
 def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator[bytes]:
     r"""Yield the same records with quotes around values that hold line ends other than ``end``.
 
-    Where records end with ``\r\n``, a line feed alone ends one too, and all end with ``\n`` then.
+    Where records end with ``\n``, ``\r\n`` ends one too, and the other way round; all end with
+    ``\n`` then.
 
     Guarantee: a value is written by a rule that looks at its own bytes and ``end`` alone.
 
@@ -102,7 +103,8 @@ def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator
     def quoted(match: re.Match[bytes]) -> bytes:
         value, after = match[0], match.string[match.end() : match.end() + 1]
         closed = value.startswith(b'"')
-        if (pair or closed) and value.endswith(other) and after in (one, b""):
+        ends = after == one or (pair and not after)
+        if one == b"\n" and value.endswith(b"\r") and ends:
             value = value[:-1]
         if closed or other not in value:
             return value

@@ -6,12 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.columns import Values
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 #: Weights of a person's rows are whole multiples of 1/2^20, so that sums of them are exact.
 PERSON_UNITS = 2.0**20
@@ -80,6 +85,20 @@ class Persons:
         starts = np.cumsum(sizes) - sizes
         rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[persons] - starts, sizes)
         return rows, Persons(starts, len(rows))
+
+
+def number_persons(column: Series) -> NDArray[np.int64]:
+    """Return a number per person of every row, -1 where the column has no value.
+
+    An identifier is a text: ``7``, ``7.0`` and ``+7`` are three persons.  Only in a column with a
+    type of numbers 7 and 7.0 are one.
+
+    Examples:
+        >>> import pandas as pd
+        >>> number_persons(pd.Series(["12e4", "120000", "12e4", None])).tolist()
+        [1, 0, 1, -1]
+    """
+    return Values.of(column, "unit").factorize()[0]
 
 
 def check_unit(unit: str | None, used: Collection[str]) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from memberbound.errors import InputError
 from memberbound.tables.columns import Values
-from memberbound.tables.persons import check_unit
-from memberbound.tables.recipe import exact_codes
+from memberbound.tables.persons import check_unit, number_persons
 from memberbound.tables.roles import Reading, Roles, Selection, selected
 from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, check_names, opened_table
@@ -92,8 +91,8 @@ def first_rows(
     """Return the first row of every value of a column, without that column, and a note.
 
     A person's row then depends on that person's rows alone, so whatever is promised about one row
-    of what is kept is promised about one person.  Values are compared as
-    :func:`memberbound.tables.recipe.exact_codes` does: ids that an engine would merge stay apart.
+    of what is kept is promised about one person.  Values are compared as those of secret rows are
+    (:func:`memberbound.tables.persons.number_persons`).
 
     Examples:
         >>> import pandas as pd
@@ -103,13 +102,13 @@ def first_rows(
     """
     check_names([unit], list(frame.columns), name)
     check_unit(unit, used)
-    whose = frame[unit]
-    if whose.isna().any():
+    whose = number_persons(frame[unit])
+    if (whose < 0).any():
         raise InputError(
-            f"unit must say whose row it is, got {int(whose.isna().sum())} rows of {name} without "
+            f"unit must say whose row it is, got {int((whose < 0).sum())} rows of {name} without "
             f"a value in {unit!r}."
         )
-    _, places = np.unique(exact_codes(whose), return_index=True)
+    _, places = np.unique(whose, return_index=True)
     kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
     note = (
         f"one record is one value of {unit!r}, by its first row: {len(kept)} of {len(frame)} rows "

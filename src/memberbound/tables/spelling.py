@@ -17,7 +17,8 @@ form             a text is a number if it is written as
 ``day-first``    the same, and ``31/01/2020``
 ``truth``        ``true`` or ``false``
 ``text``         nothing
-``unit``         as ``any``; but the words for a missing value are values: somebody may be called so
+``unit``         nothing: it identifies a person, and two texts are two persons; the words for a
+                 missing value are values, because somebody may be called so
 ``%d.%m.%Y`` …   a date in this format of ``datetime.strptime``
 ===============  =================================================================================
 
@@ -249,12 +250,13 @@ def iso_date(days: float) -> str:
 
 def read_text(text: str, form: Form) -> tuple[float, str]:
     """Return a text as a number (NaN if it is none) and its label ('' if it is missing)."""
+    if form == "unit":
+        # Values of other types begin with a zero byte.
+        label = f"\0str\0{text}" if text.startswith("\0") else text
+        return math.nan, label if text.strip(BLANKS) else ""
     text = text.strip(BLANKS)
     if form == "text" or not text:
         return math.nan, text
-    if form == "unit":
-        number, label = read_text(text, "any")
-        return number, label or text
     if text.lower() in GAPS:
         return math.nan, ""
     number = _parse_number(text, form)
