@@ -115,6 +115,7 @@ LedgerFile = Annotated[object, Option("file", metavar="FILE", web=False)]
 #: A file with a line per record; over the web a switch asks for it.
 RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
 Force = Annotated[bool, Option("switch", web=False)]
+ExcelSafe = Annotated[bool, Option("switch", web=False)]
 #: Called with (done, total) or (stage, done, total) while work is under way.
 Progress = Annotated[Callable[..., None], Option("progress")]
 #: The promise of a release of all rows, what is public about columns, noise for tests.
@@ -134,6 +135,9 @@ _SHARED_HELP = {
     "database_table": "the table inside a DuckDB or SQLite file.",
     "encoding": "encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.",
     "eta": "largest gain of any attack over blind guessing, in (0, ½).",
+    "excel_safe": "put an apostrophe before texts that a spreadsheet would run as a formula (those "
+    "that begin with = + - @ or a tab), in a CSV file; numbers stay numbers. Without it texts are "
+    "written as they are.",
     "force": "overwrite ``out``.",
     "fpr": "false-positive rate at which the TPR is measured; may be repeated.",
     "insecure_seed": "for tests only: draw the noise from a seed, which protects nobody.",
@@ -165,7 +169,7 @@ _NAMES = {
     "Computation": "confidence insecure_seed learners memory pairs scheduler seed shadows subsets "
     "tune width workers",
     "Limit": "fail_above fail_on junit",
-    "Output": "browser force json_ no_cache open_browser plot resume",
+    "Output": "browser excel_safe force json_ no_cache open_browser plot resume",
 }
 _GROUP_OF_NAME = {name: group for group, names in _NAMES.items() for name in names.split()}
 #: Choices that are longer are listed by the help text alone, which needs the room.

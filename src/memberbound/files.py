@@ -208,6 +208,44 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
     return write
 
 
+#: Beginnings of a cell that spreadsheets take for a formula, wide forms included.
+FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+#: A signed number, which is no formula; DuckDB reads this expression, too.
+SIGNED_NUMBER = r"[-+]([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][-+]?[0-9]+)?"
+
+
+def excel_safe_text(value: object) -> object:
+    """Return a text that no spreadsheet runs; anything else, and a number, as it is.
+
+    Examples:
+        >>> [excel_safe_text(value) for value in ("=1+1", "-5", "-x", "a-b", -5)]
+        ["'=1+1", '-5', "'-x", 'a-b', -5]
+    """
+    if not isinstance(value, str) or not value.startswith(tuple(FORMULA_STARTS)):
+        return value
+    return value if re.fullmatch(SIGNED_NUMBER, value) else f"'{value}"
+
+
+def excel_safe_table(frame: DataFrame) -> DataFrame:
+    """Return a table whose texts and column names no spreadsheet runs."""
+    safe = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        if getattr(kind, "kind", "O") == "O":
+            column = frame.iloc[:, place].astype(object)
+            safe.isetitem(place, column.map(excel_safe_text, na_action="ignore"))
+    safe.columns = frame.columns.map(excel_safe_text)
+    return safe
+
+
+def check_excel_safe(
+    out: str | os.PathLike[str] | None, *, excel_safe: bool, name: str = "out"
+) -> None:
+    """Refuse the option where no CSV file is written: other formats have types."""
+    if excel_safe and not str(out).lower().endswith((".csv", ".csv.gz")):
+        given = None if out is None else str(out)
+        raise InputError(f"{name} must end in .csv or .csv.gz with excel_safe, got {given!r}.")
+
+
 def write_text(text: str, path: Path, *, force: bool = False, private: bool = False) -> None:
     """Write a text."""
 

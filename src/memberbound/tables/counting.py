@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_output, written_whole
+from memberbound.files import (
+    FORMULA_STARTS,
+    SIGNED_NUMBER,
+    check_output,
+    excel_safe_text,
+    written_whole,
+)
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import literal, writing
+from memberbound.tables.engine import identifier, literal, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
 from memberbound.tables.table import Columns, Table, opened_table
 
@@ -298,6 +304,7 @@ def write_records(
     *,
     unit: str | None = None,
     overwrite: bool = False,
+    excel_safe: bool = False,
 ) -> int:
     """Write the table's rows in their order with their leak beside them; return how many.
 
@@ -319,7 +326,25 @@ def write_records(
         local = opened.local
         if unit is not None:
             refuse_null_units(local, unit)
-        return local.run(lambda: _write(local, keys, unit, leak_by_count, target, force=overwrite))
+        shown = _excel_safe_columns(local) if excel_safe else None
+        return local.run(
+            lambda: _write(local, keys, unit, leak_by_count, target, shown=shown, force=overwrite)
+        )
+
+
+def _excel_safe_columns(table: Table) -> str:
+    """Return the columns of rows ``r`` with texts and names that no spreadsheet runs."""
+    shown = []
+    for name, kind in table.types(table.columns).items():
+        value = f"r.{identifier(name)}"
+        if kind.id in ("varchar", "enum"):
+            text = f"CAST({value} AS VARCHAR)"
+            formula = f"{text} <> '' AND contains({literal(FORMULA_STARTS)}, left({text}, 1))"
+            number = f"regexp_full_match({text}, {literal(SIGNED_NUMBER)})"
+            quoted = f"{literal(chr(39))} || {text}"
+            value = f"CASE WHEN {formula} AND NOT {number} THEN {quoted} ELSE {text} END"
+        shown.append(f"{value} AS {identifier(str(excel_safe_text(name)))}")
+    return ", ".join(shown)
 
 
 def _write(
@@ -329,6 +354,7 @@ def _write(
     leak_by_count: Mapping[int, float],
     target: Path,
     *,
+    shown: str | None,
     force: bool,
 ) -> int:
     engine, key = table.engine, exact_keys(table.types(table.columns), table.name)
@@ -346,7 +372,7 @@ def _write(
     equal = " AND ".join(f"{value} IS NOT DISTINCT FROM {alias}" for alias, value in cell.items())
     values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
     select = (
-        f"SELECT r.* EXCLUDE ({place}), w.leak AS {LEAK_COLUMN} "
+        f"SELECT {shown or f'r.* EXCLUDE ({place})'}, w.leak AS {LEAK_COLUMN} "
         f"FROM (SELECT *, row_number() OVER () AS {place} FROM {table.view}) AS r "
         f"JOIN ({counts}) AS s ON {equal} "
         f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.{number} ORDER BY r.{place}"

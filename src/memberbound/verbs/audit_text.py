@@ -25,6 +25,7 @@ from memberbound.attacks.texts import (
 )
 from memberbound.declarations import (
     Column,
+    ExcelSafe,
     Force,
     InputFile,
     Names,
@@ -34,7 +35,14 @@ from memberbound.declarations import (
     RecordsFile,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import PrivateFolder, check_output, write_table, written_whole
+from memberbound.files import (
+    PrivateFolder,
+    check_excel_safe,
+    check_output,
+    excel_safe_table,
+    write_table,
+    written_whole,
+)
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.tables.table import opened_table
@@ -139,6 +147,7 @@ def audit_text(
     keep_tokens: OutputFile | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
+    excel_safe: ExcelSafe = False,
     seed: int = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="scoring tokens")]
     | None = None,
@@ -206,6 +215,7 @@ def audit_text(
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
     check_claim("canaries", canaries, claimed_epsilon, delta)
+    check_excel_safe(records, excel_safe=excel_safe, name="records")
     listed = records_file(records, None, force=force)
     token_file = None
     if keep_tokens is not None:
@@ -241,7 +251,8 @@ def audit_text(
         return answer
     columns = {"record": scores.records, "member": scores.member.astype(int)}
     columns |= {"tokens": scores.tokens, **scores.scores}
-    write_table(pd.DataFrame(columns), listed, force=force, private=True)
+    frame = pd.DataFrame(columns)
+    write_table(excel_safe_table(frame) if excel_safe else frame, listed, force=force, private=True)
     return replace(answer, records_out=str(listed))
 
 

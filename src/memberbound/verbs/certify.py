@@ -14,6 +14,7 @@ from memberbound.declarations import (
     ColumnRoles,
     DatabaseTable,
     Encoding,
+    ExcelSafe,
     Force,
     InputFile,
     Law,
@@ -22,7 +23,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import in_encoding
+from memberbound.files import check_excel_safe, in_encoding
 from memberbound.games import IidGame
 from memberbound.iid.certificates import (
     Certified,
@@ -171,6 +172,7 @@ def certify(
     encoding: Encoding | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
+    excel_safe: ExcelSafe = False,
 ) -> Certification:
     """Certify how much any learner at all can leak about the rows of this table.
 
@@ -216,6 +218,7 @@ def certify(
             "certify needs exactly one of a table, probabilities and uniform, got "
             f"{' and '.join(named) or 'none of them'}."
         )
+    check_excel_safe(records, excel_safe=excel_safe, name="records")
     if table is None:
         options = (columns, roles, reference, unit, database_table, records)
         if n is None:
@@ -250,7 +253,15 @@ def certify(
         if records is not None:
             assert result.leaks is not None
             leaks = zip(profile.count.tolist(), result.leaks.leak.tolist(), strict=True)
-            write_records(opened, chosen, dict(leaks), records, unit=unit, overwrite=force)
+            write_records(
+                opened,
+                chosen,
+                dict(leaks),
+                records,
+                unit=unit,
+                overwrite=force,
+                excel_safe=excel_safe,
+            )
         return replace(
             result,
             assumptions=(*result.assumptions, *selection.assumption),

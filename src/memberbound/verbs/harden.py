@@ -15,6 +15,7 @@ from memberbound.declarations import (
     ColumnRoles,
     DatabaseTable,
     Encoding,
+    ExcelSafe,
     Force,
     InputFile,
     Names,
@@ -24,7 +25,14 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import check_output, in_encoding, write_table, write_text
+from memberbound.files import (
+    check_excel_safe,
+    check_output,
+    excel_safe_table,
+    in_encoding,
+    write_table,
+    write_text,
+)
 from memberbound.games import IidGame
 from memberbound.iid.certificates import Certified, certified_table, certify_counts
 from memberbound.iid.profiles import CountProfile
@@ -173,6 +181,7 @@ def harden(
     confidence: float = 0.95,
     seed: int = 0,
     force: Force = False,
+    excel_safe: ExcelSafe = False,
     bins: NumbersByColumn | None = None,
     hierarchies: Annotated[
         Mapping[str, str | Path | Mapping[str, object]],
@@ -253,6 +262,7 @@ def harden(
         fraction("confidence", confidence, open_left=True, open_right=True),
         whole_number("seed", seed, at_least=0),
     )
+    check_excel_safe(out, excel_safe=excel_safe)
     out_path = None if out is None else check_output(Path(out), source=path_of(table), force=force)
     recipe_path = (
         None
@@ -329,7 +339,7 @@ def harden(
     if recipe_path is not None:
         write_text(rules.to_json(), recipe_path, force=force)
     if out_path is not None:
-        write_table(released, out_path, force=force)
+        write_table(excel_safe_table(released) if excel_safe else released, out_path, force=force)
     return result
 
 

@@ -10,9 +10,23 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, Certified, computed
-from memberbound.declarations import DatabaseTable, Encoding, Force, Option, OutputFile, Table
+from memberbound.declarations import (
+    DatabaseTable,
+    Encoding,
+    ExcelSafe,
+    Force,
+    Option,
+    OutputFile,
+    Table,
+)
 from memberbound.errors import InputError
-from memberbound.files import check_output, in_encoding, write_table
+from memberbound.files import (
+    check_excel_safe,
+    check_output,
+    excel_safe_table,
+    in_encoding,
+    write_table,
+)
 from memberbound.learners.examples import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
@@ -91,6 +105,7 @@ def predict(
     strict: bool = False,
     out: OutputFile | None = None,
     force: Force = False,
+    excel_safe: ExcelSafe = False,
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
 ) -> Prediction:
@@ -128,6 +143,7 @@ def predict(
         [False, True]
     """
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
+    check_excel_safe(out, excel_safe=excel_safe)
     if out is not None:
         check_output(Path(out), source=path_of(table), force=force)
     factory = None if learner is None else network_factory(learner)
@@ -151,5 +167,6 @@ def predict(
         notices,
     )
     if out is not None:
-        write_table(result.frame, Path(out), force=force, private=True)
+        frame = excel_safe_table(result.frame) if excel_safe else result.frame
+        write_table(frame, Path(out), force=force, private=True)
     return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +23,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Eta,
+    ExcelSafe,
     Force,
     Hidden,
     InsecureSeed,
@@ -35,7 +36,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, whole_number
-from memberbound.files import FORMATS, in_encoding
+from memberbound.files import FORMATS, check_excel_safe, excel_safe_table, in_encoding
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
@@ -214,6 +215,7 @@ def synthesize(
     client: Hidden | None = None,
     out: OutputFile | None = None,
     force: Force = False,
+    excel_safe: ExcelSafe = False,
     insecure_seed: InsecureSeed | None = None,
 ) -> Synthesis:
     """Make a table of new rows from which nobody can tell whose record was in the old one.
@@ -254,6 +256,7 @@ def synthesize(
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
+    check_excel_safe(out, excel_safe=excel_safe)
     guesses = checked_request(source, out, FORMATS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
     records = read_secret_columns(
@@ -289,7 +292,8 @@ def synthesize(
         frame = model.sample(model.records if rows is None else rows, drawn)
         released = SyntheticRows(_typed(frame, records, model), model)
         if out is not None:
-            save(released, Path(out), force=force)
+            written = excel_safe_table(released.frame) if excel_safe else released.frame
+            save(replace(released, frame=written), Path(out), force=force)
     notes = unit_and_seed_notes(unit, seed, persons=model.records, rows=records.rows)
     return Synthesis(
         eta=model.eta,
