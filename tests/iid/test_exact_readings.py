@@ -1,0 +1,116 @@
+"""Read-offs of tables and laws against loops, rationals and 40-digit arithmetic."""
+
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import IidGame
+from memberbound.iid.certificates import (
+    accuracy_from_leak,
+    security_from_leak,
+    weighted_accuracy_from_leak,
+)
+from memberbound.iid.count_functions import _probability_lower
+from memberbound.iid.gaussian_mean import leak_of_gaussian_mean_bound
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.record_leak import record_leak_upper, record_leaks
+from memberbound.iid.worst_case import checked_law
+
+F = Fraction
+
+
+@pytest.fixture(autouse=True)
+def forty_digits():
+    with mp.workdps(40):
+        yield
+
+
+def test_quantiles_of_leaks_are_those_of_the_sorted_rows():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        counts = rng.integers(1, 60, rng.integers(3, 40)).tolist()
+        leaks = record_leaks(CountProfile.from_counts(counts))
+        each = dict(zip(leaks.profile.count.tolist(), leaks.leak.tolist(), strict=True))
+        rows = sorted(each[c] for c in counts for _ in range(c))
+        total = len(rows)
+        assert leaks.median == rows[math.ceil(total / 2) - 1]
+        assert leaks.p99 == rows[math.ceil(F(99, 100) * total) - 1]
+        assert leaks.max == rows[-1]
+        assert leaks.exposed_rows(0.5) == sum(leak > 0.5 for leak in rows)
+
+
+def test_leaks_are_read_at_a_mean_that_is_not_rounded_up():
+    """n·p in exact arithmetic: a smaller mean has the larger leak."""
+    leaks = record_leaks(CountProfile.from_counts([7, 23, 91, 350, 1234]), n=977)
+    for p, leak in zip(leaks.probability_lower.tolist(), leaks.leak.tolist(), strict=True):
+        exact = F(977) * F(p)
+        below = float(exact)
+        below = below if F(below) <= exact else math.nextafter(below, 0.0)
+        assert leak >= float(record_leak_upper(np.array([below]))[0])
+
+
+@pytest.mark.parametrize(("rows", "count"), [(10, 3), (50, 50), (400, 17), (1000, 600)])
+def test_probabilities_of_heavy_cells_satisfy_their_inequality(rows, count):
+    for alpha in (0.3, 0.01, 1e-6):
+        p = mp.mpf(_probability_lower(rows, count, alpha))
+
+        def tail(at):
+            terms = (mp.binomial(rows, k) * at**k * (1 - at) ** (rows - k) for k in range(count))
+            return 1 - mp.fsum(terms)
+
+        assert 0 < tail(p) <= mp.mpf(alpha)
+        assert tail(p * (1 + mp.mpf("1e-8"))) > mp.mpf(alpha)
+
+
+def test_security_and_accuracy_are_rounded_outwards():
+    rng = np.random.default_rng(5)
+    for leak, nu, lam in rng.uniform(0, 1, (300, 3)).tolist():
+        assert F(security_from_leak(leak)) <= 1 - F(leak)
+        assert security_from_leak(leak) >= 1 - leak - 1e-14
+        exact = max(F(nu), 1 - F(nu)) + min(F(nu), 1 - F(nu)) * F(leak)
+        assert exact <= F(accuracy_from_leak(leak, nu)) <= exact * (1 + F(1, 2**51))
+        game = IidGame(nu, 3 * lam)
+        alarm, missed = F(game.nu), F(game.lam) * (1 - F(game.nu))
+        exact = max(alarm, missed) + min(alarm, missed) * F(leak)
+        assert exact <= F(weighted_accuracy_from_leak(leak, game)) <= exact * (1 + F(1, 2**51))
+    assert security_from_leak(0.0) == 1.0
+    assert security_from_leak(1.0) == 0.0
+
+
+def test_the_closed_bound_of_a_normal_mean_is_from_above():
+    for n in (2, 3, 50, 10**6):
+        for d in (1, 2, 7, 1000):
+            length = mp.sqrt(2) * mp.gamma(mp.mpf(d + 1) / 2) / mp.gamma(mp.mpf(d) / 2)
+            exact = min(mp.mpf(1), mp.sqrt(d) / (2 * n) + length / (2 * mp.sqrt(n)))
+            value = mp.mpf(leak_of_gaussian_mean_bound(n, d))
+            assert exact <= value <= exact * (1 + mp.mpf("1e-10"))
+    assert leak_of_gaussian_mean_bound(1, 3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("law", "multiplicity"),
+    [
+        ([0.5, 0.5], [1.0, 1.5]),
+        ([0.5, 0.5], [2.0, -1.0]),
+        ([0.5, 0.5], [1.0]),
+        ([0.5, -0.5, 1.0], None),
+        ([1.5, -0.5], None),
+        ([0.5, 0.5 + 1e-8], None),
+        ([], None),
+        ([[0.5, 0.5]], None),
+    ],
+)
+def test_what_is_no_law_is_refused(law, multiplicity):
+    with pytest.raises(InputError):
+        checked_law(law, multiplicity)
+
+
+def test_laws_may_miss_one_by_rounding_and_repeat():
+    _, weights, miss = checked_law([0.25, 0.1], [2, 5])
+    assert weights is not None
+    assert miss < 1e-15
+    assert checked_law([0.5, 0.5 + 5e-10])[2] == pytest.approx(5e-10, rel=1e-5)
