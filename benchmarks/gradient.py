@@ -286,8 +286,8 @@ def rival(
     codes, known = model.target.read(Values.of(train[model.target.name]))
     kept = np.flatnonzero(known)
     learnt, other = (
-        _unit(model.encoded(train)[0].matrix())[kept],
-        _unit(model.encoded(test)[0].matrix()),
+        _unit(model.encode(train)[0].matrix())[kept],
+        _unit(model.encode(test)[0].matrix()),
     )
     truth = test[model.target.name].astype(str).to_numpy()
     names = np.array(model.target.classes, dtype=object)

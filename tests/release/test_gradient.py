@@ -30,7 +30,7 @@ from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.clipping import clipped_residuals, path_sensitivity, row_lengths
 from memberbound.release.all_rows.gradient import Descent, TrainingRows, clipped_sum, most_draws
 from memberbound.release.all_rows.losses import LOSSES
-from memberbound.release.all_rows.training import _mark
+from memberbound.release.all_rows.training import score_units
 from memberbound.release.budget import Budget, BudgetShare, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 
@@ -373,7 +373,7 @@ def test_tuning_is_paid_for(monkeypatch, learner):
     model = descended(rows, wanted, loss, descent, BudgetShare("a trial", 0.2, InsecureSource(2)))
 
     def mark(rows):
-        return _mark(rows, model, loss) / 2**30
+        return score_units(rows, model, loss) / 2**30
 
     for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 0.5), (0.0, 1, 0.0)):
         changed = [array.copy() for array in (rows, read, weights)]

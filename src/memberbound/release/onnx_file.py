@@ -397,10 +397,10 @@ def _compare(model: PrivateModel, packed: bytes, columns: Sequence[_Column]) -> 
     session = _package("onnxruntime").InferenceSession(packed, providers=["CPUExecutionProvider"])
     feeds = {c.name: np.array(rows[c.name], dtype=c.kind).reshape(-1, 1) for c in columns}
     answers = session.run(None, feeds)
-    encoded, _ = model.encoded(rows)
+    encoded, _ = model.encode(rows)
     scores = model.model.scores(encoded)
     if not model.class_names:
-        pairs = [(answers[0][:, 0], model.answered(encoded))]
+        pairs = [(answers[0][:, 0], model.predict_encoded(encoded))]
         sure = np.zeros(0, dtype=bool)
     else:
         probabilities = model.probabilities(encoded)
@@ -409,6 +409,6 @@ def _compare(model: PrivateModel, packed: bytes, columns: Sequence[_Column]) -> 
         sure = ranked[:, -1] - ranked[:, -2] > _CLOSE * (1 + np.abs(ranked).max(axis=1))
     same = all(np.allclose(ours, theirs, rtol=_CLOSE, atol=_CLOSE) for ours, theirs in pairs)
     if same and sure.any():
-        same = bool((answers[0][sure] == model.answered(encoded)[sure]).all())
+        same = bool((answers[0][sure] == model.predict_encoded(encoded)[sure]).all())
     if not same:
         raise MemberboundError("the ONNX file does not answer as the model does; nothing written.")

@@ -156,10 +156,10 @@ def predict(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
-    rows, notices = taker.encoded(table, database_table, strict=strict)
+    rows, notices = taker.encode(table, database_table, strict=strict)
     probabilities = taker.probabilities(rows)
     result = Prediction(
-        taker.answered(rows),
+        taker.predict_encoded(rows),
         probabilities,
         () if probabilities is None else taker.class_names,
         taker.certificate_,

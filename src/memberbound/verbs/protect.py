@@ -279,7 +279,7 @@ def _scores(
     truth, seen = truth[scorable], seen[usable]
     if not len(truth) or not len(seen):
         return [], ["no row of the trial has a target that can be scored"]
-    rows = trial.encoded(test)[0]
+    rows = trial.encode(test)[0]
     probabilities = trial.probabilities(rows)
 
     def scored(answers: Labels, ranking: FloatArray, chances: FloatArray | None) -> ModelScores:
@@ -287,14 +287,14 @@ def _scores(
         return scores if chances is None else scores | probability_scores(truth, chances, names)
 
     chances = None if probabilities is None else probabilities[scorable]
-    noisy = scored(trial.answered(rows)[scorable], trial.ranking(rows)[scorable], chances)
+    noisy = scored(trial.predict_encoded(rows)[scorable], trial.ranking(rows)[scorable], chances)
     constant = constant_answer(seen)
     shares = np.array([np.mean(seen == name) for name in names])
     same_chances = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
     same = None if probabilities is None else same_chances
     fixed = scored(np.full(len(truth), constant), np.zeros_like(same_chances), same)
     noiseless: ModelScores = {}
-    model = _noiseless_model(trial, _matrix(trial.encoded(training)[0])[usable], seen)
+    model = _noiseless_model(trial, _matrix(trial.encode(training)[0])[usable], seen)
     if model is not None:
         features, chances = _matrix(rows)[scorable], None
         if probabilities is not None:

@@ -12,7 +12,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,17 +185,25 @@ class BoostedModel:
     ``scale`` is the noise of a leaf's sum, ``released_size`` the number of sums of one round.
     """
 
+    kind: ClassVar[str] = "boosted model"
+    method: ClassVar[str] = "boosting"
+
     tables: tuple[FloatArray, ...]
     loss: str
     boosting: Boosting
     scale: float
     released_size: int
 
+    @staticmethod
+    def encode(encoder: Encoder, columns: Mapping[str, Values]) -> NDArray[np.generic]:
+        """Return the bins of raw columns."""
+        return bins_of(encoder, columns)
+
     def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""
         return np.asarray(sum(table[bins[:, k]] for k, table in enumerate(self.tables)))
 
-    def moved(self, slope: float, offsets: FloatArray) -> BoostedModel:
+    def rescale(self, slope: float, offsets: FloatArray) -> BoostedModel:
         """Return the model whose scores are slope·score + offset."""
         first, *others = (slope * table for table in self.tables)
         return replace(self, tables=(first + offsets, *others))

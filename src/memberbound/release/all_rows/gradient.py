@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from memberbound.release.all_rows.clipping import (
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
+from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.shards import Shards
 
@@ -124,6 +125,9 @@ def clipped_sum(
 class GradientModel:
     """A linear model, as released: nothing here was computed from the secret without noise."""
 
+    kind: ClassVar[str] = "linear model"
+    method: ClassVar[str] = "gradient"
+
     coefficients: FloatArray
     intercepts: FloatArray
     loss: str
@@ -135,11 +139,16 @@ class GradientModel:
         """Number of noisy sums of one step."""
         return int(self.coefficients.size + self.intercepts.size)
 
+    @staticmethod
+    def encode(encoder: Encoder, columns: Mapping[str, Values]) -> EncodedBlock:
+        """Return the features of raw columns."""
+        return encoder.rows(columns)[:]
+
     def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
         return block @ self.coefficients + self.intercepts
 
-    def moved(self, slope: float, offsets: FloatArray) -> GradientModel:
+    def rescale(self, slope: float, offsets: FloatArray) -> GradientModel:
         """Return the model whose scores are slope·score + offset."""
         intercepts = slope * self.intercepts + offsets
         return replace(self, coefficients=slope * self.coefficients, intercepts=intercepts)

@@ -18,7 +18,7 @@ from memberbound.learners.examples import Labels, raw_records
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
-from memberbound.release.all_rows.boosting import BoostedModel, bins_of
+from memberbound.release.all_rows.boosting import BoostedModel
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
 from memberbound.release.all_rows.gradient import Features, GradientModel
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
@@ -42,7 +42,7 @@ _ONE = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """A released model with its encoder, target and budget: all that may be stored."""
+    """A released model with its encoder, target and budget: everything that is stored."""
 
     encoder: Encoder
     target: TargetCode
@@ -56,12 +56,12 @@ class PrivateModel:
 
     @property
     def loss(self) -> Loss:
-        """What was minimised."""
+        """The loss that was minimised."""
         return Loss(self.model.loss, len(self.target.classes))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it takes, in any order."""
+        """The columns it uses; a table may have them in any order."""
         return tuple(code.name for code in self.encoder.used)
 
     @property
@@ -85,7 +85,7 @@ class PrivateModel:
 
     @property
     def certificate_(self) -> Certificate:
-        """What is promised."""
+        """The certificate of η for every record."""
         certificate = self.budget.certificate(secure=self.secure)
         return replace(certificate, assumptions=(*certificate.assumptions, _ONE))
 
@@ -93,8 +93,7 @@ class PrivateModel:
     def calibration_(self) -> Calibration:
         """The noise of every step and the certificate of all of them together."""
         noise = GaussianNoise(self.model.scale, self.model.released_size)
-        method = "boosting" if self.learner == "boosting" else "gradient"
-        return Calibration(noise, self.certificate_, self.eta, method, 1, self._details)
+        return Calibration(noise, self.certificate_, self.eta, self.model.method, 1, self._details)
 
     @property
     def _details(self) -> dict[str, object]:
@@ -105,13 +104,13 @@ class PrivateModel:
             "curve": self.budget.readings(),
         }
 
-    def encoded(
+    def encode(
         self, table: object, database_table: str | None = None, *, strict: bool | None = None
     ) -> tuple[Features, tuple[str, ...]]:
-        """Return the features of raw rows, and what has to be said about them.
+        """Return the features of raw rows, and notices about them.
 
-        With ``strict`` True what the model has never seen is refused, with False it is said, with
-        None it is not looked for.
+        Values that the model has never seen are refused with ``strict`` True, noted with False and
+        ignored with None.
         """
         records, notices = raw_records(
             table,
@@ -126,12 +125,10 @@ class PrivateModel:
             if strict and notes:
                 raise InputError(f"{notes[0]}. Without strict such values count as missing.")
             notices = (*notices, *notes)
-        if isinstance(self.model, BoostedModel):
-            return bins_of(self.encoder, records.columns), notices
-        return self.encoder.rows(records.columns)[:], notices
+        return self.model.encode(self.encoder, records.columns), notices
 
-    def answered(self, rows: Features) -> Labels:
-        """Return classes by name, or numbers in the target's units, for encoded rows."""
+    def predict_encoded(self, rows: Features) -> Labels:
+        """Predict class names, or numbers in the target's units, from encoded rows."""
         scores = self.model.scores(rows)
         if not self.target.classes:
             return self.target.numbers(scores[:, 0])
@@ -139,7 +136,7 @@ class PrivateModel:
         return np.asarray(names[self.loss.predicted(scores)])
 
     def ranking(self, rows: Features) -> FloatArray:
-        """Return a score per class of encoded rows, larger for likelier; none for numbers."""
+        """Return a score per class of encoded rows, larger for likelier ones; none for numbers."""
         scores = self.model.scores(rows)
         if not self.target.classes:
             return np.zeros((len(scores), 0))
@@ -151,18 +148,18 @@ class PrivateModel:
         return loss.probabilities(self.model.scores(rows)) if loss.probable else None
 
     def predict(self, table: object) -> Labels:
-        """Return classes by name, or numbers in the target's units, for raw rows."""
-        return self.answered(self.encoded(table)[0])
+        """Predict class names, or numbers in the target's units, from raw rows."""
+        return self.predict_encoded(self.encode(table)[0])
 
     @available_if(lambda self: self.loss.probable)
     def predict_proba(self, table: object) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
-        return self.loss.probabilities(self.model.scores(self.encoded(table)[0]))
+        return self.loss.probabilities(self.model.scores(self.encode(table)[0]))
 
     @available_if(lambda self: bool(self.target.classes))
     def decision_function(self, table: object) -> FloatArray:
         """Return the scores of raw rows' classes, of two classes the second one's."""
-        scores = self.model.scores(self.encoded(table)[0])
+        scores = self.model.scores(self.encode(table)[0])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @property
@@ -170,15 +167,10 @@ class PrivateModel:
         """The endings of the files that it can be written to."""
         return MODEL_ENDINGS
 
-    @property
-    def _kind(self) -> str:
-        """What its certificate calls it."""
-        return "boosted model" if self.learner == "boosting" else "linear model"
-
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
         return self.calibration_.certificate_fields(
-            self._kind, secure_source=self.secure, unit=self.budget.unit
+            self.model.kind, secure_source=self.secure, unit=self.budget.unit
         )
 
     def file_writer(self, path: Path) -> Writer:
@@ -215,18 +207,18 @@ class PrivateModel:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
-        """Return the model that :meth:`to_dict` described; refuse what is no such description."""
+        """Return the model that :meth:`to_dict` described; refuse any other description."""
 
-        def parts(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
+        def restore(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
             learner = one_of("learner", fields["learner"], LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
             return kind.from_dict(fields, encoder), Budget.from_dict(fields)
 
-        return cls._restored(fields, parts)
+        return cls._restore(fields, restore)
 
     @classmethod
-    def _restored(
-        cls, fields: Mapping[str, Any], parts: Callable[[Encoder, TargetCode], tuple[Any, Any]]
+    def _restore(
+        cls, fields: Mapping[str, Any], restore: Callable[[Encoder, TargetCode], tuple[Any, Any]]
     ) -> Self:
         try:
             encoder = Encoder.from_dict(fields["encoder"])
@@ -234,7 +226,7 @@ class PrivateModel:
             return cls(
                 encoder,
                 target,
-                *parts(encoder, target),
+                *restore(encoder, target),
                 int(fields["rows"]),
                 bool(fields["secure_source"]),
                 float(fields["eta"]),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from memberbound.release.budget import Budget, BudgetShare, NoisySums
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.release.release_file import Writer, safetensors, tensor_writer
+from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
 from memberbound.tables.shards import Shards
@@ -408,6 +409,9 @@ def _loss(answers: Tensor, goal: Tensor, classes: bool) -> Tensor:
 class NetworkModel:
     """A trained module, as released."""
 
+    kind: ClassVar[str] = "network of all rows"
+    method: ClassVar[str] = "gradient"
+
     module: Module
     loss: str
     training: Training
@@ -430,6 +434,11 @@ class NetworkModel:
         line = {"slope": self.slope, "offsets": np.asarray(self.offsets).tolist()}
         return {"training": asdict(self.training), "scale": self.scale, **line}
 
+    @staticmethod
+    def encode(encoder: Encoder, columns: Mapping[str, Values]) -> EncodedBlock:
+        """Return the features of raw columns."""
+        return encoder.rows(columns)[:]
+
     def scores(self, block: EncodedBlock) -> FloatArray:
         """Return the scores of encoded records."""
         rows, parts = block.matrix(), []
@@ -439,7 +448,7 @@ class NetworkModel:
                 parts.append(self.module(_tensor(part, self.unit)).double().numpy())
         return self.slope * np.concatenate(parts) + self.offsets
 
-    def moved(self, slope: float, offsets: FloatArray) -> NetworkModel:
+    def rescale(self, slope: float, offsets: FloatArray) -> NetworkModel:
         """Return the model whose scores are slope·answer + offset."""
         return replace(self, slope=slope, offsets=offsets)
 
@@ -457,8 +466,6 @@ class PrivateNetwork(PrivateModel):
             "training": asdict(self.model.training),
             "noise_multiplier": self.budget.training.noise_multiplier,
         }
-
-    _kind = "network of all rows"
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -489,7 +496,7 @@ class PrivateNetwork(PrivateModel):
         """
         torch = _torch()
 
-        def parts(encoder: Encoder, target: TargetCode) -> tuple[NetworkModel, NetworkBudget]:
+        def restore(encoder: Encoder, target: TargetCode) -> tuple[NetworkModel, NetworkBudget]:
             outputs = len(target.classes) or 1
             module = _module(factory, encoder.width, outputs)
             _check_answers(module, encoder.width, outputs)
@@ -507,7 +514,7 @@ class PrivateNetwork(PrivateModel):
             steps = DpSgd(float(fields["noise_multiplier"]), how.sample_rate, how.steps)
             return model, NetworkBudget.from_dict(fields, training=steps)
 
-        return cls._restored(fields, parts)
+        return cls._restore(fields, restore)
 
 
 def load_network(path: Path, factory: Callable[..., Module] | None) -> PrivateNetwork:
@@ -605,7 +612,7 @@ def fit_network(
             records=len(records),
             outputs=outputs,
         )
-        model = model.moved(*line)
+        model = model.rescale(*line)
     return PrivateNetwork(
         encoder, code, model, budget, len(records), source.secure, checked_eta(eta), name
     )

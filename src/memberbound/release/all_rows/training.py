@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -21,10 +20,6 @@ from memberbound.files import large_copy
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.boosting import (
     BoostedModel,
-    Boosting,
-    bins_of,
-    boost,
-    most_boosting_draws,
 )
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
@@ -39,11 +34,8 @@ from memberbound.release.all_rows.encoder_fit import (
     widest,
 )
 from memberbound.release.all_rows.gradient import (
-    Descent,
     GradientModel,
     TrainingRows,
-    descend,
-    most_draws,
 )
 from memberbound.release.all_rows.histograms import (
     CLASS_SLACK,
@@ -59,18 +51,19 @@ from memberbound.release.all_rows.probabilities import (
     probability_line,
     probability_sums,
 )
+from memberbound.release.all_rows.trainers import Trainer, trainer_of
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, release_slack
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.shards import Shards
 
-#: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
-_PACES = (1 / 3, 1.0, 3.0)
+#: Tuning tries these multiples of the default rate, for this share of the budget that is left.
+_RATE_FACTORS = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
 #: Share of μ² for the class frequencies of balanced weights.
 _FREQUENCY_SHARE = 0.01
-#: Sums of scores are added in whole multiples of this part.
+#: Scores are added in units of one over this.
 _SCORE_UNITS = 2.0**30
 
 
@@ -90,43 +83,39 @@ def fit_private(
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
 
-    ``table`` is whatever :func:`memberbound.tables.records.read_records` takes.
+    ``table`` is any input of :func:`memberbound.tables.records.read_records`.
 
-    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
-    target a range, classes otherwise.
+    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers if the bounds give the target
+    a range, classes otherwise.
 
-    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
-    ``eta`` over guessing which of two records was in the table: for every record of any table,
-    replace-one, without any confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), of persons X26
+    Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
+    at most ``eta`` over guessing which of two records was in the table: for every record of any
+    table, replace-one, without any confidence level.
+    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), for persons X26
     (proofs/persons.md).
-    Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
-    names and types and the given bounds are public.
+    Assumes: the number of rows (of persons, with a unit), the columns' names and types and the
+    given bounds are public.
     Numerics: as :func:`memberbound.release.all_rows.gradient.descend` and
     :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
-    the table is looked at.
-    ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
-    that costs is a part of the budget like any other (35 % of what preprocessing leaves).
-    ``settings`` are public.  ``weight`` is the column of the records' own weights, which are cut
-    off at 0 and 1.  ``reserve`` is called with the budget before any noise is drawn (a ledger).
-    Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
-    have no influence; a table with fewer rows than private columns need is refused, for public
-    reasons only.
+    the table is read.
+    ``tune`` tries three learning rates on the same rows, scores them with noise and takes the best;
+    this costs 35 % of the budget that preprocessing leaves.
+    ``settings`` are public.  ``weight`` names the column of sample weights, which are clipped to
+    [0, 1].  ``reserve`` is called with the budget before any noise is drawn (a ledger).
+    Edge cases: records of other classes than those given, or frequent enough to be released, have
+    no influence; a table with fewer rows than private columns need is refused, for public reasons
+    only.
     """
     one_of("learner", learner, LEARNERS)
-    boosted = learner == "boosting"
     public = read_bounds(bounds)
-    classifier = learner in ("logistic", "svm")
-    if boosted:
-        classifier = not isinstance(public.get(target), Range)
     how = Settings() if settings is None else settings
+    trainer = trainer_of(learner, how)
+    classifier = trainer.is_classifier(public.get(target))
 
-    def draws(width: int, columns: int, outputs: int) -> int:
-        most = most_draws(width, outputs)
-        if boosted:
-            most = most_boosting_draws(width, columns, outputs, how)
+    def most_draws(width: int, columns: int, outputs: int) -> int:
+        models = 1 + (len(_RATE_FACTORS) if tune else 0)
         counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
-        return (1 + (len(_PACES) if tune else 0)) * (1 + most) + counts
+        return models * (1 + trainer.most_draws(width, columns, outputs)) + counts
 
     records = read_records(table, forms_of(public))
     encoder, code, budget = prepare(
@@ -136,36 +125,32 @@ def fit_private(
         eta=eta,
         classifier=classifier,
         source=source,
-        draws=draws,
+        draws=most_draws,
         weight=weight,
         reserve=reserve,
     )
-    if learner in ("logistic", "boosting"):
-        name = "ridge" if not classifier else "logistic" if len(code.classes) == 2 else "softmax"
-    else:
-        name = "hinge" if learner == "svm" else learner
-    loss, count = Loss(name, len(code.classes)), len(records)
+    loss, count = trainer.loss(len(code.classes)), len(records)
     by_class = None
     if classifier and how.class_weight is not None:
         by_class = _class_weights(how.class_weight, code, records, budget)
-    work = _Training(encoder, code, loss, how, boosted, count, by_class, weight)
-    rows = records.shards.map(work.encoded)
+    run = _Training(trainer, encoder, code, loss, count, by_class, weight)
+    rows = records.shards.map(run.encode)
     # Free the raw rows: training needs the encoded ones only.
     del table, records
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
-    pace = work.pace(rows, budget) if tune else 1.0
-    model = work.trained(rows, budget.take("boosting" if boosted else "gradient descent"), pace)
+    rate_factor = run.tune(rows, budget) if tune else 1.0
+    model = run.fit(rows, budget.take(trainer.SHARE), rate_factor)
     if counts is not None:
         line = probability_line(
             model,
             rows,
             counts,
-            kind="boosting" if boosted else name,
+            kind=trainer.typical_slope(loss),
             records=count,
             outputs=loss.outputs,
             offsets=how.intercept,
         )
-        model = model.moved(*line)
+        model = model.rescale(*line)
     return PrivateModel(
         encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, how
     )
@@ -261,86 +246,75 @@ def _class_counts(shard: Records, code: TargetCode) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """How rows become numbers with a target, and what is trained on them."""
+    """One training run: a trainer, and how raw rows become its features and target."""
 
+    trainer: Trainer
     encoder: Encoder
     code: TargetCode
     loss: Loss
-    settings: Settings
-    boosted: bool
     records: int
     #: From 0 to 1: by class, and the column of the records' own weights.
     class_weights: FloatArray | None
     weight: str | None
 
-    def encoded(self, shard: Records) -> TrainingRows:
+    def encode(self, shard: Records) -> TrainingRows:
         """Encode a shard of the rows, with their target."""
         codes, known = self.code.read(shard.columns[self.code.name])
         weights = known.astype(np.float64)
         if self.class_weights is not None:
             weights *= self.class_weights[codes]
         if self.weight is not None:
-            # A function of the record itself, from 0 to 1; what is no number is 0.
+            # Clip to [0, 1] per record; treat NaN as 0.
             weights *= np.clip(np.nan_to_num(shard.columns[self.weight].numbers), 0.0, 1.0)
-        features: Any
-        if self.boosted:
-            features = bins_of(self.encoder, shard.columns, shard.memory)
-        else:
-            features = self.encoder.rows(shard.columns, shard.memory)
         return TrainingRows(
-            features,
+            self.trainer.encode(self.encoder, shard.columns, shard.memory),
             large_copy(codes, shard.memory),
             None if (weights == 1).all() else large_copy(weights, shard.memory),
             shard.persons,
             shard.memory,
         )
 
-    def trained(
-        self, rows: Shards[TrainingRows], share: BudgetShare, pace: float = 1.0
+    def fit(
+        self, rows: Shards[TrainingRows], share: BudgetShare, rate_factor: float = 1.0
     ) -> GradientModel | BoostedModel:
-        """Return the model of the default settings for μ, or of a multiple of their rate."""
-        encoder, loss, records = self.encoder, self.loss, self.records
-        if self.boosted:
-            rounds = Boosting.default(encoder, loss, self.settings, records=records, mu=share.mu)
-            rounds = replace(rounds, rate=rounds.rate * pace)
-            return boost(rows, loss, rounds, share, records=records, encoder=encoder)
-        how = Descent.default(
-            rows=records,
-            width=encoder.width,
-            outputs=loss.outputs,
-            mu=share.mu,
-            regression=not loss.classes,
+        """Fit a model at a multiple of the default rate."""
+        return self.trainer.fit(
+            rows,
+            share,
+            self.encoder,
+            self.loss,
+            records=self.records,
+            rate_factor=rate_factor,
         )
-        # An encoded number is half a standardised one, over the nominal length of a row; clips make
-        # gradients of about unit length this much shorter, and so the penalty's.
-        decay = how.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
-        intercept = how.intercept if self.settings.intercept else 0.0
-        how = replace(how, rate=how.rate * pace, decay=decay, intercept=intercept)
-        return descend(rows, loss, how, share, records=records, width=encoder.width)
 
-    def pace(self, rows: Shards[TrainingRows], budget: Budget) -> float:
-        """Try several paces and return the one with the best noisy score, out of the budget."""
-        share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
-        trials = [self.trained(rows, budget.take("a trial", share), p) for p in _PACES]
-        marks = [rows.sum(_mark, trial, self.loss) / _SCORE_UNITS for trial in trials]
-        # A record that is replaced moves each of these sums by at most 1.
-        scores = budget.take("the trials' scores", share)
-        noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
-        return _PACES[int(np.argmax(noise.measure(marks)))]
+    def tune(self, rows: Shards[TrainingRows], budget: Budget) -> float:
+        """Fit a model per rate factor and return the factor with the best noisy score."""
+        fraction = TUNE_SHARE * budget.left / (len(_RATE_FACTORS) + 1)
+        trials = [
+            self.fit(rows, budget.take("a trial", fraction), factor) for factor in _RATE_FACTORS
+        ]
+        totals = [rows.sum(score_units, trial, self.loss) / _SCORE_UNITS for trial in trials]
+        # Replacing a record moves each of these sums by at most 1.
+        share = budget.take("the trials' scores", fraction)
+        noise = share.sums(sensitivity=math.sqrt(len(_RATE_FACTORS)) * (1 + 2.0**-20))
+        return _RATE_FACTORS[int(np.argmax(noise.measure(totals)))]
 
 
-def _mark(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
-    """Return how well a trial does, in units: one number in [0, 1] per record, added exactly."""
-    parts = []
+def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
+    """Return the total score of a model in units of 2^-30: from 0 to 1 per record, summed exactly.
+
+    The score of a record is whether its class is predicted, or 1 minus the squared error.
+    """
+    blocks = []
     for cut in rows.cuts():
         scores, codes = model.scores(rows.features[cut]), rows.codes[cut]
         if loss.classes:
-            marks = (loss.predicted(scores) == codes).astype(np.float64)
+            points = (loss.predicted(scores) == codes).astype(np.float64)
         else:
-            marks = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
+            points = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
         weights = rows.weight(cut)
-        parts.append(np.rint((marks if weights is None else marks * weights) * _SCORE_UNITS))
-    units = np.concatenate(parts).astype(np.int64)
+        blocks.append(np.rint((points if weights is None else points * weights) * _SCORE_UNITS))
+    units = np.concatenate(blocks).astype(np.int64)
     units = units if rows.persons is None else rows.persons.average(units)
     return int(units.sum())
 

@@ -344,10 +344,10 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """The classes as the target's column has them, in the order of the probabilities."""
         return np.asarray(self.model.classes_)
 
-    def encoded(
+    def encode(
         self, table: object, database_table: str | None = None, *, strict: bool | None = None
     ) -> tuple[Any, tuple[str, ...]]:
-        """Return the features of raw rows, and what has to be said about them.
+        """Return the features of raw rows, and notices about them.
 
         ``strict`` refuses categories that the model has never seen.
         """
@@ -362,14 +362,14 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, table: object) -> Labels:
         """Return classes or numbers for the rows of a file, a frame or an array."""
-        return self.answered(self.encoded(table)[0])
+        return self.predict_encoded(self.encode(table)[0])
 
     @available_if(lambda self: hasattr(self.model, "predict_proba"))
     def predict_proba(self, table: object) -> FloatArray:
         """Return probabilities in the order of ``classes_``."""
-        return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
+        return np.asarray(self.model.predict_proba(self.encode(table)[0]))
 
-    def answered(self, rows: FloatArray) -> Labels:
+    def predict_encoded(self, rows: FloatArray) -> Labels:
         """Return classes or numbers for encoded rows."""
         return np.asarray(self.model.predict(rows))
 

@@ -1,0 +1,177 @@
+"""Trainers: how linear models and boosting are fitted to encoded rows, for :mod:`.training`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+from memberbound.release.all_rows.boosting import (
+    BoostedModel,
+    Boosting,
+    bins_of,
+    boost,
+    most_boosting_draws,
+)
+from memberbound.release.all_rows.bounds import Categories, Range
+from memberbound.release.all_rows.encoder import Encoder
+from memberbound.release.all_rows.gradient import (
+    Descent,
+    Features,
+    GradientModel,
+    TrainingRows,
+    descend,
+    most_draws,
+)
+from memberbound.release.all_rows.learner_forms import Settings
+from memberbound.release.all_rows.losses import Loss
+from memberbound.release.budget import BudgetShare
+from memberbound.tables.columns import Values
+from memberbound.tables.shards import Shards
+
+
+class Trainer(Protocol):
+    """Trains one kind of model with noise that a budget share pays for."""
+
+    #: Name of the budget share that pays for training.
+    SHARE: ClassVar[str]
+
+    def is_classifier(self, target: Range | Categories | None) -> bool:
+        """Return whether the target, with these public bounds, has classes."""
+
+    def loss(self, classes: int) -> Loss:
+        """Return the loss for this many classes, 0 for a target of numbers."""
+
+    def typical_slope(self, loss: Loss) -> str:
+        """Return the key of the model's typical slope, see :mod:`.probabilities`."""
+
+    def most_draws(self, width: int, columns: int, outputs: int) -> int:
+        """Return an upper bound on the numbers drawn, for an encoder of at most this width."""
+
+    def encode(
+        self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
+    ) -> Features:
+        """Return the features of raw columns, on disk if they are larger than ``memory``."""
+
+    def fit(
+        self,
+        rows: Shards[TrainingRows],
+        share: BudgetShare,
+        encoder: Encoder,
+        loss: Loss,
+        *,
+        records: int,
+        rate_factor: float = 1.0,
+    ) -> GradientModel | BoostedModel:
+        """Fit a model with the default settings for μ, at a multiple of their rate."""
+
+
+@dataclass(frozen=True)
+class LinearTrainer:
+    """Fits a linear model by noisy gradient descent."""
+
+    learner: str
+    settings: Settings
+
+    SHARE: ClassVar[str] = "gradient descent"
+
+    def is_classifier(self, target: Range | Categories | None) -> bool:  # noqa: ARG002
+        """Return whether the learner predicts classes."""
+        return self.learner in ("logistic", "svm")
+
+    def loss(self, classes: int) -> Loss:
+        """Return the learner's loss."""
+        if self.learner == "logistic":
+            return Loss("logistic" if classes == 2 else "softmax", classes)
+        return Loss("hinge" if self.learner == "svm" else self.learner, classes)
+
+    def typical_slope(self, loss: Loss) -> str:
+        """Return the key of the model's typical slope: that of its loss."""
+        return loss.name
+
+    def most_draws(self, width: int, columns: int, outputs: int) -> int:  # noqa: ARG002
+        """Return an upper bound on the numbers drawn."""
+        return most_draws(width, outputs)
+
+    def encode(
+        self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
+    ) -> Features:
+        """Return rows of bounded numbers and indicators."""
+        return encoder.rows(columns, memory)
+
+    def fit(
+        self,
+        rows: Shards[TrainingRows],
+        share: BudgetShare,
+        encoder: Encoder,
+        loss: Loss,
+        *,
+        records: int,
+        rate_factor: float = 1.0,
+    ) -> GradientModel:
+        """Descend with the default settings for μ, at a multiple of their rate."""
+        descent = Descent.default(
+            rows=records,
+            width=encoder.width,
+            outputs=loss.outputs,
+            mu=share.mu,
+            regression=not loss.classes,
+        )
+        # An encoded number is half a standardised one, divided by the nominal length of a row.
+        # Clipping shortens gradients of about unit length by the clip, so the penalty shrinks too.
+        decay = descent.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
+        intercept = descent.intercept if self.settings.intercept else 0.0
+        rate = descent.rate * rate_factor
+        descent = replace(descent, rate=rate, decay=decay, intercept=intercept)
+        return descend(rows, loss, descent, share, records=records, width=encoder.width)
+
+
+@dataclass(frozen=True)
+class BoostingTrainer:
+    """Fits an additive model of binned columns by noisy boosting."""
+
+    settings: Settings
+
+    SHARE: ClassVar[str] = "boosting"
+
+    def is_classifier(self, target: Range | Categories | None) -> bool:
+        """Return whether the target has classes: unless its bounds are a range."""
+        return not isinstance(target, Range)
+
+    def loss(self, classes: int) -> Loss:
+        """Return the loss: squares for numbers, log-likelihood for classes."""
+        return Loss("ridge" if not classes else "logistic" if classes == 2 else "softmax", classes)
+
+    def typical_slope(self, loss: Loss) -> str:  # noqa: ARG002
+        """Return the key of the model's typical slope: the same for all losses."""
+        return "boosting"
+
+    def most_draws(self, width: int, columns: int, outputs: int) -> int:
+        """Return an upper bound on the numbers drawn."""
+        return most_boosting_draws(width, columns, outputs, self.settings)
+
+    def encode(
+        self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
+    ) -> Features:
+        """Return bins."""
+        return bins_of(encoder, columns, memory)
+
+    def fit(
+        self,
+        rows: Shards[TrainingRows],
+        share: BudgetShare,
+        encoder: Encoder,
+        loss: Loss,
+        *,
+        records: int,
+        rate_factor: float = 1.0,
+    ) -> BoostedModel:
+        """Boost with the default settings for μ, at a multiple of their rate."""
+        boosting = Boosting.default(encoder, loss, self.settings, records=records, mu=share.mu)
+        boosting = replace(boosting, rate=boosting.rate * rate_factor)
+        return boost(rows, loss, boosting, share, records=records, encoder=encoder)
+
+
+def trainer_of(learner: str, settings: Settings) -> Trainer:
+    """Return the trainer of a learner's name."""
+    return BoostingTrainer(settings) if learner == "boosting" else LinearTrainer(learner, settings)
