@@ -376,10 +376,12 @@ def test_persons_and_rows_are_an_assumption() -> None:
 #: Module → why its own formats are no bounds. Papers have tables of their own.
 ELSEWHERE = {
     "quantities.py": "the place itself",
-    "faces/web/processes.py": "seconds that a request or a job may take, sizes of uploads",
+    "faces/web/limits.py": "sizes of uploads",
+    "faces/web/uploads.py": "seconds that an inspection may take",
+    "faces/web/processes.py": "seconds that a request or a job may take",
     "faces/web/jobs.py": "seconds that a job took",
-    "report/page.py": "seconds that a browser may take",
-    "studies/studying.py": "seconds that a step took",
+    "report/printing.py": "seconds that a browser may take",
+    "studies/running.py": "seconds that a step took",
     "release/all_rows/cells.py": "a number of cells",
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
