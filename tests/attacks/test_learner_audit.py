@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.answers import plain
@@ -389,6 +390,61 @@ def test_a_learner_that_memorises_and_its_records(table, tmp_path):
     again = learner_audited(table, learner="tree", cache=tmp_path / "c")
     assert again.detail.run.reused == 24
     assert again.attacks == answer.attacks
+
+
+class NoisyBit(ClassifierMixin, BaseEstimator):
+    """Tell of every record whether it was trained on, and lie with probability ``flip``.
+
+    Lies are coins that depend on the training half, so that a fit repeats itself.
+    """
+
+    def __init__(self, flip=0.0, rows=80):
+        self.flip = flip
+        self.rows = rows
+
+    def _records(self, x):
+        """Numbers from 0, as they were before they were scaled by all rows."""
+        spread = math.sqrt((self.rows**2 - 1) / 12)
+        return np.rint(x[:, 0] * spread + (self.rows - 1) / 2).astype(int)
+
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        inside = np.sort(self._records(x))
+        lies = np.random.default_rng(inside).random(self.rows) < self.flip
+        self.told_ = np.isin(np.arange(self.rows), inside) ^ lies
+        return self
+
+    def predict_proba(self, x):
+        record = self._records(x)
+        right = np.where(self.told_[record], 0.9, 0.6)
+        first = np.where(record % 2 == 0, right, 1 - right)
+        return np.column_stack([first, 1 - first])
+
+
+@pytest.mark.parametrize("flip", [0.5, 0.25, 0.1])
+def test_floors_stay_below_the_known_advantage_of_a_learner_and_are_useful(flip):
+    """The best guess about a record is the bit: TPR - FPR = 1 - 2 flip, exactly.
+
+    At confidence 0.5 an end misses at most a quarter: 9 or more of 12 with 4e-4.
+    """
+    truth = 1 - 2 * flip
+    frame = pd.DataFrame({"x": np.arange(80.0), "y": np.arange(80) % 2})
+    options = {"columns": ["x"], "roles": {"x": "number"}, "attacks": ["loss", "lira"]}
+    misses, floors, sure = np.zeros(4, dtype=int), [], 0
+    for seed in range(12):
+        answer = learner_audited(
+            frame, learner=NoisyBit(flip), seed=seed, confidence=0.5, fpr=[0.1], **options
+        )
+        bound = answer.attacks["loss"]["advantage"]
+        records = answer.detail.records.lower.max()
+        beyond = (answer.floor, bound["lower"], 2 * records - 1)
+        misses += [*(np.array(beyond) > truth), bound["upper"] < truth]
+        # The broken twin takes the best record's estimate for a floor.
+        sure += 2 * answer.detail.records.estimate.max() - 1 > truth
+        floors.append(bound["lower"])
+    assert max(misses) < 9
+    assert sure >= 9
+    assert truth == 0 or np.median(floors) > 0.6 * truth
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The verb ``audit-text``: token tables, folders with language models, the blind baseline."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pandas
 import pytest
+from scipy.stats import norm
 
 from memberbound import InputError, audit_text
 from memberbound.attacks.texts import blind_test, read_documents
@@ -58,6 +60,57 @@ def test_no_leak_no_claim():
     """A floor of the best attack is wrong with probability 0.025: more than 4 of 40 with 0.004."""
     wrong = sum(audit_text(tokens=tokens_of(0.0, 100, seed)).floor > 0 for seed in range(40))
     assert wrong <= 4
+
+
+#: Spread of what the model adds to a document, and of how hard documents are for any model.
+OWN, DIFFICULTY = 1.0, 2.0
+
+
+def gaussian_tokens(leak, documents, seed):
+    """Documents whose mean log-probability has a normal law, with a reference for difficulty."""
+    rng = np.random.default_rng([seed, 7])
+    member = np.arange(documents) % 2
+    hard = -30 + DIFFICULTY * rng.normal(size=documents)
+    said = hard + leak * member + OWN * rng.normal(size=documents)
+    record = np.repeat(np.arange(documents), 2)
+    frame = pandas.DataFrame({"record": record, "member": member[record]})
+    frame["position"] = np.tile([0, 1], documents)
+    frame["logprob"] = said[record] + np.where(frame["position"], 0.5, -0.5)
+    frame["reference_logprob"] = hard[record]
+    return frame
+
+
+def gaussian_truth(leak, spread):
+    """Return what thresholds reach for two normal laws: closed forms."""
+    gap = leak / spread
+    advantage = 2 * norm.cdf(gap / 2) - 1
+    auc, tpr = norm.cdf(gap / np.sqrt(2)), norm.cdf(gap - norm.isf(0.1))
+    return {"auc": auc, "advantage": advantage, "accuracy": (1 + advantage) / 2, "tpr": tpr}
+
+
+@pytest.mark.parametrize("leak", [0.0, 1.0], ids=["null", "leak"])
+def test_intervals_cover_the_truth_of_attacks_with_and_without_a_reference(leak):
+    """At confidence 0.5 each end misses at most a quarter: 20 or more of 40 with 9e-4."""
+    spreads = {"ratio": OWN, "loss": np.hypot(OWN, DIFFICULTY)}
+    truths = {attack: gaussian_truth(leak, spread) for attack, spread in spreads.items()}
+    misses, certain, floors = Counter(), 0, []
+    for seed in range(40):
+        tokens = gaussian_tokens(leak, 160, seed)
+        answer = audit_text(tokens=tokens, attacks=[*spreads], fpr=[0.1], confidence=0.5)
+        for attack, truth in truths.items():
+            found = answer.to_dict()["attacks"][attack]
+            for name, value in truth.items():
+                bound = found["tpr_at_fpr"]["0.1"] if name == "tpr" else found[name]
+                misses[attack, name, "lower"] += bound["lower"] > value
+                misses[attack, name, "upper"] += bound["upper"] < value
+                # The broken twin is sure of its estimate.
+                certain += bound["estimate"] > value
+        floors.append(answer.floor)
+    assert max(misses.values()) < 20
+    assert certain > 8 * 40 / 3
+    best = truths["ratio"]["advantage"]
+    assert sum(floor > best for floor in floors) < 20
+    assert leak == 0 or np.median(floors) > 0.4 * best, "a floor that says nothing"
 
 
 def test_collections_that_differ_are_no_evidence_and_fail_no_limit():
