@@ -435,6 +435,54 @@ def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch
         load_model(path)
 
 
+def test_damaged_onnx_files_are_read_or_refused_in_silence(to_onnx, tmp_path, iris, capfd):
+    x, codes = iris
+    values = x.to_numpy(np.float32)
+    model = RandomForestClassifier(2, max_depth=2, random_state=0).fit(values, codes)
+    sound = to_onnx(model, values[:1], options={"zipmap": False}).SerializeToString()
+    path = tmp_path / "model.onnx"
+    rng = np.random.default_rng(0)
+    refused = 0
+    for cut in range(60):
+        damaged = bytearray(sound if cut % 6 else sound[: rng.integers(len(sound))])
+        for place in rng.integers(len(damaged), size=2):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            load_model(path).answers(x)
+        except InputError:
+            refused += 1
+    assert refused > 30
+    assert capfd.readouterr() == ("", "")
+
+
+def test_hostile_onnx_files_are_refused(to_onnx, tmp_path, iris):
+    from onnx import TensorProto, helper, numpy_helper
+
+    x, _ = iris
+    huge = numpy_helper.from_array(np.array([2**50, 2]), "shape")
+    labels = {"classlabels_strings": [b"\xff", b"b"], "post_transform": "SOFTMAX"}
+    numbers = {"coefficients": [0.1] * 8, "intercepts": [0.0, 0.0], "multi_class": 0}
+    nodes = {
+        "an operator of its own": helper.make_node("Evil", ["x"], ["p"], domain="evil"),
+        "petabytes": helper.make_node("ConstantOfShape", ["shape"], ["p"]),
+        "labels that are not text": helper.make_node(
+            "LinearClassifier", ["x"], ["l", "p"], domain="ai.onnx.ml", **labels, **numbers
+        ),
+        "one answer to all rows": helper.make_node("ReduceSum", ["x"], ["p"]),
+    }
+    operators = [helper.make_opsetid(*of) for of in (("", 17), ("evil", 1), ("ai.onnx.ml", 3))]
+    for why, node in nodes.items():
+        given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 4])
+        made = helper.make_tensor_value_info("p", TensorProto.FLOAT, [None, 2])
+        graph = helper.make_graph([node], why.replace(" ", "_"), [given], [made], [huge])
+        path = tmp_path / "model.onnx"
+        model = helper.make_model(graph, opset_imports=operators, ir_version=8)
+        path.write_bytes(model.SerializeToString())
+        with pytest.raises(InputError, match="model must"):
+            load_model(path).answers(x)
+
+
 # ── torch ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -141,6 +141,113 @@ def test_a_replaced_record_moves_a_sum_by_at_most_two_clips(monkeypatch, value):
     assert max(moved) > 0
 
 
+def made_of(forward, **layers):
+    """A factory of a module with these layers, or parameters, that answers by ``forward``."""
+
+    def factory(inputs, outputs):
+        class Made(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                for name, make in layers.items():
+                    setattr(self, name, make(inputs, outputs))
+
+            def forward(self, x):
+                return forward(self, x)
+
+        return Made()
+
+    return factory
+
+
+def repeated(net, x):
+    hidden = net.first(x).tanh()
+    return net.last(net.twice(net.twice(hidden).tanh()).tanh())
+
+
+NETWORKS = {
+    "a layer used twice": made_of(
+        repeated,
+        first=lambda i, _: torch.nn.Linear(i, 4),
+        twice=lambda *_: torch.nn.Linear(4, 4),
+        last=lambda _, o: torch.nn.Linear(4, o),
+    ),
+    "own parameters": made_of(
+        lambda net, x: (x @ net.weight) * net.gain,
+        weight=lambda i, o: torch.nn.Parameter(0.3 * torch.randn(i, o)),
+        gain=lambda _, o: torch.nn.Parameter(torch.ones(o)),
+    ),
+    "convolution": made_of(
+        lambda net, x: net.last(net.norm(net.first(x[:, None])).relu().flatten(1)),
+        first=lambda *_: torch.nn.Conv1d(1, 4, 2),
+        norm=lambda *_: torch.nn.GroupNorm(2, 4),
+        last=lambda i, o: torch.nn.Linear(4 * (i - 1), o),
+    ),
+    "embedding": made_of(
+        lambda net, x: net.last(net.first(x.nan_to_num().clamp(-2, 2).round().long() + 2).mean(1)),
+        first=lambda *_: torch.nn.Embedding(5, 4),
+        last=lambda _, o: torch.nn.Linear(4, o),
+    ),
+    "dropout": made_of(
+        lambda net, x: net.last(net.coins(net.first(x).relu())),
+        first=lambda i, _: torch.nn.Linear(i, 6),
+        coins=lambda *_: torch.nn.Dropout(0.5),
+        last=lambda _, o: torch.nn.Linear(6, o),
+    ),
+}
+
+
+def gradient_sum(factory, rows, wanted, clip):
+    """Σ of clipped gradients, row by row with autograd: what a first step must release."""
+    network = module._module(factory, 3, 2)
+    total = 0.0
+    for row, goal in zip(
+        torch.tensor(rows, dtype=torch.float32), torch.tensor(wanted), strict=True
+    ):
+        loss = torch.nn.functional.cross_entropy(network(row[None]), goal[None])
+        parts = torch.autograd.grad(loss, list(network.parameters()))
+        flat = torch.cat([part.reshape(-1) for part in parts]).double().numpy()
+        total = total + flat * min(1.0, clip / np.linalg.norm(flat))
+    return total
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps_of_neighbours_differ_by_two_clips_whatever_the_layers(monkeypatch, name):
+    """The same coins, and noise that forgets the table: every step of training is compared."""
+    factory, steps, clip = NETWORKS[name], 3, 0.7
+    module._probe_training(module._module(factory, 3, 2), 3, 2)
+    rows, wanted = table(rows=60)
+
+    def steps_of(rows, wanted):
+        _, met = replayed(
+            monkeypatch,
+            lambda: train_network(
+                module._module(factory, 3, 2),
+                TrainingRows(rows, wanted),
+                Training(steps, 0.5, 0.1, clip),
+                classes=True,
+                scale=1.0,
+                source=InsecureSource(4),
+            ),
+        )
+        tensors = np.array([np.concatenate([v.ravel() for v, *_ in met])])
+        return tensors.reshape(steps, -1)
+
+    before, moved = steps_of(rows, wanted), []
+    for value in (1e3, np.nan):
+        for record in (0, 17, 59):
+            other, goal = rows.copy(), wanted.copy()
+            other[record], goal[record] = value, 1 - goal[record]
+            moved += list(np.linalg.norm(steps_of(other, goal) - before, axis=1))
+    assert max(moved) <= 2 * step_reach(clip, 60)
+    assert max(moved) > 0.5 * clip
+    if name != "dropout":  # whose coins go by place
+        source = InsecureSource(4)
+        source.words(1)
+        sample = module._sample(60, 0.5, source)
+        expected = gradient_sum(factory, rows[sample], wanted[sample], clip)
+        np.testing.assert_allclose(before[0], expected, atol=1e-3)
+
+
 def test_a_single_record_adds_at_most_the_clip_and_the_check_sees_a_missing_one(monkeypatch):
     rows, wanted = np.full((2, 3), 50.0), np.array([0, 1])
     worst = sums_of(rows[:1], wanted[:1], monkeypatch, rate=1.0)
@@ -288,6 +395,10 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
         (lambda a, _b: torch.nn.Linear(a, 7), "2 numbers"),
         (lambda _a, b: torch.nn.Linear(2, b), "rows of"),
         (lambda _a, _b: "no module", "torch module"),
+        (
+            made_of(lambda net, x: (net.only(x),), only=lambda a, b: torch.nn.Linear(a, b)),
+            "tensor, got tuple",
+        ),
         (lambda _a, _b: torch.nn.ReLU(), "parameters"),
     ):
         with pytest.raises(InputError, match=said):

@@ -447,14 +447,17 @@ def _onnx(file: _File) -> TrainedModel:
     packed = model.SerializeToString()  # what was checked is what is run
     session = _read(
         file,
-        lambda: runtime.InferenceSession(packed, options, providers=["CPUExecutionProvider"]),
+        # Without its fallback, which prints on standard output.
+        lambda: runtime.InferenceSession(
+            packed, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        ),
     )
     inputs = session.get_inputs()
     strange = [i for i in inputs if i.type not in _ONNX_TYPES]
     if not inputs or strange:
         kind = strange[0].type if strange else "none"
         raise InputError(f"model must take tensors of numbers or texts, got {kind} ({file.name}).")
-    classes = _onnx_classes(model.graph)
+    classes = _read(file, lambda: _onnx_classes(model.graph))
     notes: tuple[str, ...] = ()
     if any(i.type == "tensor(float)" for i in inputs):
         notes = (

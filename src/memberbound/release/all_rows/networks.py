@@ -182,6 +182,8 @@ def _check_answers(module: Module, inputs: int, outputs: int) -> None:
         raise InputError(f"learner must take rows of {inputs} numbers: {problem}.") from None
     finally:
         module.train()
+    if not isinstance(answers, torch.Tensor):
+        raise InputError(f"learner must give a tensor, got {type(answers).__name__}.")
     if tuple(answers.shape) != (3, outputs):
         raise InputError(
             f"learner must give {outputs} numbers for each row, got shape {tuple(answers.shape)!r}."
