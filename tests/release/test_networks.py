@@ -396,7 +396,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
         (lambda _a, b: torch.nn.Linear(2, b), "rows of"),
         (lambda _a, _b: "no module", "torch module"),
         (
-            made_of(lambda net, x: (net.only(x),), only=lambda a, b: torch.nn.Linear(a, b)),
+            made_of(lambda net, x: (net.only(x),), only=torch.nn.Linear),
             "tensor, got tuple",
         ),
         (lambda _a, _b: torch.nn.ReLU(), "parameters"),
