@@ -83,13 +83,21 @@ def _walk(
             yield from _visit((node, "body", k), statement, scope, (), True)
         if numeric:
             factor = 1 + NUDGE if _bounds_from_below(node) else 1 - NUDGE
-            for inner in ast.walk(node):
+            for inner in _own_nodes(node):
                 if isinstance(inner, ast.Return) and not isinstance(inner.value, ast.Constant):
                     nudged = ast.BinOp(inner.value, ast.Mult(), ast.Constant(factor))
                     text = f"return {ast.unparse(inner.value)} → times {factor}"
                     yield scope, (), (inner, "value", None), nudged, text
         return
     yield from _children(node, scope, names, inside)
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, but not those of functions within it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.Lambda):
+            yield child
+            yield from _own_nodes(child)
 
 
 def _bounds_from_below(node: ast.FunctionDef) -> bool:

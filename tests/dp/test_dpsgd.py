@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 from scipy.special import ndtr
 
 from memberbound.curve import GaussianCurve
-from memberbound.dp import DpSgd, DpSgdHistory, guarantee_from_dp_sgd
+from memberbound.dp import DpSgd, DpSgdHistory, dpsgd, guarantee_from_dp_sgd
 from oracle.sampled_gaussian import hockey_stick
 
 DIRECTIONS = ("remove", "add", "replace")
@@ -227,3 +227,19 @@ def test_steps_that_take_every_record_are_gaussian_on_the_lattice_too(direction,
             result = lines.stick(epsilon)
             assert truth <= result
             assert truth < 1e-12 or result <= truth * mpf("1.05")
+
+
+@pytest.mark.parametrize("direction", ["add", "remove"])
+@pytest.mark.parametrize(("sigma", "q"), [(0.5, 0.01), (1.3, 0.2), (20.0, 0.5), (0.07, 0.1)])
+def test_cells_tile_their_range_without_a_gap(direction, sigma, q):
+    """A gap of one unit would lose its mass; two blocks may lie apart where σ is small."""
+    left, right = dpsgd._cells(sigma, q, 0.01, direction)
+    assert (left < right).all()
+    apart = np.flatnonzero(left[1:] != right[:-1])
+    assert len(apart) <= (direction == "remove")
+    assert (left[1:][apart] > right[:-1][apart] + sigma).all()
+    reach = dpsgd._REACH * sigma
+    assert left[0] <= -reach * (1 - 1e-12)
+    assert right[-1] >= (reach + (direction == "remove")) * (1 - 1e-12)
+    for end in left[1:][apart].tolist() + right[:-1][apart].tolist():
+        assert min(abs(end - reach), abs(end - (1 - reach))) < 1e-9
