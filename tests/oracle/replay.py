@@ -17,7 +17,9 @@ def replayed(monkeypatch, make):
         exact = np.asarray(values, dtype=np.float64)
         sums.append((exact.copy(), scale))
         noise = source.normal(exact.size).reshape(exact.shape)
-        return scale * (9.0 * (np.arange(exact.size) % 5 == 0).reshape(exact.shape) + noise)
+        # Beyond these cells a first look counts texts, and more texts than numbers are no number.
+        rising = (np.arange(exact.size) % 5 == 0) & (np.arange(exact.size) < 900)
+        return scale * (9.0 * rising.reshape(exact.shape) + noise)
 
     def paid(part, *, sensitivity, times=1):
         noise = plain(part, sensitivity=sensitivity, times=times)

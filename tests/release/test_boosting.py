@@ -243,7 +243,8 @@ def test_what_no_line_can_tell_is_learnt():
     fresh = hills(seed=1)
     boosted, line = (fitted(hills(), learner=k, bounds=HILLS) for k in ("boosting", "logistic"))
     assert accuracy(boosted, fresh) > 0.85
-    assert accuracy(line, fresh) < 0.65
+    # One threshold is right in three quarters of the rows that are not flipped, at best.
+    assert accuracy(line, fresh) < 0.74
     chances = boosted.predict_proba(fresh)
     assert np.allclose(chances.sum(axis=1), 1.0)
     assert boosted.certificate_.value <= 0.05

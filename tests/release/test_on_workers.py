@@ -23,9 +23,9 @@ from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
-from memberbound.release.all_rows.histograms import cell_counts
 from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.on_workers import current_spread
+from memberbound.release.all_rows.private_columns import FirstCells, count_column
 from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.records import read_secret_columns
@@ -35,6 +35,12 @@ protecting = importlib.import_module("memberbound.verbs.protect")
 distributed = pytest.importorskip("distributed")
 ROWS = 5003
 PUBLIC = {"age": [0, 120], "sex": ["f", "m"], "ill": ["no", "yes"]}
+
+
+def cell_counts(records, name):
+    """Return the exact histogram of a column."""
+    cells = FirstCells(None, named=False)
+    return records.select([name]).shards.sum(count_column, name, cells, False)[0]
 
 
 @pytest.fixture(scope="module")

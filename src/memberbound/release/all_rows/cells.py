@@ -19,20 +19,7 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Categories, Range
-from memberbound.release.all_rows.histograms import (
-    MISSING,
-    NUMBER_CELLS,
-    RANGE_SCALES,
-    cell_counts,
-    hardly_shared,
-    noisy_names,
-    noisy_octaves,
-    noisy_texts,
-    octave_span,
-)
-from memberbound.release.budget import NoisySums
 from memberbound.tables.columns import Values
-from memberbound.tables.records import Records
 from memberbound.tables.spelling import Form, iso_date, number_label
 
 if TYPE_CHECKING:
@@ -46,12 +33,14 @@ FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
 #: Linear cells of a range; cells of a column of numbers altogether.
 _LINEAR = 64
 #: … and texts among numbers that get a cell.
-_MOST_TEXTS = 8
-MOST_CELLS = 2 * _LINEAR + NUMBER_CELLS + 8 + _MOST_TEXTS
+MOST_TEXTS = 8
+MOST_CELLS = 512
 #: Octaves below the largest end of a range that get an edge of their own.
 _OCTAVES = 16
 #: Share of the numbers that may have more decimals than the column is written with.
 _FEW = 0.01
+#: A format is believed from this many noise scales on.
+_FORMAT_SCALES = 4.5
 OTHER = "other"
 #: The days that a calendar has: the years 1 to 9999.
 _CALENDAR = (-719_162.0, 2_932_895.0)
@@ -71,6 +60,8 @@ class NumberCells:
     writing: Writing
     form: Form = "any"
     texts: tuple[str, ...] = ()
+    #: Cells in which a noisy histogram found nothing: believed only where their count stands out.
+    empty: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -85,7 +76,7 @@ class NumberCells:
     @property
     def rare(self) -> tuple[int, ...]:
         """Cells that are believed only where their count stands out."""
-        return (self.count - 1,)
+        return (*self.empty, self.count - 1)
 
     def label(self, cell: int) -> str:
         """Return what a cell holds, for a reader."""
@@ -250,6 +241,11 @@ def _arrow_type(kind: object) -> pa.DataType | None:
 # ── How numbers are written, where no type says it: one more histogram ────────────────────────────
 
 
+def step_of(writing: Writing) -> float:
+    """Return the distance of neighbouring values that are written like this, 0 for none."""
+    return 10.0 ** -int(writing) if writing.isdigit() else float(writing == "day")
+
+
 def format_cells(values: Values) -> IntArray:
     """Return for every value its place in :data:`FORMATS`, the number of formats for no number."""
     numbers = values.numbers
@@ -270,7 +266,7 @@ def written_as(noisy: FloatArray, scale: float) -> Writing:
     """Return how a column's numbers are written, from the noisy counts of formats."""
     counts = np.maximum(noisy[: len(FORMATS)], 0.0)
     dates = FORMATS.index("day")
-    doubt = max(RANGE_SCALES * scale, _FEW * float(counts.sum()))
+    doubt = max(_FORMAT_SCALES * scale, _FEW * float(counts.sum()))
     if counts[dates:].sum() > counts[:dates].sum():
         return "time" if counts[-1] > doubt else "day"
     for decimals in range(dates - 1):
@@ -279,7 +275,7 @@ def written_as(noisy: FloatArray, scale: float) -> Writing:
     return "more"
 
 
-# ── Cells of public columns, and of private ones from a noisy histogram ───────────────────────────
+# ── Cells of public columns ───────────────────────────────────────────────────────────────────────
 
 
 def public_column(name: str, bound: Range | Categories, writing: Writing = "more") -> Cells:
@@ -295,7 +291,7 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.  Edges lie
     half a step below the values they begin with.
     """
-    step = 10.0 ** -int(writing) if writing.isdigit() else float(writing == "day")
+    step = step_of(writing)
     if max(abs(low), abs(high)) >= step * 2.0**50:
         step = 0.0
     if step > 0:
@@ -313,34 +309,6 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])
     # Between two values that can occur, where no rounding moves a value across an edge.
     return tuple((inner - step / 2).tolist()), step
-
-
-def private_column(
-    name: str, records: Records, histograms: NoisySums, writing: Writing | None
-) -> Cells | None:
-    """Return the cells of a column without bounds, from two noisy histograms at most.
-
-    None where it holds identifiers or free text: values that few people share.
-
-    Guarantee: the two histograms are all that it tells about the table, except that a value of one
-    person is named with probability at most ``CLASS_SLACK`` of the encoding.
-    """
-    noisy, scale = histograms.measure(cell_counts(records, name)), histograms.scale
-    octaves = noisy_octaves(noisy, scale, len(records))
-    if octaves.size:
-        low, high = octave_span(octaves)
-        texts: tuple[str, ...] = ()
-        if writing is None:
-            formats, texts = noisy_texts(records, name, format_cells, len(FORMATS), histograms)
-            writing = written_as(formats, scale)
-        if low == high:
-            high = low + 1.0
-        edges, step = _edges(low, high, writing)
-        return NumberCells(name, edges, step, writing, texts=texts[:_MOST_TEXTS])
-    if hardly_shared(noisy[MISSING + 1 :], scale):
-        return None
-    labels = noisy_names(records, name, histograms)
-    return CategoryCells(name, labels) if labels else None
 
 
 # ── What is known of a column once its cells were counted with noise ──────────────────────────────
@@ -378,7 +346,8 @@ def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
     blocks = np.zeros(len(counts), dtype=np.int64)
     block, collected, cells = -1, math.inf, 0
     for cell in range(ordered):
-        alone = counts[cell] >= least
+        # An empty cell (-∞) is merged with nothing.
+        alone = counts[cell] >= least or counts[cell] == -math.inf
         # The noise of a sum grows with the root of its length.
         if alone or collected >= least * math.sqrt(cells):
             block, collected, cells = block + 1, 0.0, 0

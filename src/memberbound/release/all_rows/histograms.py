@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.all_rows.bounds import Range
 from memberbound.release.budget import Budget, NoisySums
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
@@ -48,7 +47,7 @@ def cells_of(values: Values) -> NDArray[np.int16]:
 
 
 def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
-    cells = _number_cells(numbers)
+    cells = number_cells(numbers)
     if texts is not None:
         for index in np.flatnonzero(np.isnan(numbers)).tolist():
             if texts[index]:
@@ -56,7 +55,7 @@ def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArra
     return cells
 
 
-def _number_cells(numbers: FloatArray) -> NDArray[np.int16]:
+def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
     """Return sign and octave of numbers as a cell, the one for missing values for NaN."""
     size = np.minimum(np.abs(numbers), 2.0**60)
     octave = np.clip(np.frexp(size)[1] - 1, _LOWEST, _HIGHEST) - (_LOWEST - 1)
@@ -74,15 +73,6 @@ def counted(places: NDArray[np.generic], count: int, persons: Persons | None) ->
     return np.asarray(np.bincount(places, weights, minlength=count), dtype=np.float64)
 
 
-def cell_counts(records: Records, name: str) -> FloatArray:
-    """Return the histogram of a column of all rows."""
-    return np.asarray(records.select([name]).shards.sum(_cell_counts, name))
-
-
-def _cell_counts(shard: Records, name: str) -> FloatArray:
-    return counted(cells_of(shard.columns[name]), CELLS, shard.persons)
-
-
 def octave_ends(cell: int) -> tuple[float, float]:
     """Return the numbers between which a number cell lies."""
     place = cell - _OCTAVES
@@ -95,12 +85,8 @@ def octave_ends(cell: int) -> tuple[float, float]:
 
 # ── What noisy histograms say about a column ──────────────────────────────────────────────────────
 
-#: Share of μ² for histograms of columns that are not public.
-HISTOGRAM_SHARE = 0.15
 #: Share of μ² for the number of different values in columns whose names say that they identify.
 IDENTIFIER_SHARE = 0.005
-#: A cell of numbers counts towards the range from this many noise scales on.
-RANGE_SCALES = 4.5
 #: Values of a column that are released by name.
 MOST_CLASSES = 32
 #: A value that one person has is named with at most this probability: Φ(-6) is below it, and
@@ -111,75 +97,28 @@ CLASS_SCALES = 6.2
 _ALIKE = 3.0
 
 
-def octave_span(cells: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the ends of the octaves of some number cells."""
-    ends = [end for cell in cells for end in octave_ends(int(cell))]
-    return min(ends), max(ends)
-
-
-def noisy_range(records: Records, name: str, histograms: NoisySums) -> Range | None:
-    """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
-    counts = cell_counts(records, name)[:NUMBER_CELLS]
-    kept = np.flatnonzero(histograms.measure(counts) > RANGE_SCALES * histograms.scale)
-    low, high = octave_span(kept) if kept.size else (0.0, 0.0)
-    return Range(low, high) if low < high else None
-
-
-def noisy_octaves(noisy: FloatArray, scale: float, records: int) -> NDArray[np.intp]:
-    """Return the number cells above the noise, none where a column does not hold numbers."""
-    numbers = noisy[:NUMBER_CELLS]
-    present = records - max(0.0, float(noisy[MISSING]))
-    doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
-    if float(numbers.sum()) > max(present / 2, doubt):
-        return np.flatnonzero(numbers > RANGE_SCALES * scale)
-    return np.zeros(0, dtype=np.intp)
-
-
 def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str, ...]:
     """Return the values that many people share, by name, from one noisy histogram.
 
-    Guarantee: that of :func:`noisy_texts`.
-    """
-    return noisy_texts(records, name, None, 0, histograms)[1]
-
-
-#: Puts values that are numbers into cells.
-NumberCellsOf = Callable[[Values], NDArray[np.int64]]
-
-
-def noisy_texts(
-    records: Records, name: str, cells: NumberCellsOf | None, count: int, histograms: NoisySums
-) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return noisy counts of cells of numbers, and the texts that many people share.
-
-    One histogram: a value is a number, and in one of the ``count`` cells, or a text; without
-    ``cells`` numbers are texts, too.  A person counts for the commonest of these: several that
-    nobody else has would each have a chance of being named.
+    A person counts for the commonest value: several that nobody else has would each have a chance
+    of being named.
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
-    numbers, texts = records.select([name]).shards.sum(_text_counts, name, cells, count)
-    names = sorted(texts)
-    noisy = histograms.measure([*numbers, *(texts[text] for text in names)])
-    counts = noisy[count:]
-    passed = np.flatnonzero(counts > 1.0 + CLASS_SCALES * histograms.scale)
-    largest = passed[np.argsort(-counts[passed], kind="stable")][:MOST_CLASSES]
-    return noisy[:count], tuple(names[place] for place in sorted(largest))
+    exact = records.select([name]).shards.sum(_name_counts, name)
+    names = sorted(exact)
+    noisy = histograms.measure([exact[label] for label in names])
+    passed = np.flatnonzero(noisy > 1.0 + CLASS_SCALES * histograms.scale)
+    largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
+    return tuple(names[place] for place in sorted(largest))
 
 
-def _text_counts(
-    shard: Records, name: str, cells: NumberCellsOf | None = None, count: int = 0
-) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Return how many records are in which cell, or have which text; missing values in none."""
-    values = shard.columns[name]
-    places, names = values.factorize()
-    joint = np.where(places >= 0, count + places, -1)
-    if cells is not None:
-        joint = np.where(np.isnan(values.numbers), joint, cells(values))
-    joint = joint if shard.persons is None else shard.persons.most_common(joint)
-    counts = np.bincount(joint[joint >= 0], minlength=count + len(names))
-    listed = zip(names, counts[count:].tolist(), strict=True)
-    return counts[:count], {text: number for text, number in listed if number}
+def _name_counts(shard: Records, name: str) -> dict[str, int]:
+    """Return how many records have which value; missing values are not counted."""
+    codes, names = shard.columns[name].factorize()
+    codes = codes if shard.persons is None else shard.persons.most_common(codes)
+    counts = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
+    return {label: count for label, count in zip(names, counts, strict=True) if count}
 
 
 def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) -> tuple[str, ...]:
@@ -201,7 +140,7 @@ def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) 
 
 def _name_hashes(shard: Records, names: Sequence[str]) -> tuple[list[NDArray[np.uint64]], ...]:
     """Return hashes of the different values that columns have."""
-    return tuple([np.array(list(map(_hash, _text_counts(shard, n)[1])), np.uint64)] for n in names)
+    return tuple([np.array(list(map(_hash, _name_counts(shard, n))), np.uint64)] for n in names)
 
 
 def hardly_shared(texts: FloatArray, scale: float) -> bool:

@@ -21,15 +21,14 @@ from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.encoder_fit import histogram_coordinates, rows_needed
-from memberbound.release.all_rows.histograms import (
-    CLASS_SLACK,
-    HISTOGRAM_SHARE,
-    counted,
-    noisy_names,
-    noisy_range,
+from memberbound.release.all_rows.histograms import CLASS_SLACK, counted, noisy_names
+from memberbound.release.all_rows.private_columns import (
+    learn_columns,
+    look_coordinates,
+    rows_needed,
+    take_looks,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
@@ -101,7 +100,7 @@ def release_table_statistic(
         raise InputError(f"levels must be in [0, 1], got {levels!r}.")
 
     private = [name for name in names if name not in public]
-    coordinates = len(private) * max(rows, histogram_coordinates(1)) + form.coordinates(len(names))
+    coordinates = look_coordinates(len(private)) + form.coordinates(len(names))
     slack = release_slack(coordinates)
     if form.counted:
         slack = up(slack + len(private) * CLASS_SLACK, 2)
@@ -114,10 +113,7 @@ def release_table_statistic(
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     if private:
-        share = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
-    for name in private:
-        public[name] = _noisy_bound(records, name, histograms, counted=form.counted)
+        public |= _learn_bounds(records, private, budget, counted=form.counted)
     work = _Work(records, {name: public[name] for name in names}, budget, chosen)
     values, labels, scale = form.release(work)
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
@@ -146,21 +142,26 @@ def _edges(bins: ArrayLike) -> _Edges:
     return _Edges(float(edges[0]), float(edges[-1]), edges=tuple(edges.tolist()))
 
 
-def _noisy_bound(
-    records: Records, name: str, histograms: NoisySums, *, counted: bool
-) -> Range | Categories:
-    """Return the range of a column, or the values that many people share, from noisy counts."""
-    bound: Range | Categories | None
+def _learn_bounds(
+    records: Records, private: Sequence[str], budget: Budget, *, counted: bool
+) -> dict[str, Range | Categories]:
+    """Return the ranges of private columns, or the values that many people share."""
+    found: dict[str, Range | Categories | None] = {}
     if counted:
-        labels = noisy_names(records, name, histograms)
-        bound = Categories(labels) if labels else None
+        histograms, _ = take_looks(budget, 0, len(records), more=len(private))
+        for name in private:
+            labels = noisy_names(records, name, histograms)
+            found[name] = Categories(labels) if labels else None
     else:
-        bound = noisy_range(records, name, histograms)
-    if bound is None:
-        raise InputError(
-            f"column {name!r} must have values that rise above the noise. Give bounds for it."
-        )
-    return bound
+        looks = take_looks(budget, len(private), len(records))
+        learnt = learn_columns(records, private, *looks, named=False)
+        found = {name: column.range for name, column in learnt.items()}
+    for name, bound in found.items():
+        if bound is None:
+            raise InputError(
+                f"column {name!r} must have values that rise above the noise. Give bounds for it."
+            )
+    return {name: bound for name, bound in found.items() if bound is not None}
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,20 +40,12 @@ from memberbound.release.all_rows.cells import (
     Writing,
     declared_writing,
     format_cells,
-    private_column,
     projected,
     public_column,
     released_column,
     written_as,
 )
-from memberbound.release.all_rows.histograms import (
-    CELLS,
-    CLASS_SLACK,
-    HISTOGRAM_SHARE,
-    MOST_CLASSES,
-    counted,
-    noisy_identifiers,
-)
+from memberbound.release.all_rows.histograms import MOST_CLASSES, counted, noisy_identifiers
 from memberbound.release.all_rows.label_model import (
     CLIP,
     FITTED_ROWS,
@@ -64,6 +56,14 @@ from memberbound.release.all_rows.label_model import (
     probabilities,
 )
 from memberbound.release.all_rows.marginals import LabelledRows, labelled_rows
+from memberbound.release.all_rows.private_columns import (
+    MOST_LABELS,
+    learn_columns,
+    look_coordinates,
+    look_slack,
+    rows_needed,
+    take_looks,
+)
 from memberbound.release.all_rows.tree import best_forest, pair_score, raked_counts, shrunk_counts
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration
@@ -245,7 +245,7 @@ def fit_synthetic(
     public, writings = _declared(records, read_bounds(bounds), target)
     slack = _slack(records, public)
     budget = Budget.for_eta(eta, slack=slack, unit=unit, source=source, reserve=reserve)
-    _refuse_small(records, public, target, budget.mu)
+    _refuse_small(records, public, budget.mu)
     cells, identifiers, left_out = _cells(records, public, writings, target, budget)
     left, count = budget.left, len(records)
     features = [column for name, column in cells.items() if name != target]
@@ -284,8 +284,6 @@ def fit_synthetic(
 
 
 _MOST_ROWS = 2**31
-#: Rows that the counts of columns need, and histograms of private ones, in noise scales.
-_ROWS_PER_SCALE, _PRIVATE_ROWS_PER_SCALE = 10.0, 40.0
 
 
 def _declared(
@@ -325,31 +323,28 @@ def _slack(records: Records, public: Bounds) -> float:
     for name in records.columns:
         bound = public.get(name)
         listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
-        cells += max(listed, MOST_CLASSES + 2)
+        cells += max(listed, MOST_LABELS + 2)
     private = columns - len(public)
     coordinates = (
-        private * (CELLS + len(FORMATS) + 2 + max(len(records), MOST_CLASSES))
+        look_coordinates(private)
         + cells * (_MOST_GROUPS + 1)
         + columns**2 / 2
         + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
         + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
         + columns * (len(FORMATS) + 1)
     )
-    return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
+    return up(release_slack(coordinates) + look_slack(private), 2)
 
 
-def _refuse_small(records: Records, public: Bounds, target: str | None, mu: float) -> None:
+def _refuse_small(records: Records, public: Bounds, mu: float) -> None:
     """Refuse a table that the noise drowns, for public reasons only."""
-    shares = _WITHOUT_TARGET if target is None else _WITH_TARGET
     columns = len(records.columns)
     private = columns - len(public)
-    needed = _ROWS_PER_SCALE * math.sqrt(2 * columns / shares["columns"]) / mu
-    scale = math.sqrt(4 * private / HISTOGRAM_SHARE) / mu
-    needed = max(needed, _PRIVATE_ROWS_PER_SCALE * scale)
+    needed = rows_needed(private, mu)
     if len(records) < needed:
         what = "rows" if records.unit is None else f"different values of {records.unit!r}"
         raise InputError(
-            f"the table must have at least about {math.ceil(needed)} {what} for {columns} "
+            f"the table must have at least about {needed} {what} for {columns} "
             f"columns ({private} without bounds) at this eta, got {len(records)}. Give bounds that "
             "are public knowledge, allow a larger eta, name fewer columns, or find more rows."
         )
@@ -376,10 +371,9 @@ def _cells(
     private = [name for name in unbounded if name not in identifiers]
     cells: dict[str, Cells | None] = {}
     if private:
-        share = budget.take("histograms of values", HISTOGRAM_SHARE)
-        histograms = share.sums(sensitivity=HISTOGRAM_MOVES, times=2 * len(private))
-    for name in private:
-        cells[name] = private_column(name, records, histograms, writings.get(name))
+        looks = take_looks(budget, len(private), len(records))
+        learnt = learn_columns(records, private, *looks, named=True, writings=writings)
+        cells |= {name: column.cells() for name, column in learnt.items()}
     unwritten = [
         name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
     ]

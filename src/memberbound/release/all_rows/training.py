@@ -24,12 +24,9 @@ from memberbound.release.all_rows.boosting import (
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
 from memberbound.release.all_rows.encoder_fit import (
-    FIRST_SHARE,
     fit_encoder,
     fit_target,
-    histogram_coordinates,
     most_classes,
-    rows_needed,
     settled_bounds,
     widest,
 )
@@ -39,13 +36,19 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.all_rows.histograms import (
     CLASS_SLACK,
-    HISTOGRAM_SHARE,
     MOST_CLASSES,
     counted,
+    noisy_identifiers,
 )
 from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.private_columns import (
+    learn_columns,
+    look_coordinates,
+    rows_needed,
+    take_looks,
+)
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
     probability_line,
@@ -190,7 +193,7 @@ def prepare(
     # The slack is not known yet; it hardly changes μ.
     mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta)))
     settled = settled_bounds(public, features, rows, mu, classes=open_target)
-    slack = _slack(rows, features, settled, target_bound, classifier=classifier, draws=draws)
+    slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
     _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
     most = most_classes(rows, budget.mu)
@@ -201,18 +204,32 @@ def prepare(
             "a larger eta."
         )
 
-    histograms, fine = None, None
-    private = [name for name in features if name not in settled]
-    if private or open_target:
-        share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
-        first = budget.take("histograms of values", share)
-        histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
-        if private:
-            fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
-    code = fit_target(records, target, public, classifier=classifier, histograms=histograms)
-    encoder = fit_encoder(
-        records.select(features), public, settled, budget, histograms=histograms, fine=fine
-    )
+    unbounded = [name for name in features if name not in public]
+    identifiers = noisy_identifiers(records, unbounded, budget)
+    private = [name for name in features if name not in settled and name not in identifiers]
+    if open_target and not classifier:
+        private.append(target)
+    named = int(open_target and classifier)
+    histograms, learnt = None, {}
+    if private or named:
+        histograms, second = take_looks(budget, len(private), rows, more=named)
+    code = None
+    if named:
+        code = fit_target(records, target, public, classifier=True, histograms=histograms)
+    if private:
+        assert histograms is not None
+        ranges = {n: b for n in private if isinstance(b := public.get(n), Range)}
+        learnt = learn_columns(records, private, histograms, second, named=False, bounds=ranges)
+    if code is None:
+        code = fit_target(
+            records,
+            target,
+            public,
+            classifier=classifier,
+            histograms=None,
+            learnt=learnt.pop(target, None),
+        )
+    encoder = fit_encoder(records.select(features), public, settled, learnt, budget)
     return encoder, code, budget
 
 
@@ -320,7 +337,6 @@ def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: L
 
 
 def _slack(
-    rows: int,
     features: list[str],
     bounds: Bounds,
     target_bound: object,
@@ -334,9 +350,8 @@ def _slack(
         outputs = MOST_CLASSES if target_bound is None else len(getattr(target_bound, "labels", ()))
     private = sum(name not in bounds for name in features)
     coordinates = (
-        histogram_coordinates(private)
+        look_coordinates(private + int(target_bound is None))
         + sum(isinstance(bounds.get(name), Range) for name in features)
-        + (max(rows, histogram_coordinates(1)) if target_bound is None else 0)
         + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     slack = release_slack(coordinates)
@@ -344,7 +359,7 @@ def _slack(
 
 
 def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:
-    needed = rows_needed(private, mu, classes=open_target)
+    needed = rows_needed(private + int(open_target), mu)
     if len(records) < needed:
         what = "rows" if records.unit is None else f"different values of {records.unit!r}"
         raise TooFewRowsError(

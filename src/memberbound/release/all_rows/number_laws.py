@@ -1,0 +1,401 @@
+"""Where the numbers of a private column lie, estimated from two noisy histograms.
+
+Everything here is post-processing of noisy counts.  The first histogram counts numbers by octave
+and format: :func:`find_octaves` finds the octaves that stand out.  The second counts finer cells
+within them (:func:`zoom_cells`): :func:`fit_law` turns both into a :class:`NumberLaw`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.bounds import Range
+from memberbound.release.all_rows.cells import FORMATS, Writing, step_of
+from memberbound.release.all_rows.histograms import NUMBER_CELLS, octave_ends
+from memberbound.tables.columns import Values
+
+IntArray = NDArray[np.int64]
+_KINDS = len(FORMATS)
+_DATES = FORMATS.index("day")
+_ZERO = NUMBER_CELLS // 2
+#: Cells of the second look: at least, at most.
+_FEWEST_CELLS, MOST_ZOOM_CELLS = 32, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLaw:
+    """Where the numbers of a column lie: a noisy weight per cell [edge, next edge).
+
+    Guarantee: post-processing of noisy counts.
+    """
+
+    writing: Writing
+    edges: FloatArray
+    weights: FloatArray
+
+    @property
+    def step(self) -> float:
+        """The distance of neighbouring values, 0 where there is none."""
+        return step_of(self.writing)
+
+    @cached_property
+    def _support(self) -> tuple[int, int]:
+        held = np.flatnonzero(self.weights > 0)
+        return (int(held[0]), int(held[-1]) + 1) if held.size else (0, len(self.weights))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value that can be drawn."""
+        first, last = self._support
+        half = self.step / 2
+        return float(self.edges[first]) + half, float(self.edges[last]) - half
+
+    @property
+    def middles(self) -> FloatArray:
+        """The middle of every cell."""
+        return np.asarray((self.edges[:-1] + self.edges[1:]) / 2)
+
+    def cells(self, most: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Return edges of about ``most`` cells of equal weight, and which of them are empty.
+
+        Every value has a cell where there are few enough.
+        """
+        first, last = self._support
+        edges, weights = self.edges[first : last + 1], self.weights[first:last]
+        step, low, high = self.step, float(edges[0]), float(edges[-1])
+        if step > 0 and round((high - low) / step) <= most:
+            cuts = low + step * np.arange(round((high - low) / step) + 1)
+        else:
+            cuts = self._equal_cells(edges, weights, 2 * float(weights.sum()) / most)
+            while len(cuts) > 2 * most:  # gaps within gaps
+                cuts = np.append(cuts[:-1:2], cuts[-1])
+        middles = (cuts[:-1] + cuts[1:]) / 2
+        within = np.searchsorted(edges, middles, side="right") - 1
+        empty = np.flatnonzero(weights[np.clip(within, 0, len(weights) - 1)] <= 0)
+        return tuple(cuts.tolist()), tuple(empty.tolist())
+
+    def _equal_cells(self, edges: FloatArray, weights: FloatArray, goal: float) -> FloatArray:
+        """Split cells above the goal, merge neighbours below it; keep empty runs apart."""
+        cuts, collected = [float(edges[0])], 0.0
+        for low, high, weight in zip(edges[:-1], edges[1:], weights, strict=True):
+            empty = weight <= 0
+            if empty or weight >= goal or collected < 0:
+                # Close what was collected; an empty run is marked by a negative number.
+                if collected > 0 or (collected < 0 and not empty):
+                    cuts.append(float(low))
+                collected = 0.0
+            if empty:
+                collected = -1.0
+            elif weight >= goal:
+                parts = max(1, min(round(weight / goal), _MOST_PARTS))
+                cuts += self._aligned(np.linspace(low, high, parts + 1))[1:].tolist()
+            else:
+                collected += weight
+                if collected >= goal:
+                    cuts.append(float(high))
+                    collected = 0.0
+        return np.unique([*cuts, float(edges[-1])])
+
+    def _aligned(self, edges: FloatArray) -> FloatArray:
+        """Return edges half a step below a value that can occur."""
+        if self.step <= 0:
+            return edges
+        return np.unique(np.rint(edges / self.step + 0.5) * self.step - self.step / 2)
+
+
+#: Parts of one cell of the second look.
+_MOST_PARTS = 64
+#: Smallest exponent of a number that is not 0, by format.
+_SMALLEST = (0, -4, -7, -10, -20, 0, -20)
+#: Lengths of runs of octaves that are searched.
+_RUNS = (1, 2, 3, 4, 6, 8)
+#: A run of octaves is believed from this many noise scales on; further runs from more.
+_RUN_SCALES, _NEXT_RUN_SCALES, _MOST_RUNS = 4.5, 5.0, 6
+#: An octave inside a run, and a neighbour of a believed one.
+_INSIDE_SCALES, _NEIGHBOUR_SCALES = 0.5, 1.75
+#: A format is believed from this many scales on, and from this share of the numbers.
+_FORMAT_SCALES, _FORMAT_SHARE = 4.0, 0.08
+#: The second look has so many cells that all numbers are twice the noise of their sum.
+_ZOOM_SCALES = 2.0
+#: A run of fine cells is believed from this many scales on; halves differ from this many on.
+_PEAK_SCALES, _MOST_PEAKS, _HALF_SCALES = 4.5, 24, 2.0
+#: Beside peaks, the rest of an octave is believed from this many scales and this share on.
+_REST_SCALES, _REST_SHARE = 2.5, 0.05
+#: Ends are moved outwards by this share of the range, within the octaves, with this weight.
+_MARGIN, _LEAST_WEIGHT = 0.1, 1e-6
+
+
+def _octave_order() -> tuple[IntArray, ...]:
+    """Return, by format, the octaves that its numbers can have, in their order."""
+    exponents = np.abs(np.arange(NUMBER_CELLS) - _ZERO) - 1 - 20
+    return tuple(
+        np.flatnonzero((exponents >= smallest) | (np.arange(NUMBER_CELLS) == _ZERO))
+        for smallest in _SMALLEST
+    )
+
+
+_ORDER = _octave_order()
+
+
+@dataclass(frozen=True, eq=False)
+class ZoomCells:
+    """Cells [edge, next edge) within the octaves of a column; numbers beyond are in none.
+
+    ``octave`` is the position of each cell's octave among those of the column, -1 in a gap.
+    """
+
+    edges: FloatArray
+    octave: IntArray
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return len(self.octave)
+
+    def cell_of(self, values: Values) -> IntArray:
+        """Return the cell of every value; -1 for texts, missing values and numbers beyond."""
+        place = np.searchsorted(self.edges, values.numbers, side="right") - 1
+        return np.where((place >= 0) & (place < self.count), place, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Octaves:
+    """Octaves in which the numbers of a column lie, with noisy counts of noise ``scale``."""
+
+    cells: IntArray
+    counts: FloatArray
+    scale: float
+    writing: Writing
+
+
+def _best_run(
+    grid: FloatArray, scale: float, formats: Sequence[int], taken: NDArray[np.bool_]
+) -> tuple[float, int, IntArray]:
+    """Return the run of octaves of one format that stands out most: scales, format, octaves."""
+    best: tuple[float, int, IntArray] = (0.0, formats[0], np.zeros(0, dtype=np.int64))
+    for kind in formats:
+        order = _ORDER[kind]
+        free = np.where(taken[order, kind], 0.0, grid[order, kind])
+        sums = np.concatenate([[0.0], np.cumsum(free)])
+        for length in _RUNS:
+            scales = (sums[length:] - sums[:-length]) / (scale * math.sqrt(length))
+            start = int(scales.argmax())
+            if scales[start] > best[0]:
+                best = float(scales[start]), kind, order[start : start + length]
+    return best
+
+
+def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
+    """Return where numbers lie from noisy (octave, format) counts, None where none stand out.
+
+    Sums over all cells would drown in their noise, and single octaves may: so runs of octaves are
+    searched, then their neighbours are believed sooner than octaves far away.
+    """
+    taken = np.zeros(grid.shape, dtype=bool)
+    scales, kind, run = _best_run(grid, scale, range(_KINDS), taken)
+    if scales <= _RUN_SCALES:
+        return None
+    family = range(_DATES, _KINDS) if kind >= _DATES else range(_DATES)
+    kept, best = set(run.tolist()), int(run[np.argmax(grid[run, kind])])
+    taken[run, kind] = True
+    for _ in range(_MOST_RUNS):
+        scales, another, run = _best_run(grid, scale, family, taken)
+        if scales <= _NEXT_RUN_SCALES:
+            break
+        kept |= set(run.tolist())
+        taken[run, another] = True
+    formats = _believed_formats(grid, scale, kept, kind, family)
+    counts = np.zeros(NUMBER_CELLS)
+    for believed in formats:
+        counts[_ORDER[believed]] += grid[_ORDER[believed], believed]
+    spread, order = scale * math.sqrt(len(formats)), _ORDER[formats[-1]].tolist()
+    kept = {cell for cell in kept if counts[cell] > _INSIDE_SCALES * spread} | {best}
+    kept = _grow(kept, order, counts > _NEIGHBOUR_SCALES * spread)
+    cells = np.array(sorted(kept))
+    least = 0.25 * spread
+    return Octaves(cells, np.maximum(counts[cells], least), spread, FORMATS[formats[-1]])
+
+
+def _believed_formats(
+    grid: FloatArray, scale: float, octaves: set[int], best: int, family: range
+) -> list[int]:
+    """Return the formats that hold more than noise in these octaves, the finest one last."""
+    counts, scales = {}, {}
+    for kind in family:
+        cells = [cell for cell in _ORDER[kind].tolist() if cell in octaves]
+        counts[kind] = float(grid[cells, kind].sum())
+        scales[kind] = scale * math.sqrt(max(1, len(cells)))
+    total = sum(count for kind, count in counts.items() if count > 2 * scales[kind])
+    finest = max(
+        [
+            best,
+            *(
+                kind
+                for kind in family
+                if counts[kind] > max(_FORMAT_SCALES * scales[kind], _FORMAT_SHARE * total)
+            ),
+        ]
+    )
+    held = [kind for kind in family if kind < finest and counts[kind] > scales[kind]]
+    return [*held, finest]
+
+
+def _grow(kept: set[int], order: list[int], likely: NDArray[np.bool_]) -> set[int]:
+    """Return octaves with their likely neighbours, one after another, and single gaps between."""
+    waiting, kept = list(kept), set(kept)
+    position = {cell: k for k, cell in enumerate(order)}
+    while waiting:
+        place = position.get(waiting.pop(), -9)
+        for near in (place - 1, place + 1):
+            if 0 <= near < len(order) and order[near] not in kept and likely[order[near]]:
+                kept.add(order[near])
+                waiting.append(order[near])
+    between = {
+        middle
+        for below, middle, above in zip(order, order[1:], order[2:], strict=False)
+        if below in kept and above in kept
+    }
+    return kept | between
+
+
+def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells:
+    """Return finer cells of octaves: as many as the noise of the second look allows.
+
+    Their edges lie half a step below a value, so that no rounding moves a value across one.
+    """
+    signal = float(octaves.counts.sum()) / (_ZOOM_SCALES * scale)
+    most = int(min(max(signal**2, _FEWEST_CELLS), MOST_ZOOM_CELLS))
+    real = max(1, int((octaves.cells != _ZERO).sum()))
+    parts = 2 ** int(math.log2(max(most / real, 1.0)))
+    step = step_of(octaves.writing)
+    edges: list[float] = []
+    octave: list[int] = []
+    for position, cell in enumerate(octaves.cells.tolist()):
+        cuts = _octave_edges(cell, step, parts)
+        if bound is not None:
+            # The largest value of a range lies inside its last cell.
+            low, high = bound.low - step / 2, np.nextafter(bound.high + step / 2, math.inf)
+            low, high = max(float(cuts[0]), low), min(float(cuts[-1]), float(high))
+            inside = cuts[(cuts > low) & (cuts < high)]
+            cuts = np.array([low, *inside, high]) if low < high else cuts[:0]
+        if not len(cuts):
+            continue
+        if edges and cuts[0] > edges[-1]:
+            edges.append(float(cuts[0]))
+            octave.append(-1)
+        edges += cuts.tolist() if not edges else cuts[1:].tolist()
+        octave += [position] * (len(cuts) - 1)
+    return ZoomCells(np.array(edges), np.array(octave, dtype=np.int64))
+
+
+def _octave_edges(cell: int, step: float, parts: int) -> FloatArray:
+    """Return the edges of at most ``parts`` cells of an octave, each with a value in it."""
+    if cell == _ZERO:
+        return np.array([-step / 2, step / 2] if step > 0 else [0.0, np.nextafter(0.0, 1.0)])
+    low, high = sorted(map(abs, octave_ends(cell)))
+    if 0 < step < high * 2.0**-50:
+        step = 0.0
+    if step > 0:
+        first, last = math.ceil(low / step - 1e-9), math.ceil(high / step - 1e-9)
+        whole = np.unique(np.rint(np.linspace(first, last, min(parts, max(1, last - first)) + 1)))
+        cuts = whole * step - step / 2
+    else:
+        cuts = np.linspace(low, high, parts + 1)
+    if cell > _ZERO:
+        return np.asarray(cuts)
+    # Mirrored: the cell [a, b) of sizes is (-b, -a] of numbers.
+    return np.asarray(-cuts[::-1] if step > 0 else np.nextafter(-cuts[::-1], math.inf))
+
+
+def _peaks(noisy: FloatArray, scale: float) -> list[IntArray]:
+    """Return disjoint runs of cells that stand out from the noise, the clearest first."""
+    taken = np.zeros(len(noisy), dtype=bool)
+    powers = [2**k for k in range(int(math.log2(len(noisy))) + 1)]
+    lengths = sorted({*powers, *(3 * p for p in powers if 3 * p <= len(noisy))})
+    peaks: list[IntArray] = []
+    for _ in range(_MOST_PEAKS):
+        sums = np.concatenate([[0.0], np.cumsum(np.where(taken, 0.0, noisy))])
+        free = np.concatenate([[0], np.cumsum(~taken)])
+        best, run = _PEAK_SCALES, None
+        for length in lengths:
+            sizes = np.sqrt(np.maximum(free[length:] - free[:-length], 1))
+            scales = (sums[length:] - sums[:-length]) / (scale * sizes)
+            start = int(scales.argmax())
+            if scales[start] > best:
+                best, run = float(scales[start]), np.arange(start, start + length)
+        if run is None:
+            break
+        run = run[~taken[run]]
+        peaks.append(run)
+        taken[run] = True
+    return peaks
+
+
+def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool_]) -> FloatArray:
+    """Distribute a total over the free cells: evenly, but where halves differ by more than noise.
+
+    Halves of halves, from the whole down to single cells.
+    """
+    weights = np.zeros(len(noisy))
+    sums = np.concatenate([[0.0], np.cumsum(np.where(free, noisy, 0.0))])
+    sizes = np.concatenate([[0], np.cumsum(free)])
+    waiting = [(0, len(noisy), total)]
+    while waiting:
+        start, end, mass = waiting.pop()
+        size = int(sizes[end] - sizes[start])
+        if mass <= 0 or size == 0:
+            continue
+        if end - start == 1:
+            weights[start] = mass
+            continue
+        middle = (start + end) // 2
+        left = int(sizes[middle] - sizes[start]) / size
+        more = (sums[middle] - sums[start]) - left * (sums[end] - sums[start])
+        share = left
+        if abs(more) > _HALF_SCALES * scale * math.sqrt(size * left * (1 - left)):
+            share = min(max(left + more / mass, 0.0), 1.0)
+        waiting += [(start, middle, share * mass), (middle, end, (1 - share) * mass)]
+    return weights
+
+
+def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) -> NumberLaw:
+    """Return the weights of fine cells from the noisy counts of both looks."""
+    weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
+    for run in _peaks(noisy, scale):
+        total = float(noisy[run].sum())
+        weights[run] = _spread(noisy[run], scale, total, np.ones(len(run), dtype=bool))
+        taken[run] = True
+    for position, count in enumerate(octaves.counts.tolist()):
+        inside = np.flatnonzero(zoom.octave == position)
+        if not inside.size or taken[inside].all():
+            continue
+        # Both looks counted this octave: the mean, weighted by precision.
+        precisions = octaves.scale**-2, 1 / (inside.size * scale**2)
+        variance = 1 / sum(precisions)
+        total = (count * precisions[0] + float(noisy[inside].sum()) * precisions[1]) * variance
+        rest = total - float(weights[inside].sum())
+        peaked = int(taken[inside].sum())
+        doubt = _REST_SCALES * math.sqrt(variance + peaked * scale**2)
+        if peaked and rest < max(doubt, _REST_SHARE * total):
+            continue
+        weights[inside] += _spread(noisy[inside], scale, max(rest, 0.0), ~taken[inside])
+    return NumberLaw(octaves.writing, zoom.edges, _with_margins(weights))
+
+
+def _with_margins(weights: FloatArray) -> FloatArray:
+    """Return weights with a little beyond both ends: the noise hides where numbers end."""
+    held, least = weights > 0, _LEAST_WEIGHT * float(weights.sum())
+    for order in (slice(None), slice(None, None, -1)):
+        run, cells = held[order], weights[order]
+        first = int(run.argmax())
+        gaps = np.flatnonzero(~run[first:])
+        length = int(gaps[0]) if gaps.size else len(run) - first
+        cells[max(0, first - int(_MARGIN * length)) : first] = least
+    return weights

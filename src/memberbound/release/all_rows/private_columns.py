@@ -1,0 +1,390 @@
+"""Learn what a column without public bounds holds, from two noisy histograms.
+
+The *first look* counts numbers by sign, octave and number of decimals, missing values, and texts.
+Its cells are the same for every table.  It tells numbers from texts, in which octaves the numbers
+lie, and how they are written.  The *second look* cuts these octaves into finer cells and counts
+again.  From both, post-processing estimates a :class:`NumberLaw`: where the mass is.
+
+Texts are counted in buckets of a public hash, which never reveal a name, or *by name*: a name is
+released only if its noisy count, over both looks, shows that many people share it
+(proofs/private-columns.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.bounds import Range
+from memberbound.release.all_rows.cells import (
+    FORMATS,
+    MOST_TEXTS,
+    CategoryCells,
+    Cells,
+    NumberCells,
+    Writing,
+    format_cells,
+)
+from memberbound.release.all_rows.histograms import (
+    BUCKETS,
+    CLASS_SCALES,
+    CLASS_SLACK,
+    MISSING,
+    NUMBER_CELLS,
+    cells_of,
+    counted,
+    hardly_shared,
+    number_cells,
+)
+from memberbound.release.all_rows.number_laws import (
+    MOST_ZOOM_CELLS,
+    NumberLaw,
+    Octaves,
+    ZoomCells,
+    find_octaves,
+    fit_law,
+    zoom_cells,
+)
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
+from memberbound.tables.columns import Values
+from memberbound.tables.records import Records
+
+IntArray = NDArray[np.int64]
+
+# ── What it costs: public numbers, fixed before the table is read ─────────────────────────────────
+#
+# The shares and thresholds of this module were chosen on simulated columns of 25 shapes (years,
+# money, codes, ages, dates, categories, …) at 500 to 50 000 rows, 20 private columns and η = 0.05:
+# benchmarks/columns.py.  No real table had a part in it.
+
+#: Share of μ² for both looks: at least, and at most where rows are few.
+_LEAST_SHARE, _MOST_SHARE = 0.15, 0.40
+#: The share grows until all rows together are this many noise scales of one histogram per column.
+_WANTED_SCALES = 35.0
+#: Share of that for the first look.
+_FIRST = 0.7
+#: Rows that a private column needs, in noise scales of the first look at the largest share.
+_ROWS_PER_SCALE = 10.0
+#: A table with fewer rows than this over μ is drowned by the noise, whatever its bounds are.
+_FEWEST_SIGNALS = 10.0
+
+
+def histogram_share(private: int, records: int, mu: float) -> float:
+    """Return the share of μ² that both looks at ``private`` columns take.
+
+    Examples:
+        >>> histogram_share(20, 50_000, 0.25), round(histogram_share(20, 500, 0.25), 2)
+        (0.15, 0.4)
+    """
+    signal = mu * records / math.sqrt(2.0 * max(private, 1))
+    return min(max((_WANTED_SCALES / signal) ** 2, _LEAST_SHARE), _MOST_SHARE)
+
+
+def rows_needed(private: int, mu: float) -> int:
+    """Return how many records a release needs for its private columns to rise above the noise.
+
+    A rule, not a promise, and the same for every verb: ten noise scales of the first look at its
+    largest share; where all bounds are given, 10/μ, below which the noise in a mean is as large as
+    a typical mean.
+    """
+    spent = mu * math.sqrt(_MOST_SHARE * _FIRST)
+    scale = HISTOGRAM_MOVES * math.sqrt(private) / spent
+    return math.ceil(max(_ROWS_PER_SCALE * scale, _FEWEST_SIGNALS / mu))
+
+
+def take_looks(
+    budget: Budget, private: int, records: int, *, more: int = 0
+) -> tuple[NoisySums, BudgetShare | None]:
+    """Return the noise of the first look at ``private`` columns, and the part for the second.
+
+    ``more`` histograms (such as that of a target's classes) share the noise of the first.
+    """
+    share = histogram_share(private + more, records, budget.mu)
+    first = share * (_FIRST if private else 1.0)
+    part = budget.take("histograms of values", first)
+    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=private + more)
+    return sums, budget.take("histograms within ranges", share - first) if private else None
+
+
+# ── Cells of the two looks ────────────────────────────────────────────────────────────────────────
+
+_KINDS = len(FORMATS)
+#: Cells of the first look: (octave, format), missing, buckets of texts.
+_GONE = NUMBER_CELLS * _KINDS
+_FIRST_CELLS = _GONE + 1 + BUCKETS
+
+
+def look_coordinates(private: int) -> int:
+    """Return how many noisy counts the looks at ``private`` columns release, at most.
+
+    Of the counts of texts by name only two per look can differ between neighbours: the others have
+    the same law in both worlds, and add nothing to the slack (proofs/private-columns.md, claim 4).
+    """
+    gaps = NUMBER_CELLS
+    return private * (_FIRST_CELLS + MOST_ZOOM_CELLS + 3 * gaps + 4)
+
+
+def look_slack(private: int) -> float:
+    """Return the probability that a text of one person is named, or decides, in any column."""
+    return 2 * private * CLASS_SLACK
+
+
+@dataclass(frozen=True)
+class FirstCells:
+    """Octave and format of a number, missing, the bucket of a text (-1 where texts have names)."""
+
+    writing: Writing | None
+    named: bool
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return _GONE + 1 if self.named else _FIRST_CELLS
+
+    def cell_of(self, values: Values) -> IntArray:
+        """Return the cell of every value, a function of that value alone."""
+        if self.named:
+            cells = number_cells(values.numbers).astype(np.int64)
+            cells = np.where((cells == MISSING) & ~values.absent, -1, cells)
+        else:
+            cells = cells_of(values).astype(np.int64)
+        if self.writing is None:
+            formats = np.minimum(format_cells(values), _KINDS - 1)
+        else:
+            formats = np.full(len(cells), FORMATS.index(self.writing))
+        beside = np.where(cells < 0, -1, cells - NUMBER_CELLS + _GONE)
+        return np.where((cells >= 0) & (cells < NUMBER_CELLS), cells * _KINDS + formats, beside)
+
+
+def count_column(
+    shard: Records, name: str, cells: FirstCells | ZoomCells, named: bool
+) -> tuple[FloatArray, dict[str, float]]:
+    """Return how many records are in every cell, and with ``named`` how many have which text.
+
+    A person's rows count in parts of one.  By name, all of a person's texts count as the commonest
+    one: several texts that nobody else has would each have a chance of being named.
+
+    Guarantee: exact; replacing a record moves counts of cells and texts together by at most √2.
+    """
+    values, persons = shard.columns[name], shard.persons
+    place, count = cells.cell_of(values), cells.count
+    if not named:
+        return counted(np.where(place < 0, count, place), count + 1, persons)[:-1], {}
+    texts, names = values.factorize()
+    texts = np.where(np.isnan(values.numbers), texts, -1)
+    place = np.where((texts >= 0) | (place < 0), count, place)
+    exact = counted(place, count + 1, persons)[:-1]
+    weights = (texts >= 0).astype(np.float64)
+    if persons is not None:
+        weights = np.add.reduceat(weights * persons.weights, persons.starts)
+        texts = persons.most_common(texts)
+    held = np.bincount(texts[texts >= 0], weights[texts >= 0], minlength=len(names))
+    listed = zip(names, held.tolist(), strict=True)
+    return exact, {text: weight for text, weight in listed if weight}
+
+
+# ── One column, and all of them ───────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateColumn:
+    """What two noisy histograms tell about a column: nothing else of it was looked at.
+
+    Attributes:
+        law: where its numbers lie; None for a column of texts, or of nothing above the noise.
+        octaves: the octave cells (:func:`.histograms.cells_of`) that hold numbers, and their noisy
+            counts.
+        beside: cells of missing values and of texts (in buckets) that stand out, with counts.
+        labels: the texts that many people share, where they were counted by name.
+        missing: the noisy number of missing values, 0 where it may be noise.
+    """
+
+    name: str
+    records: int
+    law: NumberLaw | None = None
+    octaves: tuple[int, ...] = ()
+    octave_counts: tuple[float, ...] = ()
+    beside: tuple[tuple[int, float], ...] = ()
+    labels: tuple[str, ...] = ()
+    missing: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """``number``, ``date``, ``category``, ``missing`` (hardly anything else) or ``text``."""
+        if self.law is not None:
+            return "date" if self.law.writing in ("day", "time") else "number"
+        if self.labels or self.beside:
+            return "category"
+        return "missing" if self.missing > self.records / 2 else "text"
+
+    @property
+    def range(self) -> Range | None:
+        """Where the numbers lie, None where there are none."""
+        if self.law is None:
+            return None
+        low, high = self.law.range
+        if high - low < 2.0**-40 * max(1.0, abs(low)):  # one value
+            step = self.law.step or 2.0**-20 * max(1.0, abs(low))
+            low, high = low - step, high + step
+        return Range(low, high)
+
+    def cells(self) -> Cells | None:
+        """Return the cells of a synthetic column; None for identifiers and free text."""
+        if self.law is not None:
+            edges, empty = self.law.cells(_SYNTHETIC_CELLS)
+            law, texts = self.law, self.labels[:MOST_TEXTS]
+            return NumberCells(self.name, edges, law.step, law.writing, texts=texts, empty=empty)
+        if self.labels or self.kind == "missing":
+            return CategoryCells(self.name, self.labels)
+        return None
+
+
+#: Missing values are believed from this many scales on.
+_MISSING_SCALES = 3.0
+#: Fewer texts than this many scales of the first look are not looked for again.
+_TEXT_SCALES = 3.0
+#: Numbers must be at least this share of the values that are not missing.
+_NUMBER_SHARE = 0.3
+#: Cells of a synthetic column of numbers.
+_SYNTHETIC_CELLS = 128
+#: Texts of a column that are released by name, and buckets of texts that are.
+MOST_LABELS = 63
+#: A bucket's indicator may be spurious without harm; beside numbers, or texts all alike, less so.
+_BUCKET_SCALES, _BESIDE_SCALES = 2.5, 4.5
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstLook:
+    """The first look at a column; ``texts`` are noisy counts that are not released as they are."""
+
+    column: PrivateColumn
+    octaves: Octaves | None
+    texts: Mapping[str, float]
+    #: Whether a second look can tell no more.
+    final: bool
+
+
+def learn_columns(
+    records: Records,
+    names: Sequence[str],
+    first: NoisySums,
+    second: BudgetShare | None,
+    *,
+    named: bool,
+    bounds: Mapping[str, Range] | None = None,
+    writings: Mapping[str, Writing] | None = None,
+) -> dict[str, PrivateColumn]:
+    """Learn what columns hold: ``first`` pays for one histogram of each, ``second`` for a second.
+
+    With ``named`` texts that many people share are released by name, otherwise in buckets.
+    ``bounds`` are public ranges of numbers, within which the law is learnt; ``writings`` are
+    declared (a column's type).
+
+    Guarantee: the two parts are all that it tells about the table, except that with ``named`` a
+    text of one person is released with probability at most :func:`look_slack`.
+    Theorem: X22 (proofs/private-columns.md), of persons X26.
+    """
+    looks = {
+        name: _look(records, name, first, (writings or {}).get(name), named=named) for name in names
+    }
+    learnt = {name: look.column for name, look in looks.items()}
+    # How many columns are looked at again is known from the first look: so is the noise.
+    again = [name for name, look in looks.items() if not look.final]
+    if again:
+        assert second is not None
+        sums = second.sums(sensitivity=HISTOGRAM_MOVES, times=len(again))
+    for name in again:
+        bound = (bounds or {}).get(name)
+        learnt[name] = _look_again(records, looks[name], sums, first.scale, bound, named=named)
+    return learnt
+
+
+def _look(
+    records: Records, name: str, sums: NoisySums, writing: Writing | None, *, named: bool
+) -> _FirstLook:
+    """Return what the first histogram of a column tells."""
+    cells = FirstCells(writing, named)
+    noisy, texts = _measure(records, name, cells, sums, named=named)
+    scale, count = sums.scale, len(records)
+    missing = float(noisy[_GONE]) if noisy[_GONE] > _MISSING_SCALES * scale else 0.0
+    octaves = find_octaves(noisy[:_GONE].reshape(NUMBER_CELLS, _KINDS), scale)
+    least = 1.0 + CLASS_SCALES * scale
+    if named:
+        shared = sum(text for text in texts.values() if text > least)
+    else:
+        buckets = noisy[_GONE + 1 :]
+        shared = float(buckets[buckets > _BESIDE_SCALES * scale].sum())
+    if octaves is not None:
+        held = float(octaves.counts.sum())
+        if held <= max(shared, _NUMBER_SHARE * (count - missing)):
+            octaves = None
+    column = PrivateColumn(name, count, missing=missing)
+    if not named:
+        column = replace(column, beside=_beside(noisy[_GONE:], scale, octaves is not None))
+    if octaves is not None:
+        column = replace(
+            column,
+            octaves=tuple(octaves.cells.tolist()),
+            octave_counts=tuple(octaves.counts.tolist()),
+        )
+    rest = count - missing - (0.0 if octaves is None else float(octaves.counts.sum()))
+    texts_left = named and column.kind != "missing" and rest > _TEXT_SCALES * scale
+    return _FirstLook(column, octaves, texts, final=octaves is None and not texts_left)
+
+
+def _measure(
+    records: Records, name: str, cells: FirstCells | ZoomCells, sums: NoisySums, *, named: bool
+) -> tuple[FloatArray, dict[str, float]]:
+    """Return noisy counts of cells, and of texts by name, from one histogram."""
+    exact, texts = records.select([name]).shards.sum(count_column, name, cells, named)
+    names = sorted(texts)
+    noisy = sums.measure([*exact, *(texts[text] for text in names)])
+    return noisy[: cells.count], dict(zip(names, noisy[cells.count :].tolist(), strict=True))
+
+
+def _beside(noisy: FloatArray, scale: float, numbers: bool) -> tuple[tuple[int, float], ...]:
+    """Return missing values and buckets that stand out, as cells of :func:`cells_of`."""
+    texts = noisy[1:]
+    least = np.full(len(noisy), _BESIDE_SCALES if numbers else _BUCKET_SCALES)
+    if not numbers and hardly_shared(texts, scale):
+        least[:] = _BESIDE_SCALES
+        least[1:] = math.inf
+    above = np.flatnonzero(noisy > least * scale)
+    best = np.sort(above[np.argsort(-noisy[above], kind="stable")][:MOST_LABELS])
+    return tuple((MISSING + int(cell), float(noisy[cell])) for cell in best)
+
+
+def _look_again(
+    records: Records,
+    look: _FirstLook,
+    sums: NoisySums,
+    first_scale: float,
+    bound: Range | None,
+    *,
+    named: bool,
+) -> PrivateColumn:
+    """Return a column from its first look and a second histogram."""
+    column, octaves, scale = look.column, look.octaves, sums.scale
+    zoom = ZoomCells(np.zeros(1), np.zeros(0, dtype=np.int64))
+    if octaves is not None:
+        zoom = zoom_cells(octaves, scale, bound)
+    noisy, texts = _measure(records, column.name, zoom, sums, named=named)
+    if octaves is not None and zoom.count:
+        column = replace(column, law=fit_law(octaves, zoom, noisy, scale))
+    if not named:
+        return column
+    # Both looks counted every text: the mean, weighted by precision, has the smaller noise.
+    precisions = first_scale**-2, scale**-2
+    joint = 1 / math.sqrt(sum(precisions))
+    both = {
+        text: (precisions[0] * look.texts[text] + precisions[1] * texts.get(text, 0.0)) * joint**2
+        for text in look.texts
+    }
+    shared = [text for text, count in both.items() if count > 1.0 + CLASS_SCALES * joint]
+    largest = sorted(shared, key=lambda text: -both[text])[:MOST_LABELS]
+    return replace(column, labels=tuple(sorted(largest)))
