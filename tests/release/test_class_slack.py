@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import memberbound
-from memberbound.release.all_rows import models, summaries, synthetic
+from memberbound.release.all_rows import summaries, synthetic, training
 from memberbound.release.all_rows.histograms import CLASS_SCALES
 from memberbound.release.budget import Budget
 
@@ -61,7 +61,7 @@ def test_naming_one_person_is_paid_for_in_every_private_column(
     monkeypatch.setattr(Budget, "for_eta", stop)
     for module in (
         summaries,
-        models,
+        training,
         synthetic,
     ):  # what floating-point noise needs is not the point
         monkeypatch.setattr(module, "release_slack", lambda coordinates: 0.0)

@@ -368,7 +368,8 @@ def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool
 def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) -> NumberLaw:
     """Return the weights of fine cells from the noisy counts of both looks."""
     weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
-    for run in _peaks(noisy, scale):
+    peaks = _peaks(noisy, scale)
+    for run in peaks:
         total = float(noisy[run].sum())
         weights[run] = _spread(noisy[run], scale, total, np.ones(len(run), dtype=bool))
         taken[run] = True
@@ -383,7 +384,7 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
         rest = total - float(weights[inside].sum())
         peaked = int(taken[inside].sum())
         doubt = _REST_SCALES * math.sqrt(variance + peaked * scale**2)
-        if peaked and rest < max(doubt, _REST_SHARE * total):
+        if peaks and rest < max(doubt, _REST_SHARE * total):
             continue
         weights[inside] += _spread(noisy[inside], scale, max(rest, 0.0), ~taken[inside])
     return NumberLaw(octaves.writing, zoom.edges, _with_margins(weights))
