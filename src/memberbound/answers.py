@@ -337,7 +337,7 @@ class Answer:
         return "\n".join([text, *self.summary_notes()])
 
 
-class Certified(Answer):
+class CertifiedAnswer(Answer):
     """An answer whose game, theorems and assumptions are those of its ``certificate``."""
 
     if TYPE_CHECKING:

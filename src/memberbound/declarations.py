@@ -13,10 +13,13 @@ reference page are all made from a :class:`Verb`, so an option exists in one pla
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -375,3 +378,27 @@ def _sections(doc: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
         elif section == "Command line" and line.strip():
             examples.append(line.strip())
     return first, arguments, tuple(examples)
+
+
+# ── Commands to paste ─────────────────────────────────────────────────────────────────────────────
+
+
+def command_text(verb: str, source: str, options: Mapping[str, object]) -> str:
+    r"""Return a command line, without the options that have no value; names are joined by commas.
+
+    >>> command_text("protect", "my table.csv", {"--eta": 0.05, "--record": None})
+    "memberbound protect 'my table.csv' --eta 0.05"
+    >>> command_text("protect", "t.csv", {"--columns": ("age", "height, cm")})
+    'memberbound protect t.csv --columns \'age,"height, cm"\''
+    """
+    parts = ["memberbound", verb, source]
+    for name, value in options.items():
+        if value is not None:
+            parts += [name, _joined(value) if isinstance(value, tuple) else str(value)]
+    return shlex.join(parts)
+
+
+def _joined(names: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()

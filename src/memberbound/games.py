@@ -134,3 +134,25 @@ class ModelGame:
 
 
 Game = IidGame | SubsetGame | NeighbourGame | ModelGame
+
+
+# ── Records in words ──────────────────────────────────────────────────────────────────────────────
+
+
+def record_name(unit: str | None) -> str:
+    """Return the noun for a record: a row, or with ``unit`` a person with all of their rows."""
+    return "row" if unit is None else "person"
+
+
+def independent_records(unit: str | None, when: str = "") -> tuple[str, ...]:
+    """Return the assumptions about the records of the i.i.d. game."""
+    if unit is not None:
+        return (
+            f"A person is one value of “{unit}” with all its rows; persons are independent draws "
+            f"from one distribution{when}.",
+        )
+    return (
+        f"The rows are independent draws from one distribution{when}.",
+        "One person is one row; where somebody may have several, name the column that says whose "
+        "they are (unit).",
+    )

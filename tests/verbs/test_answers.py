@@ -159,3 +159,31 @@ class Nested(Answer):
     game: ModelGame = field(default_factory=ModelGame)
     theorems: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+
+
+TWELVE = np.arange(12.0)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("answer", "key", "direction"),
+    [
+        (lambda: memberbound.certify(uniform=20, n=100), "delta_upper", "upper"),
+        (lambda: memberbound.plan(uniform=20, security=0.9), "security", "lower"),
+        (lambda: memberbound.explain(epsilon=1.0), "advantage_upper", "upper"),
+        (
+            lambda: memberbound.population(np.arange(12.0)[:, None], epsilon=1.0),
+            "eta_upper",
+            "upper",
+        ),
+    ],
+    ids=["certify", "plan", "explain", "population"],
+)
+def test_a_certified_number_is_a_certificate(answer, key, direction):
+    """The answer's number, game and theorems are those of its certificate."""
+    made = answer()
+    proved, printed = made.certificate, made.to_dict()
+    assert isinstance(proved, memberbound.Certificate)
+    assert (proved.value, proved.direction) == (printed[key], direction)
+    assert (proved.game, list(proved.theorems)) == (made.game, printed["theorems"])
+    assert list(proved.assumptions) == printed["assumptions"]
+    assert proved.confidence == printed.get("confidence", 1.0)

@@ -50,7 +50,7 @@ from memberbound.numerics.rounding import (
     up,
     up_array,
 )
-from memberbound.quantities import significant
+from memberbound.quantities import Certificate, Estimate, significant
 
 EXPONENTIAL = "count function, exponential moments"
 SPLIT = "two samples, all splits"
@@ -80,25 +80,53 @@ _MISLEADING_RATIO, _MISLEADING_SINGLES = 1.5, 0.02
 
 @dataclass(frozen=True)
 class CountCertificate:
-    """An upper bound on the leak of every learner trained on ``n`` rows of the table's law.
+    """A certified leak of every learner trained on ``n`` rows of the table's law.
 
-    ``candidates`` holds every bound computed, each valid at its share of 1 - ``confidence`` so
-    that all hold together; ``method`` names the smallest.  The two plug-in figures are estimates:
-    nothing is proved about them, and ``warnings`` says when they mislead.
+    ``candidates`` holds every bound computed, each valid at its share of 1 - confidence so that
+    all hold together; ``method`` names the smallest.  The plug-in figures are estimates, and
+    ``warnings`` notes when they mislead.
     """
 
-    delta_upper: float
+    leak: Certificate
     method: str
-    confidence: float
     rows: int
     n: int
     atoms: int
-    theorems: tuple[str, ...]
-    assumptions: tuple[str, ...]
     candidates: Mapping[str, float]
-    delta_plug_in_estimate: float
-    c_k_plug_in_estimate: float
+    delta_plug_in: Estimate
+    c_k_plug_in: Estimate
     warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def delta_upper(self) -> float:
+        """The certified leak Δ."""
+        return self.leak.value
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the certificate."""
+        return self.leak.confidence
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """Theorems behind the certificate."""
+        return self.leak.theorems
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions of the certificate."""
+        return self.leak.assumptions
+
+
+def leak_certificate(
+    leak: float,
+    game: IidGame,
+    theorems: tuple[str, ...],
+    assumptions: tuple[str, ...] = (),
+    confidence: float = 1.0,
+) -> Certificate:
+    """Return the certificate of a leak Δ in the i.i.d. game."""
+    return Certificate("delta", leak, "upper", game, theorems, assumptions, confidence)
 
 
 def certify_counts(
@@ -131,7 +159,7 @@ def certify_counts(
 
     Examples:
         >>> certificate = certify_counts(CountProfile.from_counts([50] * 400))
-        >>> round(certificate.delta_upper, 3), round(certificate.delta_plug_in_estimate, 3)
+        >>> round(certificate.delta_upper, 3), round(certificate.delta_plug_in.value, 3)
         (0.057, 0.056)
         >>> certify_counts(CountProfile.from_counts([1] * 1000)).delta_upper
         1.0
@@ -154,19 +182,19 @@ def certify_counts(
     method = min(candidates, key=lambda name: candidates[name])
     estimate = delta_plug_in_estimate(source, size)
     theorems = ("A25-T14", "X5") + (("X13",) if gamma_from_priors(nu, lam) != 1 else ())
+    misleading = _warnings(source, estimate, candidates[method])
     return CountCertificate(
-        delta_upper=candidates[method],
+        leak=leak_certificate(
+            candidates[method], IidGame(nu, lam), theorems, tuple(assumptions), level
+        ),
         method=method,
-        confidence=level,
         rows=profile.rows,
         n=size,
         atoms=profile.atoms,
-        theorems=theorems,
-        assumptions=tuple(assumptions),
         candidates=MappingProxyType(candidates),
-        delta_plug_in_estimate=estimate,
-        c_k_plug_in_estimate=c_k_plug_in_estimate(source),
-        warnings=_warnings(source, estimate, candidates[method]),
+        delta_plug_in=Estimate("delta", estimate, "plug-in", misleading),
+        c_k_plug_in=Estimate("c_k", c_k_plug_in_estimate(source), "plug-in"),
+        warnings=misleading,
     )
 
 
@@ -428,8 +456,8 @@ class RecordLeak:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certified:
-    """What is certified, and beside it what is only estimated; ``c_k`` is that of a law.
+class LeakBounds:
+    """The bounds that a certified leak implies, beside plug-in estimates; ``c_k`` is that of a law.
 
     ``accuracy_upper`` is the probability of being right, between max(ν, 1-ν) and 1.
     ``accuracy_weighted_upper`` is A25-D2's accuracy, in which a member found counts λ: at most
@@ -487,9 +515,9 @@ def _weighted(leak: float, game: IidGame) -> float | None:
     return None if game.lam == 1 else weighted_accuracy_from_leak(leak, game)
 
 
-def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: IidGame) -> Certified:
-    """Return what is certified from the counts of a table."""
-    return Certified(
+def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: IidGame) -> LeakBounds:
+    """Return the bounds that the counts of a table certify."""
+    return LeakBounds(
         rows=certificate.rows,
         n=certificate.n,
         atoms=certificate.atoms,
@@ -497,8 +525,8 @@ def certified_table(certificate: CountCertificate, leaks: RecordLeaks, game: Iid
         security_lower=security_from_leak(certificate.delta_upper),
         accuracy_upper=accuracy_from_leak(certificate.delta_upper, game.nu),
         accuracy_weighted_upper=_weighted(certificate.delta_upper, game),
-        delta_plug_in_estimate=certificate.delta_plug_in_estimate,
-        c_k_plug_in_estimate=certificate.c_k_plug_in_estimate,
+        delta_plug_in_estimate=certificate.delta_plug_in.value,
+        c_k_plug_in_estimate=certificate.c_k_plug_in.value,
         confidence=certificate.confidence,
         method=certificate.method,
         record_leak=RecordLeak(
@@ -520,16 +548,19 @@ def certify_beyond_the_table(
     extrapolated = "extrapolated count function"
     return replace(
         inside,
-        delta_upper=min(inside.delta_upper, outside),
+        leak=replace(
+            inside.leak,
+            value=min(inside.delta_upper, outside),
+            theorems=("A25-T14", "X5", "X16"),
+            confidence=confidence,
+        ),
         method=extrapolated if outside <= inside.delta_upper else inside.method,
-        confidence=confidence,
         n=n,
-        theorems=("A25-T14", "X5", "X16"),
         candidates={**inside.candidates, extrapolated: outside},
     )
 
 
-def certified_law(law: FloatArray, n: int, game: IidGame) -> Certified:
+def certified_law(law: FloatArray, n: int, game: IidGame) -> LeakBounds:
     """Return the exact worst case of a law with these atoms, all positive (A25-T14, X7)."""
     size = whole_number("n", n)
     leak = leak_of_law(law, size, game.nu, game.lam)
@@ -545,7 +576,7 @@ def certified_law(law: FloatArray, n: int, game: IidGame) -> Certified:
     return _exact(leak, even, size, int(law.size), c_k=c_k, record_leak=leaks, game=game)
 
 
-def certified_uniform(atoms: int, n: int, game: IidGame) -> Certified:
+def certified_uniform(atoms: int, n: int, game: IidGame) -> LeakBounds:
     """Return the exact worst case of K equally likely atoms (A25-T14, X7)."""
     size, total = whole_number("n", n), whole_number("uniform", atoms)
     leak = leak_of_uniform(total, size, game.nu, game.lam)
@@ -566,9 +597,9 @@ def _exact(
     c_k: float,
     record_leak: RecordLeak,
     game: IidGame,
-) -> Certified:
+) -> LeakBounds:
     """Return what the leak Δ of a law proves; ``even`` is Δ at λ = 1."""
-    return Certified(
+    return LeakBounds(
         rows=None,
         n=n,
         atoms=atoms,

@@ -485,11 +485,11 @@ def train_network(x: Single, y: Whole, setting: Setting, rng: np.random.Generato
 def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
     """Return C_K and the bounds on Δ for atoms that were seen so often."""
     certificate = certify_counts(CountProfile.from_counts(counts), n, 0.95)
-    diversity = certificate.c_k_plug_in_estimate
+    diversity = certificate.c_k_plug_in.value
     return {
         f"c_k_{reading}_estimate": diversity,
         f"delta_{reading}_formula_estimate": leak_from_diversity(diversity, n),
-        f"delta_{reading}_worst_estimate": certificate.delta_plug_in_estimate,
+        f"delta_{reading}_worst_estimate": certificate.delta_plug_in.value,
         f"delta_{reading}_certified": certificate.delta_upper,
     }
 

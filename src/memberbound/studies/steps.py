@@ -18,9 +18,10 @@ from memberbound.attacks.learner_audit import ShadowAudit, mean_roc
 from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.shadows import attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
+from memberbound.declarations import command_text
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.iid.certificates import Certified, accuracy_from_leak
+from memberbound.iid.certificates import LeakBounds, accuracy_from_leak
 from memberbound.learners.examples import (
     Examples,
     Labels,
@@ -32,7 +33,11 @@ from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import forms_of
-from memberbound.release.all_rows.learner_forms import checked_form, private_form
+from memberbound.release.all_rows.learner_forms import (
+    checked_form,
+    other_learners,
+    private_form,
+)
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.report.model import (
@@ -53,7 +58,7 @@ from memberbound.tables.recipe import Keep
 from memberbound.tables.records import read_records
 from memberbound.tables.table import Table
 from memberbound.threads import no_warnings
-from memberbound.verbs.audit import audit, command_of, other_learners
+from memberbound.verbs.audit import audit
 from memberbound.verbs.audit_learner import audit_run
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
@@ -124,6 +129,8 @@ class Context:
     #: Folder for the fits of a step that is under way.
     fits: str | None = None
     model: StudyModel | None = None
+    #: The declared encoding of the table's CSV file.
+    encoding: str | None = None
 
     def sampled(self, most: int) -> Examples:
         """Return the examples; for a quick study, a uniform sample of at most ``most``."""
@@ -151,9 +158,14 @@ class Context:
     def command(self, verb: str, **options: object) -> str:
         """Return the command that carries a remedy out, with the options that all of them take."""
         asked = self.question
-        shared = {"target": asked.target, "table": asked.database_table, "unit": asked.unit}
+        shared = {
+            "target": asked.target,
+            "table": asked.database_table,
+            "unit": asked.unit,
+            "encoding": self.encoding,
+        }
         written = {f"--{name.replace('_', '-')}": v for name, v in (shared | options).items()}
-        return command_of(verb, self.source, written)
+        return command_text(verb, self.source, written)
 
     def release_command(self, verb: str, **options: object) -> str:
         """Return the command of a release of all rows."""
@@ -277,7 +289,7 @@ def _private_training(context: Context, learner: str) -> Train:
 
 
 def _table_rows(
-    subject: Literal["table", "coarser-table"], bounds: Certified
+    subject: Literal["table", "coarser-table"], bounds: LeakBounds
 ) -> tuple[SandwichRow, ...]:
     """Return the ceilings that a table's certificate gives for the average and the worst record."""
     worst = accuracy_from_leak(bounds.record_leak.max)
@@ -360,7 +372,7 @@ def _released_model(
     )
 
 
-def table_promise(bounds: Certified, eta: float) -> tuple[bool, float]:
+def table_promise(bounds: LeakBounds, eta: float) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
     most, worst_leak = bounds.accuracy_upper, bounds.record_leak.max
     enough = bool(max(bounds.delta_upper, worst_leak) <= 2 * eta)
@@ -371,7 +383,7 @@ def table_promise(bounds: Certified, eta: float) -> tuple[bool, float]:
 
 
 def _table_remedy(
-    context: Context, id: RemedyId, label: str, bounds: Certified, **more: Any
+    context: Context, id: RemedyId, label: str, bounds: LeakBounds, **more: Any
 ) -> Remedy:
     """Return what the certificate of a table promises."""
     enough, most = table_promise(bounds, context.question.eta)

@@ -303,7 +303,7 @@ def study(
         fits = None if folder is None else str(steps_folder(folder) / "fits")
         name = Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE"
         run = StudyRun(
-            Context(question, data, name, jobs, fits, given),
+            Context(question, data, name, jobs, fits, given, encoding),
             folder,
             resume,
             progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.errors import InputError
+from memberbound.iid.worst_case import checked_law
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import check_unit, number_persons
 from memberbound.tables.roles import Reading, Roles, Selection, selected
@@ -155,3 +158,30 @@ def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
         note += "; name dates in columns to use them as days since 1970"
     left = (*chosen.left_out, *without)
     return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))
+
+
+# ── The probabilities of a law ────────────────────────────────────────────────────────────────────
+
+#: Names of the column of probabilities in a table with several columns.
+_PROBABILITY = ("probability", "probabilities", "p")
+
+
+def read_probabilities(source: object) -> FloatArray:
+    """Return the positive probabilities of a law, from an array or a file.
+
+    A file has one column, or one that is named ``probability`` or ``p``.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        with opened_table(source) as table:
+            columns = table.columns
+            named = list(columns)
+            if len(columns) > 1:
+                named = [column for column in columns if column.lower() in _PROBABILITY]
+            if len(named) != 1:
+                raise InputError(
+                    f"{source} must hold one column of probabilities, or one named 'probability', "
+                    f"got the columns {', '.join(map(repr, columns))}."
+                )
+            source = read_population(table, named, numeric=True)[0].values
+    law, _, _ = checked_law(np.asarray(source, dtype=np.float64).ravel())
+    return law[law > 0]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,11 +42,13 @@ from memberbound.declarations import (
     Rates,
     RecordsFile,
     Table,
+    command_text,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.files import csv_codec, in_encoding, write_table
-from memberbound.learners.examples import Learner, Task
+from memberbound.files import in_encoding, write_table
+from memberbound.learners.examples import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
+from memberbound.release.all_rows.learner_forms import other_learners
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -315,10 +314,12 @@ def audit(
         records_out=None if out is None else str(out),
         detail=detail,
     )
-    # Whoever passes a table that is open already (a study) rehearses what it recommends itself.
+    # A study passes an open table and rehearses its own recommendation.
     if answer.leak_shown and target is not None and not isinstance(members, OpenTable):
         kept = None if names is None else tuple(names)
-        replacement = _rehearse_replacement(members, target, detail, columns=kept, seed=start)
+        replacement = _rehearse_replacement(
+            members, target, detail, columns=kept, encoding=encoding, seed=start
+        )
         answer = replace(answer, replacement=replacement)
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
@@ -405,50 +406,13 @@ def _trained_references(
 _REPLACEMENT_ETA = 0.05
 
 
-def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
-    r"""Return a command line; options without a value are left out, names are joined by commas.
-
-    The declared encoding of CSV files is one of the options.
-
-    >>> from memberbound.files import csv_encoding
-    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
-    "memberbound protect 'my table.csv' --eta 0.05"
-    >>> command_of("protect", "t.csv", {"--columns": ("age", "height, cm")})
-    'memberbound protect t.csv --columns \'age,"height, cm"\''
-    >>> with csv_encoding("cp1252"):
-    ...     command_of("protect", "t.csv", {})
-    'memberbound protect t.csv --encoding cp1252'
-    """
-    parts = ["memberbound", verb, source]
-    for name, value in options.items():
-        if value is not None:
-            parts += [name, _names(value) if isinstance(value, tuple) else str(value)]
-    if csv_codec() != "utf-8":
-        parts += ["--encoding", csv_codec()]
-    return shlex.join(parts)
-
-
-def _names(columns: Iterable[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(columns)
-    return text.getvalue()
-
-
-def other_learners(task: Task) -> tuple[str, ...]:
-    """Return the learners that work well with noise on all rows.
-
-    >>> other_learners("classification")
-    ('logistic', 'boosting')
-    """
-    return ("ridge" if task == "regression" else "logistic", "boosting")
-
-
 def _rehearse_replacement(
     members: object,
     target: str,
     detail: ModelAudit,
     *,
     columns: tuple[str, ...] | None,
+    encoding: str | None,
     seed: int,
 ) -> Replacement | None:
     """Try protected models of an audited model's rows and return the one that scores best.
@@ -486,8 +450,9 @@ def _rehearse_replacement(
                 "--learner": learner,
                 "--eta": _REPLACEMENT_ETA,
                 "--columns": columns,
+                "--encoding": encoding,
                 "--out": "model.skops",
             }
-            command = command_of("protect", source, options)
+            command = command_text("protect", source, options)
             best = Replacement(learner, answer.score, score, yours, answer.success_upper, command)
     return best

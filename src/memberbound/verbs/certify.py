@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
-
-import numpy as np
 
 from memberbound.answers import INTERNAL, IidAnswer, computed
 from memberbound.declarations import (
@@ -24,49 +21,33 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_excel_safe, in_encoding
-from memberbound.games import IidGame
+from memberbound.games import IidGame, independent_records, record_name
 from memberbound.iid.certificates import (
-    Certified,
+    LeakBounds,
     certified_law,
     certified_table,
     certified_uniform,
     certify_beyond_the_table,
     certify_counts,
+    leak_certificate,
 )
 from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks
-from memberbound.iid.worst_case import checked_law
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import at_confidence, at_prices, marked, percent, significant
-
-# ── What a record is, in words ────────────────────────────────────────────────────────────────────
-
-
-def record_name(unit: str | None) -> str:
-    """Return what a record is called: a row, or a person with all rows of a value of ``unit``."""
-    return "row" if unit is None else "person"
-
-
-def independent_records(unit: str | None, when: str = "") -> tuple[str, ...]:
-    """Return what is assumed about the records."""
-    if unit is not None:
-        return (
-            f"A person is one value of “{unit}” with all its rows; persons are independent draws "
-            f"from one distribution{when}.",
-        )
-    return (
-        f"The rows are independent draws from one distribution{when}.",
-        "One person is one row; where somebody may have several, name the column that says whose "
-        "they are (unit).",
-    )
-
+from memberbound.quantities import (
+    Certificate,
+    at_confidence,
+    at_prices,
+    marked,
+    percent,
+    significant,
+)
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Certification(IidAnswer, Certified, Limited):
+class Certification(IidAnswer, LeakBounds, Limited):
     """A certificate for a table or a law.
 
     With a ``unit`` every number of rows, trained on or exposed, is one of persons: different values
@@ -85,6 +66,13 @@ class Certification(IidAnswer, Certified, Limited):
     records: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certified leak Δ of every learner (average record)."""
+        return leak_certificate(
+            self.delta_upper, self.game, self.theorems, self.assumptions, self.confidence
+        )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the success of any attack on any learner, average row."""
@@ -326,6 +314,8 @@ def _certify_law(
     if uniform is not None:
         certified = certified_uniform(uniform, n, game)
     else:
+        from memberbound.tables.public_rows import read_probabilities
+
         certified = certified_law(read_probabilities(probabilities), n, game)
     return Certification(
         **vars(certified),
@@ -333,27 +323,3 @@ def _certify_law(
         theorems=("A25-T14", "X7"),
         assumptions=("The rows are independent draws from exactly the distribution given.",),
     )
-
-
-_LAW = ("probability", "probabilities", "p")
-
-
-def read_probabilities(source: object) -> FloatArray:
-    """Return the atoms of a law from a file (one column, or one named p) or an array.
-
-    What has probability 0 is no atom, and is left out.
-    """
-    if isinstance(source, (str, os.PathLike)):
-        from memberbound.tables.public_rows import read_population
-        from memberbound.tables.records import column_names
-
-        columns, _ = column_names(source)
-        named = columns if len(columns) == 1 else [c for c in columns if c.lower() in _LAW]
-        if len(named) != 1:
-            raise InputError(
-                f"{source} must hold one column of probabilities, or one named 'probability', got "
-                f"the columns {', '.join(map(repr, columns))}."
-            )
-        source = read_population(source, named, numeric=True)[0].values
-    law, _, _ = checked_law(np.asarray(source, dtype=np.float64).ravel())
-    return law[law > 0]

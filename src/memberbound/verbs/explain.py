@@ -48,6 +48,7 @@ from memberbound.games import (
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
+    Certificate,
     marked,
     mu_row,
     percent,
@@ -125,6 +126,12 @@ class Explanation(Answer, Limited):
     def game(self) -> NeighbourGame:
         """The neighbour game at the stated adjacency."""
         return NeighbourGame(self.adjacency)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certified advantage of every attack on any record."""
+        promise = (self.game, self.theorems, self.assumptions)
+        return Certificate("advantage", self.advantage_upper, "upper", *promise)
 
     @computed
     def adjacency(self) -> Adjacency:

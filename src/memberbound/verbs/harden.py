@@ -34,10 +34,16 @@ from memberbound.files import (
     write_text,
 )
 from memberbound.games import IidGame
-from memberbound.iid.certificates import Certified, certified_table, certify_counts
+from memberbound.iid.certificates import (
+    LeakBounds,
+    certified_table,
+    certify_counts,
+    leak_certificate,
+)
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leaks
 from memberbound.quantities import (
+    Certificate,
     at_confidence,
     at_prices,
     decimals,
@@ -82,8 +88,8 @@ class Hardening(Answer):
 
     table: DataFrame = field(metadata=INTERNAL)
     rules: Recipe = field(metadata=INTERNAL)
-    before: Certified
-    after: Certified
+    before: LeakBounds
+    after: LeakBounds
     steps: tuple[str, ...]
     information_estimate: EstimateOf
     information_kept_estimate: EstimateOf | None
@@ -105,6 +111,14 @@ class Hardening(Answer):
     #: The columns that are counted in ``before``.
     counted: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     game: IidGame = field(default_factory=IidGame)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certified leak Δ of every learner trained on the released rows (average record)."""
+        after = self.after
+        return leak_certificate(
+            after.delta_upper, self.game, self.theorems, self.assumptions, after.confidence
+        )
 
     @computed
     def sentence(self) -> str:
@@ -129,7 +143,7 @@ class Hardening(Answer):
     def summary(self) -> str:
         """Return the answer as a short text."""
 
-        def row(name: str, pick: Callable[[Certified], object]) -> str:
+        def row(name: str, pick: Callable[[LeakBounds], object]) -> str:
             return f"{name:<34}{pick(self.before)!s:>18} → {pick(self.after)}"
 
         def leak(value: float, quantity: str) -> str:
@@ -429,7 +443,7 @@ def _split_rows(
     return frame[chosen], frame[~chosen]
 
 
-def _certified(profile: CountProfile, confidence: float) -> Certified:
+def _certified(profile: CountProfile, confidence: float) -> LeakBounds:
     """Certify a table; ``delta_upper`` and ``record_leak`` each hold with that confidence."""
     certificate = certify_counts(profile, confidence=confidence)
     return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
@@ -437,7 +451,7 @@ def _certified(profile: CountProfile, confidence: float) -> Certified:
 
 def _released(
     search: Search, state: State | None, rows: DataFrame, wish: Wish
-) -> tuple[Recipe, DataFrame, Certified]:
+) -> tuple[Recipe, DataFrame, LeakBounds]:
     """Return the chosen recipe, the released rows under it and their certificate, or refuse.
 
     Exactly one recipe is tried: refusing to release is a function of the coarsened rows, but trying

@@ -17,7 +17,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
-from memberbound.games import IidGame
+from memberbound.games import IidGame, independent_records, record_name
 from memberbound.iid.certificates import (
     MAX_PLAN,
     smallest_certifiable_leak,
@@ -28,6 +28,7 @@ from memberbound.iid.certificates import (
 )
 from memberbound.iid.profiles import CountProfile
 from memberbound.quantities import (
+    Certificate,
     at_confidence,
     at_prices,
     confident,
@@ -35,7 +36,6 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.verbs.certify import independent_records, read_probabilities, record_name
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,6 +61,14 @@ class Plan(IidAnswer):
     unit: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certified security MIS of ``n_required`` rows, None if none is certified."""
+        if self.n_required is None or self.security is None:
+            return None
+        promise = (self.game, self.theorems, self.assumptions, self.confidence)
+        return Certificate("security", self.security, "lower", *promise)
 
     def summary_notes(self) -> tuple[str, ...]:
         """Return nothing: the sentence holds the notes."""
@@ -212,6 +220,8 @@ def _plan_for_law(
         if security is not None:
             enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:
+        from memberbound.tables.public_rows import read_probabilities
+
         law = read_probabilities(probabilities)
         atoms, rarest, source = int(law.size), float(law.min()), f"{law.size} probabilities"
         if security is not None:

@@ -47,6 +47,7 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import (
     NO_GUARANTEE,
+    Certificate,
     Side,
     at_confidence,
     marked,
@@ -159,6 +160,12 @@ class PopulationAnswer(Answer, Limited):
     coupled: RecordBounds | None = field(default=None, metadata=INTERNAL)
     mean_distance: FloatArray = field(metadata=INTERNAL)
     max_distance: FloatArray = field(metadata=INTERNAL)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certified gain η over blind guessing, for the most exposed record."""
+        promise = (self.game, self.theorems, self.assumptions, self.confidence)
+        return Certificate("eta", self.eta_upper, "upper", *promise)
 
     def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
         """Return the success bounds of the three attackers at other ε."""

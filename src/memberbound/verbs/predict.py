@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from numpy.typing import NDArray
 
-from memberbound.answers import INTERNAL, Certified, computed
+from memberbound.answers import INTERNAL, CertifiedAnswer, computed
 from memberbound.declarations import (
     DatabaseTable,
     Encoding,
@@ -42,7 +42,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Prediction(Certified):
+class Prediction(CertifiedAnswer):
     """Answers to raw rows, in their order, and the certificate of the model that gave them.
 
     ``probabilities`` has a column per class, or is None (regressions, classifiers without them).

@@ -13,7 +13,7 @@ import numpy as np
 
 from memberbound.answers import (
     INTERNAL,
-    Certified,
+    CertifiedAnswer,
     EstimateOf,
     Given,
     OmitEmpty,
@@ -49,7 +49,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Released(Certified):
+class _Released(CertifiedAnswer):
     """What every release says: the noise, the certificate that it is enough, and scores."""
 
     calibration: Calibration = field(metadata=INTERNAL)
@@ -180,7 +180,7 @@ class _Released(Certified):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AllRows(Certified):
+class AllRows(CertifiedAnswer):
     """What the answer of a release of all rows reads off its budget; the rest is the subclass's.
 
     ``warnings`` are computed from the secret rows and paid for by no budget, as are other keys in

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
-from memberbound.learners.examples import network_factory
+from memberbound.learners.examples import Task, network_factory
 from memberbound.tables.columns import label_of
 
 if TYPE_CHECKING:
@@ -185,3 +185,12 @@ def _boosted(values: dict[str, Any], changes: dict[str, Any]) -> Settings:
         leaves = min(2 ** within("max_depth", depth, 1, _MOST_DEPTH), leaves or MOST_LEAVES)
     pace = positive("learning_rate", values["learning_rate"]) / 0.1
     return Settings(rounds=rounds, leaves=leaves, pace=pace)
+
+
+def other_learners(task: Task) -> tuple[str, ...]:
+    """Return the learners that work well with noise on all rows.
+
+    >>> other_learners("classification")
+    ('logistic', 'boosting')
+    """
+    return ("ridge" if task == "regression" else "logistic", "boosting")
