@@ -88,29 +88,28 @@ def gaussian_truth(leak, spread):
     return {"auc": auc, "advantage": advantage, "accuracy": (1 + advantage) / 2, "tpr": tpr}
 
 
-@pytest.mark.parametrize("leak", [0.0, 1.0], ids=["null", "leak"])
+@pytest.mark.parametrize("leak", [0.0, 2.0], ids=["null", "leak"])
 def test_intervals_cover_the_truth_of_attacks_with_and_without_a_reference(leak):
-    """At confidence 0.5 each end misses at most a quarter: 20 or more of 40 with 9e-4."""
+    """At confidence 0.9 an end misses with probability 0.05: 8 or more of 40 with 7e-4."""
     spreads = {"ratio": OWN, "loss": np.hypot(OWN, DIFFICULTY)}
     truths = {attack: gaussian_truth(leak, spread) for attack, spread in spreads.items()}
-    misses, certain, floors = Counter(), 0, []
+    misses, caught, floors = Counter(), Counter(), []
     for seed in range(40):
         tokens = gaussian_tokens(leak, 160, seed)
-        answer = audit_text(tokens=tokens, attacks=[*spreads], fpr=[0.1], confidence=0.5)
+        answer = audit_text(tokens=tokens, attacks=[*spreads], fpr=[0.1], confidence=0.9)
         for attack, truth in truths.items():
             found = answer.to_dict()["attacks"][attack]
             for name, value in truth.items():
                 bound = found["tpr_at_fpr"]["0.1"] if name == "tpr" else found[name]
                 misses[attack, name, "lower"] += bound["lower"] > value
                 misses[attack, name, "upper"] += bound["upper"] < value
-                # The broken twin is sure of its estimate.
-                certain += bound["estimate"] > value
+                # The broken twin takes an estimate for a floor.
+                caught[attack, name] += bound["estimate"] > value
         floors.append(answer.floor)
-    assert max(misses.values()) < 20
-    assert certain > 8 * 40 / 3
+    assert max(misses.values()) < 8 <= min(caught.values())
     best = truths["ratio"]["advantage"]
-    assert sum(floor > best for floor in floors) < 20
-    assert leak == 0 or np.median(floors) > 0.4 * best, "a floor that says nothing"
+    assert sum(floor > best for floor in floors) < 8
+    assert leak == 0 or np.median(floors) > 0.5 * best, "a floor that says nothing"
 
 
 def test_collections_that_differ_are_no_evidence_and_fail_no_limit():
