@@ -163,14 +163,14 @@ def significant(value: float | None, side: Side, digits: int = 6) -> str:
     return _plain(rounded)
 
 
-def mu_row(mu: float, regret: float) -> tuple[str, str]:
+def mu_row(mu: float, regret: float, who: str = "record") -> tuple[str, str]:
     """Return the line of a summary about μ and what that single number hides.
 
     >>> mu_row(0.2513333, 1.23e-9)
     ('μ (Gaussian DP)', '≤ 0.25134 (record replaced; regret ≤ 1.3e-9)')
     """
     bound, hidden = significant(mu, "upper", 5), significant(regret, "upper", 2)
-    return "μ (Gaussian DP)", f"≤ {bound} (record replaced; regret ≤ {hidden})"
+    return "μ (Gaussian DP)", f"≤ {bound} ({who} replaced; regret ≤ {hidden})"
 
 
 def confident(confidence: float) -> str:

@@ -56,9 +56,9 @@ _ROW = (
     "columns and every bound that was given are public."
 )
 _PERSON = (
-    "A record is one value of the column {unit!r} with all of its rows, which together have the "
-    "influence of one; a row without a value there is a record of its own. Neighbours differ in "
-    "one record, all of whose rows are replaced, whatever their number; the number of records, the "
+    "A person is one value of the column {unit!r} with all of its rows, which together have the "
+    "influence of one; a row without a value there is a person of its own. Neighbours differ in "
+    "one person, all of whose rows are replaced, whatever their number; the number of persons, the "
     "names of the columns and every bound that was given are public."
 )
 _ASSUMPTIONS = (

@@ -206,7 +206,8 @@ def parameters(published: Publication) -> str:
         mu = significant(file.mu_upper, "upper", 5)
         regret = significant(file.mu_regret_upper, "upper", 2)
         stated.append(f"μ ≤ {mu} (Gaussian differential privacy, regret ≤ {regret})")
-    return f"{'; '.join(stated)}; one record replaced."
+    who = "record" if published.counted == "rows" else "person"
+    return f"{'; '.join(stated)}; one {who} replaced."
 
 
 # ── What only people know ─────────────────────────────────────────────────────────────────────────

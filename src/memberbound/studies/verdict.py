@@ -109,7 +109,7 @@ def verdict(
     level: Level = "unproved"
     if chosen is not None and safe:
         level = "safe"
-        now = f"As it is, {_nobody(chosen)}, whatever is trained on this table."
+        now = f"As it is, {_nobody(chosen, question)}, whatever is trained on this table."
     elif proved is not None:
         level, now = "exposed", proved
     elif unmeasured is not None:
@@ -155,14 +155,15 @@ def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | N
     return None
 
 
-def _nobody(chosen: Remedy) -> str:
+def _nobody(chosen: Remedy, question: Question) -> str:
     """Return the certified bound as a clause, with the attacker of its game."""
-    whom = "any record's"
+    record = "record" if question.unit is None else "person"
+    whom = f"any {record}'s"
     if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
-        whom = "any of its records'"
+        whom = f"any of its {record}s'"
     else:
-        who = "nobody, not even somebody who knows all other records,"
+        who = f"nobody, not even somebody who knows all other {record}s,"
     sure = "" if chosen.confidence is None else at_confidence(chosen.confidence)
     most = percent(chosen.accuracy_upper, "upper")
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
@@ -200,4 +201,4 @@ def _advice(chosen: Remedy | None, question: Question, *, too_few: bool) -> str:
             f", {chosen.score_name} about {decimals(after, 'estimate', 3)} against {yours} "
             f"{decimals(before, 'estimate', 3)}{usual}"
         )
-    return f"Replace it: {what}{cost}. Then {_nobody(chosen)}."
+    return f"Replace it: {what}{cost}. Then {_nobody(chosen, question)}."

@@ -114,7 +114,7 @@ def first_rows(
     _, places = np.unique(whose, return_index=True)
     kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
     note = (
-        f"one record is one value of {unit!r}, by its first row: {len(kept)} of {len(frame)} rows "
+        f"one person is one value of {unit!r}, by the first row: {len(kept)} of {len(frame)} rows "
         "are used"
     )
     return kept, note

@@ -5,6 +5,7 @@ No row decides how another row is read (:mod:`memberbound.tables.columns`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
 from memberbound.tables.columns import Values, declared_type
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
@@ -84,6 +85,8 @@ class Records:
     memory: int | None = None
     #: Declared types (of pandas or Arrow), where a column has one.
     types: Mapping[str, object] = field(default_factory=dict)
+    #: Columns that seem to identify persons with several rows each: for the owner of the rows only.
+    repeated: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of records: persons if there is a unit, else rows."""
@@ -335,6 +338,10 @@ def read_secret_columns(
             records = read_records(table, every, columns=names)
             if memory is not None:
                 records = replace(records, memory=limit // 8)
+        if unit is None:
+            others = (c for c in table.columns if c not in (target, *forms))
+            with contextlib.suppress(MemberboundError):  # a note stops no release
+                records = replace(records, repeated=table.repeated_persons(others))
         if with_unit:
             return records.select([c for c in table.columns if c in records.columns])
         return records if unit is None else records.group_by_person(unit)

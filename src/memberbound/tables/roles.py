@@ -88,6 +88,13 @@ _ID_JOINED = re.compile(
 )
 
 
+#: Words for somebody.
+_PERSON_WORDS = {"user", "customer", "client", "patient", "person", "member", "employee", "student"}
+_PERSON_WORDS |= {"subject", "passenger", "participant", "insured", "citizen", "resident"}
+#: Fewest values of a column that may identify persons, if its name names nobody.
+_FEWEST_PERSONS = 20
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a column is and how its values are written; ``given`` if the user said so."""
@@ -333,11 +340,27 @@ def says_identifier(name: str) -> bool:
     """
     if _ROW_NUMBER.fullmatch(name.strip()):
         return True
-    words = [w.lower() for w in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
+    words = _name_words(name)
     if not words:
         return False
     joined = "".join(words)
     return words[0] in _ID_WORDS or words[-1] in _ID_ENDS or bool(_ID_JOINED.fullmatch(joined))
+
+
+def _name_words(name: str) -> list[str]:
+    return [w.lower() for w in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
+
+
+def fewest_persons(name: str) -> int | None:
+    """Return from how many different values on a column may identify persons; None: it does not.
+
+    Examples:
+        >>> [fewest_persons(name) for name in ("Patient-Nr", "customer", "ward_id", "age")]
+        [2, 2, 20, None]
+    """
+    if _PERSON_WORDS & set(_name_words(name)):
+        return 2
+    return _FEWEST_PERSONS if says_identifier(name) else None
 
 
 def _written(name: str, facts: _Facts, separator: str | None) -> Reading:

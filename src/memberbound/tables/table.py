@@ -23,7 +23,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import csv_codec, csv_encoding
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values, label_of
-from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading
+from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, one_sentence, reading
 from memberbound.tables.exact import (
     compiled_rows,
     fetched_columns,
@@ -36,6 +36,7 @@ from memberbound.tables.roles import (
     Roles,
     Selection,
     checked_roles,
+    fewest_persons,
     inferred_roles,
     overridden,
     selected,
@@ -368,6 +369,27 @@ class Table:
             return dict(zip(arrow.column_names, arrow.columns, strict=True))
         stored = _columns_in_memory(table.memory, table.columns)
         return {name: stored[name] for name in names}
+
+    def repeated_persons(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns that seem to identify persons, some of whom have several rows.
+
+        For the owner of the rows only: one record can decide it.
+        """
+        least = {name: few for name in columns if (few := fewest_persons(name)) is not None}
+        if not least:
+            return ()
+        if self.memory is not None:
+            stored = _columns_in_memory(self.memory, self.columns)
+            values = {name: Values.of(stored[name], "unit") for name in least}
+            counts = [(int((~v.absent).sum()), v.distinct) for v in values.values()]
+        else:
+            table = self.row_by_row.local
+            listed = [f"count({identifier(c)}), count(DISTINCT {identifier(c)})" for c in least]
+            select = f"SELECT {', '.join(listed)} FROM ({table.query}) AS stored_rows"
+            (row,) = table.run(lambda: table.engine.sql(select).fetchall())
+            counts = list(zip(row[::2], row[1::2], strict=True))
+        pairs = zip(least.items(), counts, strict=True)
+        return tuple(n for (n, few), (rows, values) in pairs if few <= values < rows)
 
     @property
     def reads_row_by_row(self) -> bool:

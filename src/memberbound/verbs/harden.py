@@ -320,7 +320,7 @@ def harden(
     notes = (*header_notes(table), *shared, *selection.notes)
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
-        notes = (*notes, f"one record is one value of {unit!r}, by its first row")
+        notes = (*notes, f"one person is one value of {unit!r}, by the first row")
     result = Hardening(
         table=released,
         rules=rules,

@@ -204,7 +204,7 @@ def protect(
             *notes,
             *_misfit_notes(table, target, released, public),
             _OWN_EYES,
-            *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
+            *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
         ),
         bounds=tuple(sorted(public)),
         columns=released.columns,

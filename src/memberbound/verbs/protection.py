@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from memberbound.tables.table import path_of
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
+    from memberbound.tables.records import Records
 
 #: Values of a released vector that the table shows.
 _SHOWN = 20
@@ -129,10 +131,15 @@ class _Released(CertifiedAnswer):
         """How often anybody is right at most, rounded up."""
         return sum_up(self.blind, self.certificate.value)
 
+    @property
+    def protected(self) -> Literal["record", "person"]:
+        """What a record is called: a person, where a column says whose rows they are."""
+        return "record"
+
     def _sentence(self, knows: str, odds: str = "") -> str:
         """Return who is held to what, and knowing what."""
         bound = self.certificate
-        whom = "any record's" if self.record == "every" else "the average record's"
+        whom = f"{'any' if self.record == 'every' else 'the average'} {self.protected}'s"
         return (
             f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
             f"membership more than {percent(self.success_upper, 'upper')} of the "
@@ -150,7 +157,7 @@ class _Released(CertifiedAnswer):
         eta = marked(self.certificate.value, "certificate", "eta", 6, largest_gain=1 - self.blind)
         rows: list[tuple[str, object]] = [
             ("released", self.what),
-            ("protects", f"{self.record} record"),
+            ("protects", f"{self.record} {self.protected}"),
             ("η certified", eta),
             ("method", self.method),
             ("noise size", significant(self.noise_scale, "upper")),
@@ -238,18 +245,19 @@ class AllRows(CertifiedAnswer):
     def curve_rows(self) -> list[tuple[str, object]]:
         """Return what the curve promises, and what the budget was spent on."""
         readings, replaced = self.curve, self.curve.replace_one
+        who = "record" if self.spent.unit is None else "person"
         rows: list[tuple[str, object]] = [
-            ("TPR - FPR", f"{marked(replaced.advantage_upper, 'certificate')} (record replaced)")
+            ("TPR - FPR", f"{marked(replaced.advantage_upper, 'certificate')} ({who} replaced)")
         ]
         for rate, tpr in replaced.tpr_upper.items():
             at = f"TPR at FPR {percent(float(rate), 'given')}"
-            rows.append((at, f"{marked(tpr, 'certificate')} (record replaced)"))
+            rows.append((at, f"{marked(tpr, 'certificate')} ({who} replaced)"))
         proved = NO_GUARANTEE
         if replaced.epsilon_upper < np.inf:
             proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
         at = f"ε at δ = {significant(readings.delta, 'given')}"
-        rows.append((at, f"{proved} (record replaced)"))
-        rows.append(mu_row(readings.mu_upper, readings.mu_regret_upper))
+        rows.append((at, f"{proved} ({who} replaced)"))
+        rows.append(mu_row(readings.mu_upper, readings.mu_regret_upper, who))
         rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
         spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
         if len(spent) > 1:
@@ -271,6 +279,11 @@ class Protection(AllRows, _Released):
         """The budget that paid for the release."""
         budget: Budget = getattr(self.released, "budget")  # noqa: B009 (a union of releases)
         return budget
+
+    @property
+    def protected(self) -> Literal["record", "person"]:
+        """What a record is called: a person, where a column says whose rows they are."""
+        return "record" if self.spent.unit is None else "person"
 
     @computed
     def rows_trained(self) -> int:
@@ -301,11 +314,11 @@ class Protection(AllRows, _Released):
         verb = "computed from" if isinstance(self.released, Release) else "trained on"
         rows, number = f"all {self.rows_trained} rows", "its number of rows"
         if (unit := self.spent.unit) is not None:
-            rows = f"all rows of {self.rows_trained} values of {unit!r}"
-            number = "the number of these values"
+            rows = f"all rows of {self.rows_trained} persons (values of {unit!r})"
+            number = "the number of persons"
         return (
-            f"{self._sentence('every other record')} It was {verb} {rows}; no part of the table "
-            f"is public except {number}{public}."
+            f"{self._sentence(f'every other {self.protected}')} It was {verb} {rows}; no part of "
+            f"the table is public except {number}{public}."
         )
 
 
@@ -382,14 +395,25 @@ def checked_request(
 
 
 def unit_and_seed_notes(
-    unit: str | None, seed: int | None, *, persons: int, rows: int
+    unit: str | None, seed: int | None, *, persons: int, table: Records
 ) -> tuple[str, ...]:
-    """Say what a record of all rows is, and that noise from a seed protects nobody.
+    """Say what a record is, who may have several rows, and that a seed protects nobody.
 
-    For the owner of the rows: their number is secret where a record is a person.
+    For the owner of the rows: their number is secret where a record is a person, and whether
+    values of an identifier repeat is computed from the rows.
     """
-    person = f"one record is one value of {unit!r}, with all of its rows: {persons} have {rows}"
-    if persons == rows:
-        person = f"every value of {unit!r} has one row: the release is the same without unit"
-    seeded = "noise comes from a seed: whoever knows it knows the members"
-    return (person,) * (unit is not None) + (seeded,) * (seed is not None)
+    notes = [
+        f"values of {name!r} repeat: if one person has several rows, use --unit "
+        f"{shlex.quote(name)}; without it one row is protected, not all rows of a person"
+        for name in table.repeated
+    ]
+    if unit is not None and persons == table.rows:
+        notes.append(f"every value of {unit!r} has one row: the release is the same without unit")
+    elif unit is not None:
+        notes.append(
+            f"one person is one value of {unit!r}, with all of its rows: {persons} persons have "
+            f"{table.rows} rows"
+        )
+    if seed is not None:
+        notes.append("noise comes from a seed: whoever knows it knows the members")
+    return tuple(notes)

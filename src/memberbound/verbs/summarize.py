@@ -132,7 +132,7 @@ def summarize(
         what=statistic,
         warnings=(
             *header_notes(source),
-            *unit_and_seed_notes(unit, seed, persons=len(table), rows=table.rows),
+            *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
         ),
         values=tuple(released.values.tolist()),
         names=released.names,

@@ -146,17 +146,18 @@ class Synthesis(AllRows):
     @computed
     def sentence(self) -> str:
         """Two sentences to pass on with the table: what holds, for whom, what is not promised."""
-        who, made = "record's", f"all {self.records} rows"
+        who, made = "record", f"all {self.records} rows"
         if self.unit is not None:
-            who, made = "person's", f"all rows of {self.records} values of {self.unit!r}"
+            who, made = "person", f"all rows of {self.records} persons (values of {self.unit!r})"
         most = percent(self.curve.replace_one.accuracy_upper, "upper")
         public = ", the columns' names and the bounds given" if self.bounds else " and the names"
-        number = "number of rows" if self.unit is None else "number of these values"
+        number = "number of rows" if self.unit is None else "number of persons"
         return (
-            f"Nobody who knows every other record, and sees this table and whatever is made of it, "
-            f"is right about any {who} membership more than {most} of the time (guessing blindly: "
-            f"50 %). Its rows were drawn from noisy counts of {made}, of which only the {number}"
-            f"{public} are public; that conclusions from them hold for real people is not promised."
+            f"Nobody who knows every other {who}, and sees this table and whatever is made of it, "
+            f"is right about any {who}'s membership more than {most} of the time (guessing "
+            f"blindly: 50 %). Its rows were drawn from noisy counts of {made}, of which only the "
+            f"{number}{public} are public; that conclusions from them hold for real people is not "
+            "promised."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
@@ -294,7 +295,7 @@ def synthesize(
         if out is not None:
             written = excel_safe_table(released.frame) if excel_safe else released.frame
             save(replace(released, frame=written), Path(out), force=force)
-    notes = unit_and_seed_notes(unit, seed, persons=model.records, rows=records.rows)
+    notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
     return Synthesis(
         eta=model.eta,
         rows=len(frame),
