@@ -2,6 +2,7 @@
 
 import pytest
 
+from memberbound.learners import holdout
 from memberbound.studies import running, steps
 
 
@@ -9,7 +10,7 @@ from memberbound.studies import running, steps
 def little_work():
     """Score on few splits."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(steps, "_TRIALS", {0: (2, 1)})
+        changed.setattr(holdout, "SPLITS", {0: (2, 1)})
         yield
 
 

@@ -12,10 +12,11 @@ import pytest
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.learners.examples import learner_from_name, read_examples
+from memberbound.learners.holdout import HoldoutScore, holdout_score
 from memberbound.report.model import Question, Remedy, SandwichRow
 from memberbound.studies import running, steps
 from memberbound.studies.question import StudyData
-from memberbound.studies.steps import Finding, Score, held_out_score, table_promise
+from memberbound.studies.steps import Finding, table_promise
 from memberbound.studies.studying import study
 from memberbound.studies.verdict import remedies, verdict
 
@@ -44,7 +45,7 @@ def audited(estimate: float, *, chance: float = 0.5, blind: float = 0.5, worst: 
         SandwichRow("model", "Model", record, "subset", blind, None, lower, lower, 0.95)
         for record, lower in lowers.items()
     )
-    return Finding({}, "attacked", rows=rows, score=Score("accuracy", estimate, chance))
+    return Finding({}, "attacked", rows=rows, score=HoldoutScore("accuracy", estimate, chance))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def noise(upper: float, estimate: float = 0.9, id: str = "noise-every") -> Findi
         confidence=1.0,
         learner="logistic",
     )
-    return Finding({}, ".", score=Score("accuracy", estimate, 0.5), remedy=remedy)
+    return Finding({}, ".", score=HoldoutScore("accuracy", estimate, 0.5), remedy=remedy)
 
 
 def test_the_command_makes_what_was_studied() -> None:
@@ -184,7 +185,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
 
         return answer
 
-    score = held_out_score(examples, remember, 3)
+    score = holdout_score(examples, remember, 3)
     assert score.estimate == 0.0
     first, seen[:] = list(seen), []
 
@@ -194,7 +195,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
             raise ValueError("not this split")
         return lambda others: examples.target[others]
 
-    score = held_out_score(examples, fail_once, 3)
+    score = holdout_score(examples, fail_once, 3)
     assert score.estimate == 1.0
     assert seen == first
     assert all(len(rows) == 48 for rows in seen)
@@ -202,7 +203,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
     def fail(rows, seed):
         raise ValueError("never")
 
-    assert held_out_score(examples, fail, 3) is None
+    assert holdout_score(examples, fail, 3) is None
 
 
 @pytest.mark.parametrize(("other", "best"), [(0.812, "noise-every"), (0.83, "coarser")])

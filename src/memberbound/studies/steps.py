@@ -9,9 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.metrics import accuracy_score, r2_score
 
 from memberbound.attacks.learner_audit import Exposure as RecordExposure
 from memberbound.attacks.learner_audit import ShadowAudit, mean_roc
@@ -28,6 +26,14 @@ from memberbound.learners.examples import (
     encoded_rows,
     learner_from_name,
     read_examples,
+)
+from memberbound.learners.holdout import (
+    HoldoutScore,
+    Predict,
+    Rows,
+    Train,
+    beside_constant,
+    holdout_score,
 )
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
@@ -57,7 +63,6 @@ from memberbound.tables.columns import Values, label_of
 from memberbound.tables.recipe import Keep
 from memberbound.tables.records import read_records
 from memberbound.tables.table import Table
-from memberbound.threads import no_warnings
 from memberbound.verbs.audit import audit
 from memberbound.verbs.audit_learner import audit_run
 from memberbound.verbs.certify import certify
@@ -83,15 +88,6 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Score:
-    """Mean score of models on records outside their training sets, and that of one fixed answer."""
-
-    name: Literal["accuracy", "R²"]
-    estimate: float
-    chance: float
-
-
-@dataclass(frozen=True)
 class Finding:
     """The verb's own dictionary and its sentence, and what the step adds to the report."""
 
@@ -100,7 +96,7 @@ class Finding:
     rows: tuple[SandwichRow, ...] = ()
     roc: RocCurve | None = None
     exposure: Exposure | None = None
-    score: Score | None = None
+    score: HoldoutScore | None = None
     #: The remedy that the step found, before its cost is known.
     remedy: Remedy | None = None
     #: Why no attack on a given model could be measured, if so.
@@ -181,59 +177,10 @@ class Context:
         """Return the study's learner, unfitted."""
         return learner_from_name(self.question.learner, self.data.examples.task)
 
-    def score(self, examples: Examples, train: Train | None = None) -> Score | None:
+    def score(self, examples: Examples, train: Train | None = None) -> HoldoutScore | None:
         """Return the held-out score of ``train`` (default: the study's learner)."""
         train = train or _training_of(self.learner(), examples)
-        return held_out_score(examples, train, self.question.seed, quick=self.question.quick)
-
-
-# ── Scores of models on rows that they were not trained on, all on the same splits ────────────────
-
-#: Share of the rows that a rehearsal trains on; the second is used if the first leaves too few.
-_TRAINED = (4 / 5, 19 / 20)
-_MOST_ROWS = 200_000
-#: Fewest rows → how many trials, and how many in a quick study: a score on many rows varies less
-#: from split to split.
-_TRIALS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
-
-#: Rows by their numbers; answers about rows; how such answers are learnt from rows, with a seed.
-Rows = NDArray[np.intp]
-Predict = Callable[[Rows], Labels]
-Train = Callable[[Rows, int], Predict]
-
-
-def score_beside_chance(examples: Examples, estimate: float) -> Score:
-    """Return a score beside that of one fixed answer: the commonest class, or the mean."""
-    if examples.task == "regression":
-        return Score("R²", estimate, 0.0)
-    return Score("accuracy", estimate, float(np.bincount(examples.target).max() / examples.rows))
-
-
-def held_out_score(
-    examples: Examples, train: Train, seed: int, *, quick: bool = False
-) -> Score | None:
-    """Return the mean score of models on rows outside their training rows; None if there is none.
-
-    A split depends on the number of rows and the seed alone.  A training that fails is left out.
-    """
-    trials = next(times for rows, times in _TRIALS.items() if examples.rows >= rows)[quick]
-    metric = r2_score if examples.task == "regression" else accuracy_score
-    for share in _TRAINED:
-        rng, scores = np.random.default_rng(seed), []
-        for trial in range(trials):
-            order = rng.permutation(examples.rows)[:_MOST_ROWS]
-            inside, outside = np.split(order, [int(share * len(order))])
-            try:
-                with no_warnings:
-                    answers = train(inside, seed + trial)(outside)
-                    score = float(metric(examples.target[outside], answers))
-            except Exception:  # a learner may raise anything
-                continue
-            if math.isfinite(score):
-                scores.append(score)
-        if scores:
-            return score_beside_chance(examples, float(np.mean(scores)))
-    return None
+        return holdout_score(examples, train, self.question.seed, quick=self.question.quick)
 
 
 def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
@@ -520,7 +467,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         answer.sentence,
         rows=rows,
         roc=_roc_of_given(detail) if detail.comparable else None,
-        score=score_beside_chance(context.data.examples, on_others),
+        score=beside_constant(context.data.examples, on_others),
         not_comparable=unlike,
     )
 
@@ -717,7 +664,7 @@ def coarsen_columns(context: Context, progress: Progress) -> Finding:
     return Finding(answer.to_dict(), answer.sentence, rows=rows, score=score, remedy=remedy)
 
 
-def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:
+def _score_on_coarser(context: Context, answer: Hardening) -> HoldoutScore | None:
     """Return the learner's score on the coarser table; None where the target itself is coarser."""
     target, examples, table = context.question.target, context.data.examples, answer.table
     rule = dict(answer.rules.rules)[target]
@@ -726,7 +673,7 @@ def _score_on_coarser(context: Context, answer: Hardening) -> Score | None:
         return None
     if table.shape[1] == 1 or table[target].nunique() == 1:
         # Without a feature, or with one class left, a learner always gives the same answer.
-        fixed = score_beside_chance(examples, 0.0)
+        fixed = beside_constant(examples, 0.0)
         return replace(fixed, estimate=fixed.chance)
     coarser = read_examples(
         context.data.table.with_frame(table),

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from memberbound.learners.holdout import HoldoutScore
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import allowed, at_confidence, confident, decimals, percent, points
 from memberbound.report.model import (
@@ -27,7 +28,7 @@ from memberbound.report.model import (
     StepId,
     Verdict,
 )
-from memberbound.studies.steps import Finding, Score
+from memberbound.studies.steps import Finding
 
 #: Step → its finding; failed steps have none.
 Findings = Mapping[StepId, Finding]
@@ -54,7 +55,7 @@ def remedies(findings: Findings) -> list[Remedy]:
     return [replace(remedy, recommended=remedy is best) for remedy in listed]
 
 
-def _score_as_it_is(findings: Findings) -> Score | None:
+def _score_as_it_is(findings: Findings) -> HoldoutScore | None:
     """Return the score of the unchanged model: the given one, else the learner's."""
     finding = findings.get("given") or findings.get("audit")
     return None if finding is None else finding.score
@@ -78,7 +79,7 @@ def _cheapest(listed: list[Remedy]) -> Remedy | None:
     return min(useful, key=rank, default=None)
 
 
-def _price(remedy: Remedy, before: Score | None, after: Score | None) -> Remedy:
+def _price(remedy: Remedy, before: HoldoutScore | None, after: HoldoutScore | None) -> Remedy:
     """Add the score with and without the remedy."""
     if after is None:
         return remedy

@@ -35,8 +35,15 @@ from memberbound.declarations import (
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
 from memberbound.learners.examples import Labels
+from memberbound.learners.holdout import (
+    Predictions,
+    most_common,
+    predict_rows,
+    quiet_training,
+    read_target,
+    score_beside_constant,
+)
 from memberbound.learners.refits import Scheduler, on_cluster
-from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
@@ -46,24 +53,13 @@ from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
-from memberbound.release.model_quality import (
-    ModelScores,
-    Score,
-    answers_of,
-    by_class,
-    constant_answer,
-    probability_scores,
-    scores_of,
-    truth_of,
-    usefulness_notes,
-)
+from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.release.noise import checked_eta
 from memberbound.release.onnx_file import check_onnx
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.threads import no_warnings
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 _OWN_EYES = (
@@ -187,7 +183,7 @@ def protect(
     advance(1, 2)
 
     # What follows is for the owner of the rows only.
-    scores: tuple[Score, ...] = ()
+    scores: tuple[ReleaseScore, ...] = ()
     notes: list[str] = []
     if trial:
         scores, notes = _trial_scores(table, target, trained, None if seed is None else seed + 1)
@@ -249,14 +245,14 @@ def train(
 
 def _trial_scores(
     table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
-) -> tuple[tuple[Score, ...], list[str]]:
+) -> tuple[tuple[ReleaseScore, ...], list[str]]:
     """Return the scores of a trial, and notes.
 
     The trial is trained on four fifths of the records, scored on the others and thrown away.  No
     failure of it may stop the release; a score that is not finite is left out.
     """
     try:
-        with np.errstate(all="ignore"), no_warnings:
+        with quiet_training():
             scores, notes = _scores(table, target, trained, seed)
     except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
         return (), ["the trial failed, perhaps for want of rows: there are no scores"]
@@ -265,8 +261,8 @@ def _trial_scores(
 
 def _scores(
     table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
-) -> tuple[list[Score], list[str]]:
-    """Score three models of the same rows: with noise, without noise, and one fixed answer."""
+) -> tuple[list[ReleaseScore], list[str]]:
+    """Score three models of the same rows: with noise, without noise, and a constant."""
     records = len(table)
     most = min(records, max(2, _MOST_ROWS * records // table.rows))
     order = np.random.default_rng(seed).choice(records, most, replace=False)
@@ -274,40 +270,32 @@ def _scores(
     training, test = table.take(order[:cut]), table.take(order[cut:])
     trial = trained(training, seed=seed)
     names = trial.class_names
-    truth, scorable = truth_of(test.columns[target], numbers=not names)
-    seen, usable = truth_of(training.columns[target], numbers=not names)
-    truth, seen = truth[scorable], seen[usable]
+    target_rows, scorable = read_target(test.columns[target], numbers=not names)
+    seen, usable = read_target(training.columns[target], numbers=not names)
+    truth, seen = target_rows[scorable], seen[usable]
     if not len(truth) or not len(seen):
         return [], ["no row of the trial has a target that can be scored"]
     rows = trial.encode(test)[0]
-    probabilities = trial.probabilities(rows)
-
-    def scored(answers: Labels, ranking: FloatArray, chances: FloatArray | None) -> ModelScores:
-        scores = scores_of(truth, answers, ranking, names)
-        return scores if chances is None else scores | probability_scores(truth, chances, names)
-
-    chances = None if probabilities is None else probabilities[scorable]
-    noisy = scored(trial.predict_encoded(rows)[scorable], trial.ranking(rows)[scorable], chances)
-    constant = constant_answer(seen)
-    shares = np.array([np.mean(seen == name) for name in names])
-    same_chances = np.tile(shares / max(shares.sum(), 1e-300), (len(truth), 1))
-    same = None if probabilities is None else same_chances
-    fixed = scored(np.full(len(truth), constant), np.zeros_like(same_chances), same)
-    noiseless: ModelScores = {}
+    chances = trial.probabilities(rows)
+    noisy = Predictions(
+        trial.predict_encoded(rows)[scorable],
+        trial.ranking(rows)[scorable],
+        None if chances is None else chances[scorable],
+    )
+    clean = None
     model = _noiseless_model(trial, _matrix(trial.encode(training)[0])[usable], seen)
     if model is not None:
-        features, chances = _matrix(rows)[scorable], None
-        if probabilities is not None:
-            chances = by_class(model, model.predict_proba(features), names, 0.0)
-        noiseless = scored(*answers_of(model, features, names), chances)
+        features = _matrix(rows)[scorable]
+        clean = predict_rows(model, features, names, probabilities=chances is not None)
+    fixed, released, noiseless = score_beside_constant(truth, seen, names, noisy, clean)
     scores = [
-        Score(name, noiseless.get(name), value, fixed[name])
-        for name, value in noisy.items()
+        ReleaseScore(name, noiseless.get(name), score, fixed[name])
+        for name, score in released.items()
         if name in fixed
     ]
     notes = usefulness_notes(scores)
-    if names and (seen == constant).all():
-        notes = [f"every row has the class {str(constant)!r}: there is nothing to learn"]
+    if names and (seen == most_common(seen)).all():
+        notes = [f"every row has the class {str(seen[0])!r}: there is nothing to learn"]
     if most < records:
         notes.append(f"the trial took {most} of {records} records")
     return scores, notes

@@ -38,7 +38,7 @@ from memberbound.quantities import (
 )
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
-from memberbound.release.model_quality import Score
+from memberbound.release.model_quality import ReleaseScore
 from memberbound.tables.table import path_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Released(CertifiedAnswer):
 
     calibration: Calibration = field(metadata=INTERNAL)
     released: TableModel | PrivateModel | Release = field(metadata=INTERNAL)
-    model_scores: tuple[Score, ...] = field(default=(), metadata=INTERNAL)
+    model_scores: tuple[ReleaseScore, ...] = field(default=(), metadata=INTERNAL)
     what: str
     out: str | None = None
     warnings: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class _Released(CertifiedAnswer):
         return self.model_scores[0].constant_estimate if self.model_scores else None
 
     @computed
-    def scores(self) -> dict[str, Score]:
+    def scores(self) -> dict[str, ReleaseScore]:
         """All scores by name."""
         return {score.name: score for score in self.model_scores}
 

@@ -37,6 +37,12 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, whole_number
 from memberbound.files import FORMATS, check_excel_safe, excel_safe_table, in_encoding
+from memberbound.learners.holdout import (
+    predict_rows,
+    quiet_training,
+    read_target,
+    score_beside_constant,
+)
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
@@ -49,14 +55,12 @@ from memberbound.release.all_rows.synthetic import (
 )
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
-from memberbound.release.model_quality import answers_of, constant_answer, scores_of, truth_of
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.tables.source import header_notes
-from memberbound.threads import no_warnings
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
@@ -347,7 +351,7 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
     }
     worst = max(distances, key=lambda pair: distances[pair])
     try:
-        with np.errstate(all="ignore"), no_warnings:
+        with quiet_training():
             scores = {} if model.target is None else _trained_scores(model, real, drawn)
     except Exception:  # the rows decide what libraries do with them
         scores = {}
@@ -391,7 +395,7 @@ def _trained_scores(
     numbers = isinstance(model.target.cells, NumberCells)
     tables = []
     for read in (real, drawn):
-        goal, there = truth_of(read[model.target.cells.name], numbers=numbers)
+        goal, there = read_target(read[model.target.cells.name], numbers=numbers)
         rows = np.random.default_rng(0).permutation(np.flatnonzero(there))[:_MOST_ROWS]
         columns = [
             read[c.cells.name].numbers if isinstance(c.cells, NumberCells) else c.blocks_of(read)
@@ -404,17 +408,15 @@ def _trained_scores(
     if min(len(truth), len(seen), len(tables[1][1])) < _FEWEST:
         return {}
     classes = () if numbers else tuple(np.unique(goal).tolist())
-    blank = np.zeros((len(truth), len(classes)))
-    floor = scores_of(truth, np.full(len(truth), constant_answer(seen)), blank, classes)
-    reached = []
+    predictions = []
     for features, goal in (tables[1], (train, seen)):
         learner: Any = ensemble.HistGradientBoostingRegressor(random_state=0)
         if not numbers:
             learner = ensemble.HistGradientBoostingClassifier(random_state=0)
-        fitted = learner.fit(features, goal)
-        reached.append(scores_of(truth, *answers_of(fitted, test, classes), classes))
+        predictions.append(predict_rows(learner.fit(features, goal), test, classes))
+    fixed, synthetic, actual = score_beside_constant(truth, seen, classes, *predictions)
     return {
-        name: TrainedScores(reached[0][name], reached[1][name], constant)
-        for name, constant in floor.items()
-        if name in reached[0] and name in reached[1]
+        name: TrainedScores(synthetic[name], actual[name], constant)
+        for name, constant in fixed.items()
+        if name in synthetic and name in actual
     }

@@ -19,6 +19,13 @@ from sklearn.utils.validation import validate_data
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
+from memberbound.learners.holdout import (
+    Scores,
+    predict_rows,
+    quiet_training,
+    score_constant,
+    score_predictions,
+)
 from memberbound.learners.refits import Progress
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -41,12 +48,11 @@ from memberbound.release.half.statistics import (
     PredictionTable,
     clipped_rows,
 )
-from memberbound.release.model_quality import ModelScores, Score, answers_of, scores_of
+from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.release.release_file import Writer, skops
 from memberbound.tables.columns import label_of
-from memberbound.threads import no_warnings
 
 # ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
 #
@@ -106,7 +112,7 @@ class HalfPrivate(PrivateEstimator):
         'average'
     """
 
-    scores_: tuple[Score, ...]
+    scores_: tuple[ReleaseScore, ...]
 
     def __init__(
         self,
@@ -257,40 +263,36 @@ def _masked_rows(train: ArrayLike, records: int) -> Rows:
 
 def _scores(
     statistic: FittedParameters, calibration: Calibration, fresh: FreshSubsets
-) -> tuple[Score, ...]:
-    """Score releases of fresh subsets on the records outside them.
+) -> tuple[ReleaseScore, ...]:
+    """ReleaseScore releases of fresh subsets on the records outside them.
 
     The noise is from a seeded source: these releases are thrown away.
     """
     population, source = statistic.population, InsecureSource(2)
     classes = [] if population.classes is None else list(map(str, population.classes))
-    clean: list[ModelScores] = []
-    noisy: list[ModelScores] = []
-    with no_warnings:
+    clean: list[Scores] = []
+    noisy: list[Scores] = []
+    with quiet_training():
         for rows in fresh.subsets(_SCORED):
             outside = np.setdiff1d(np.arange(population.records), rows)
             value, _ = evaluated(statistic, rows)
             noises = [np.zeros_like(value), *calibration.noise.draw(source, _DRAWS)]
             for draw, noise in enumerate(noises):
                 model = statistic.model(value + noise)
-                answers = answers_of(model, population.features[outside], classes)
-                scores = scores_of(population.target[outside], *answers, classes)
+                predicted = predict_rows(model, population.features[outside], classes)
+                scores = score_predictions(population.target[outside], predicted, classes)
                 (noisy if draw else clean).append(scores)
-    # Scores of a constant answer, from the population, which is public.
-    constant = {"R²": 0.0, "AUC": 0.5}
-    if population.classes is not None:
-        _, counts = np.unique(population.target, return_counts=True)
-        constant["accuracy"] = float(counts.max() / counts.sum())
-        constant["balanced accuracy"] = 1 / len(counts)
+    # The population is public, so the constant is scored on all of it.
+    constant = score_constant(population.target, classes)
     means = _means(clean)
     return tuple(
-        Score(name, means[name], score, constant.get(name))
+        ReleaseScore(name, means[name], score, constant.get(name))
         for name, score in _means(noisy).items()
         if name in means
     )
 
 
-def _means(scores: Sequence[ModelScores]) -> ModelScores:
+def _means(scores: Sequence[Scores]) -> Scores:
     """Return the mean of every score over the models that have it."""
     names = dict.fromkeys(name for each in scores for name in each)
     return {name: float(np.mean([s[name] for s in scores if name in s])) for name in names}
@@ -423,7 +425,7 @@ TRUSTED = tuple(
         GaussianNoise,
         PredictionTable,
         TableModel,
-        Score,
+        ReleaseScore,
         Certificate,
     )
 )

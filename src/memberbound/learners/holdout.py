@@ -1,0 +1,237 @@
+"""Scores of models on held-out rows, beside those of a constant prediction.
+
+Accuracy, balanced accuracy, AUC and log loss for classes, R² for numbers.  All are estimates, and
+all are computed in one thread per library: beside other processes, OpenMP with free threads takes
+several times the CPU time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.learners.examples import Examples, Labels
+from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.columns import Values
+from memberbound.threads import no_warnings, one_thread
+
+#: Scores of a model by name; the first is the main one.
+Scores = dict[str, float]
+#: Scores of probabilities, lower is better.
+_LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
+#: Groups of equal size for the calibration error.
+_GROUPS = 10
+#: Number of rows that a split uses at most, and the fraction of them that is trained on; the second
+#: fraction is used if training on the first fails.
+_MOST_ROWS = 200_000
+_TRAINED = (4 / 5, 19 / 20)
+#: Fewest rows → number of splits, and of splits in a quick run: scores on many rows vary less.
+SPLITS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
+
+Rows = NDArray[np.intp]
+Predict = Callable[[Rows], Labels]
+#: Trains on rows by their indices, with a seed, and returns a function that predicts others.
+Train = Callable[[Rows, int], Predict]
+
+
+@contextmanager
+def quiet_training() -> Iterator[None]:
+    """Train and predict without warnings, in one thread per library."""
+    with np.errstate(all="ignore"), no_warnings, one_thread:
+        yield
+
+
+@dataclass(frozen=True)
+class HoldoutScore:
+    """Mean score of models on held-out records, and that of a constant prediction."""
+
+    name: Literal["accuracy", "R²"]
+    estimate: float
+    chance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions for rows: classes or numbers, a ranking score and a probability per class."""
+
+    values: Labels
+    ranking: FloatArray
+    probabilities: FloatArray | None = None
+
+
+def read_target(values: Values, *, numbers: bool) -> tuple[Labels, NDArray[np.bool_]]:
+    """Return a target as numbers or texts, and which rows have one."""
+    if numbers:
+        return values.numbers, np.isfinite(values.numbers)
+    indices, names = values.factorize()
+    return np.array([*names, ""], dtype=str)[indices], indices >= 0
+
+
+def predict_rows(
+    model: Any, rows: Any, classes: Sequence[str], *, probabilities: bool = False
+) -> Predictions:
+    """Predict rows with a scikit-learn model, with a column for every class."""
+    values = np.asarray(model.predict(rows))
+    rank = getattr(model, "decision_function", getattr(model, "predict_proba", None))
+    chances = None
+    if probabilities:
+        chances = _columns_by_class(model, model.predict_proba(rows), classes, 0.0)
+    if not classes or rank is None:
+        return Predictions(values, np.zeros((len(values), 0)), chances)
+    scores = np.asarray(rank(rows), dtype=np.float64)
+    if scores.ndim == 1:
+        scores = np.column_stack([-scores, scores])
+    return Predictions(values, _columns_by_class(model, scores, classes, -np.inf), chances)
+
+
+def _columns_by_class(
+    model: Any, values: FloatArray, classes: Sequence[str], absent: float
+) -> FloatArray:
+    """Order a model's columns by class; fill in those of classes it does not know."""
+    ordered = np.full((len(values), len(classes)), absent)
+    for index, name in enumerate(model.classes_):
+        if str(name) in classes:
+            ordered[:, classes.index(str(name))] = values[:, index]
+    return ordered
+
+
+def most_common(target: Labels) -> Any:
+    """Return the best constant prediction: the mean, or the most common class."""
+    if target.dtype.kind == "f":
+        return target.mean()
+    names, counts = np.unique(target, return_counts=True)
+    return names[int(counts.argmax())]
+
+
+def predict_constant(
+    trained: Labels, rows: int, classes: Sequence[str], *, probabilities: bool = False
+) -> Predictions:
+    """Predict the same for all rows: the best constant for the target trained on."""
+    shares = np.array([np.mean(trained == name) for name in classes])
+    chances = np.tile(shares / max(shares.sum(), 1e-300), (rows, 1))
+    values = np.full(rows, most_common(trained))
+    return Predictions(values, np.zeros_like(chances), chances if probabilities else None)
+
+
+def score_predictions(target: Labels, predictions: Predictions, classes: Sequence[str]) -> Scores:
+    """Return the scores of predictions; without classes they are numbers.
+
+    The AUC is the mean over classes, each against the rest, without classes of which all or no rows
+    are.
+    """
+    from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
+
+    if not classes:
+        return {"R²": float(r2_score(target, predictions.values))}
+    names, ranking = target.astype(str), predictions.ranking
+    scores = {
+        "accuracy": float(accuracy_score(names, predictions.values.astype(str))),
+        "balanced accuracy": float(balanced_accuracy_score(names, predictions.values.astype(str))),
+    }
+    areas = []
+    for index, name in enumerate(classes[: ranking.shape[1]]):
+        members = names == name
+        if 0 < members.sum() < len(members):
+            others = np.delete(ranking, index, axis=1).max(axis=1)
+            margin = np.nan_to_num(ranking[:, index] - others, neginf=-1e300, posinf=1e300)
+            areas.append(roc_auc_score(members, margin))
+    if areas:
+        scores["AUC"] = float(np.mean(areas))
+    if predictions.probabilities is not None:
+        scores |= score_probabilities(target, predictions.probabilities, classes)
+    return scores
+
+
+def score_beside_constant(
+    target: Labels, trained: Labels, classes: Sequence[str], *candidates: Predictions | None
+) -> tuple[Scores, ...]:
+    """Score predictions of held-out rows beside the best constant for the target trained on.
+
+    Return the constant's scores first, then those of every candidate (none if it is None).
+    """
+    chances = any(c is not None and c.probabilities is not None for c in candidates)
+    constant = predict_constant(trained, len(target), classes, probabilities=chances)
+    return tuple(
+        {} if predictions is None else score_predictions(target, predictions, classes)
+        for predictions in (constant, *candidates)
+    )
+
+
+def score_probabilities(
+    target: Labels, probabilities: FloatArray, classes: Sequence[str]
+) -> Scores:
+    """Return log loss and calibration error of class probabilities; lower is better.
+
+    The calibration error is the mean distance between probability and frequency of a class in ten
+    groups of rows by probability: of the second of two classes, else of the likeliest class.
+    Rows of other classes are left out.
+
+    Examples:
+        >>> target = np.array(["no", "yes"] * 50)
+        >>> scores = score_probabilities(target, np.full((100, 2), [0.4, 0.6]), ("no", "yes"))
+        >>> {name: round(score, 3) for name, score in scores.items()}
+        {'log loss': 0.714, 'calibration error': 0.1}
+    """
+    indices = {name: index for index, name in enumerate(classes)}
+    codes = np.array([indices.get(name, -1) for name in target.astype(str)])
+    codes, probabilities = codes[codes >= 0], probabilities[codes >= 0]
+    rows = np.arange(len(codes))
+    loss = -float(np.mean(np.log(np.maximum(probabilities[rows, codes], 1e-15))))
+    best = np.ones_like(codes) if len(classes) == 2 else probabilities.argmax(axis=1)
+    stated, right = probabilities[rows, best], codes == best
+    # Equal probabilities are in one group.
+    groups = np.searchsorted(np.quantile(stated, np.arange(1, _GROUPS) / _GROUPS), stated)
+    off = np.bincount(groups, stated - right, _GROUPS)
+    return {_LOG_LOSS: loss, _CALIBRATION: float(np.abs(off).sum()) / len(codes)}
+
+
+def score_constant(target: Labels, classes: Sequence[str]) -> Scores:
+    """Return the scores of the best constant on the very rows it was chosen from."""
+    return score_predictions(target, predict_constant(target, len(target), classes), classes)
+
+
+# ── Examples: the same splits for every model ─────────────────────────────────────────────────────
+
+
+def beside_constant(examples: Examples, estimate: float) -> HoldoutScore:
+    """Return a main score beside that of the best constant on these examples."""
+    if examples.task == "regression":
+        return HoldoutScore("R²", estimate, 0.0)
+    chance = float(np.bincount(examples.target).max() / examples.rows)
+    return HoldoutScore("accuracy", estimate, chance)
+
+
+def holdout_score(
+    examples: Examples, train: Train, seed: int, *, quick: bool = False
+) -> HoldoutScore | None:
+    """Return the mean main score over random splits, None if every training fails.
+
+    A split depends on the number of rows and the seed alone; a split whose training fails is left
+    out.
+    """
+    from sklearn.metrics import accuracy_score, r2_score
+
+    splits = next(times for rows, times in SPLITS.items() if examples.rows >= rows)[quick]
+    metric = r2_score if examples.task == "regression" else accuracy_score
+    for fraction in _TRAINED:
+        rng, scores = np.random.default_rng(seed), []
+        for split in range(splits):
+            order = rng.permutation(examples.rows)[:_MOST_ROWS]
+            inside, outside = np.split(order, [int(fraction * len(order))])
+            try:
+                with quiet_training():
+                    predicted = train(inside, seed + split)(outside)
+                    score = float(metric(examples.target[outside], predicted))
+            except Exception:  # a learner may raise anything
+                continue
+            if math.isfinite(score):
+                scores.append(score)
+        if scores:
+            return beside_constant(examples, float(np.mean(scores)))
+    return None
