@@ -34,6 +34,7 @@ from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
 from memberbound.faces.terminal import preview_lines, print_text
 from memberbound.files import check_output, csv_encoding, remove_leftovers
+from memberbound.leaves import load_leaf
 from memberbound.limits import Limit, Limited, write_junit
 
 #: Heading of the help page → its verbs, each with the first sentence of its docstring.
@@ -107,9 +108,7 @@ def verb_named(name: str) -> Verb:
     import memberbound
 
     if name == "serve":
-        from memberbound.faces.serving import serve
-
-        return declared(serve)
+        return declared(load_leaf("web").serve)
     return declared(getattr(memberbound, function_name(name)))
 
 

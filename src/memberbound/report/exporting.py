@@ -18,16 +18,9 @@ from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, written_whole
 from memberbound.games import NeighbourGame, SubsetGame
+from memberbound.leaves import load_leaf
 from memberbound.report import words
 from memberbound.report.decision import SIZES, dpia_annex, promised, render_decision
-from memberbound.report.evidence import (
-    checklist,
-    cyclonedx,
-    model_card,
-    registry_entry,
-    sacro_record,
-)
-from memberbound.report.mlflow_run import log_entry, owner_entry, published_entry
 from memberbound.report.model import Report
 from memberbound.report.page import render
 from memberbound.report.printing import find_browser, page_count, print_pdf
@@ -50,12 +43,32 @@ class Format:
     text: Callable[[Case], str] | None = None
 
 
-FORMATS = {
+def _card(case: Case) -> str:
+    return str(load_leaf("evidence").model_card(case.published, case.stated(public=True)))
+
+
+def _registry_entry(case: Case) -> str:
+    return str(load_leaf("evidence").registry_entry(case.published, case.about))
+
+
+def _cyclonedx(case: Case) -> str:
+    return str(load_leaf("evidence").cyclonedx(case.published))
+
+
+def _sacro_record(case: Case) -> str:
+    return str(load_leaf("evidence").sacro_record(case))
+
+
+def _checklist(case: Case) -> str:
+    return str(load_leaf("evidence").checklist(case))
+
+
+EXPORT_FORMATS = {
     "model-card": Format(
         "model card section",
         "public",
         (".md", ".markdown"),
-        lambda case: model_card(case.published, case.stated(public=True)),
+        _card,
     ),
     "mlflow": Format("MLflow run", "public"),
     "mlflow-owner": Format("MLflow run for the owner", "owner"),
@@ -66,13 +79,21 @@ FORMATS = {
         "entry of a registry of deployments",
         "public",
         (".yaml", ".yml"),
-        lambda case: registry_entry(case.published, case.about),
+        _registry_entry,
     ),
     "cyclonedx": Format(
-        "CycloneDX document", "public", (".json",), lambda case: cyclonedx(case.published)
+        "CycloneDX document",
+        "public",
+        (".json",),
+        _cyclonedx,
     ),
-    "sacro": Format("record for an output checker", "source", (".json",), sacro_record),
-    "checklist": Format("checklist", "source", (".md", ".markdown"), checklist),
+    "sacro": Format(
+        "record for an output checker",
+        "source",
+        (".json",),
+        _sacro_record,
+    ),
+    "checklist": Format("checklist", "source", (".md", ".markdown"), _checklist),
 }
 
 
@@ -128,7 +149,7 @@ class Export(Answer):
 
     def summary(self) -> str:
         """Return a short text about the export and its place."""
-        what, name = self.exported, FORMATS[self.format].name
+        what, name = self.exported, EXPORT_FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
             lines.append(words()["owner_only"])
@@ -194,16 +215,17 @@ def export(
         memberbound export model.json.certificate.json --format model-card --out MODEL_CARD.md
         memberbound export report.json --format pdf --out report.pdf
     """
-    chosen = FORMATS[one_of("format", format, tuple(FORMATS))]
+    chosen = EXPORT_FORMATS[one_of("format", format, tuple(EXPORT_FORMATS))]
     place = None if out is None else os.fspath(out)
     if not chosen.endings:
         case = Case.of(report, release, about)
         exported = case.exported(chosen.audience)
+        runs = load_leaf("mlflow")
         if isinstance(exported, Publication):
-            entry = published_entry(exported, case.stated(public=True))
+            entry = runs.published_entry(exported, case.stated(public=True))
         else:
-            entry = owner_entry(exported, case.stated())
-        return Export(format, exported, **log_entry(entry, place))
+            entry = runs.owner_entry(exported, case.stated())
+        return Export(format, exported, **runs.log_entry(entry, place))
     if place is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(place, formats=chosen.endings, force=force)

@@ -15,7 +15,7 @@ from pathlib import Path
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import make_private_folder, unwritable, write_text
-from memberbound.papers.results import theorems
+from memberbound.leaves import load_leaf
 from memberbound.report import words
 from memberbound.report.model import (
     LABELS,
@@ -46,6 +46,16 @@ def steps_folder(out: Path) -> Path:
     except OSError as problem:
         raise unwritable(str(out), problem) from problem
     return folder
+
+
+def _ledger(used: Sequence[str]) -> tuple[LedgerEntry, ...]:
+    """Return the statements of theorems; none without the leaf that lists them."""
+    try:
+        listed = load_leaf("papers").theorems
+    except InputError:
+        return ()
+    entries = (entry for name in used for entry in listed(name).results)
+    return tuple(LedgerEntry(e.id, e.title, e.statement, e.status) for e in entries)
 
 
 @dataclass(eq=False)
@@ -162,7 +172,6 @@ class StudyRun:
             choices.append(texts["unit"])
         assumed = dict.fromkeys(text for f in findings for text in f.assumptions)
         used = tuple(dict.fromkeys(id for f in findings for id in f.theorems))
-        entries = (entry for id in used for entry in theorems(id).results)
         order = list(LABELS)
         return Report(
             command="study",
@@ -186,7 +195,7 @@ class StudyRun:
             exposure=next((f.exposure for f in findings if f.exposure is not None), None),
             remedies=tuple(listed),
             steps=tuple(self.records),
-            ledger=tuple(LedgerEntry(e.id, e.title, e.statement, e.status) for e in entries),
+            ledger=_ledger(used),
             run=Run(
                 started=self.started.isoformat(timespec="seconds"),
                 seconds=round(sum(record.seconds for record in self.records), 1),

@@ -44,18 +44,17 @@ from memberbound.learners.holdout import (
     score_beside_constant,
 )
 from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
-from memberbound.release.all_rows.networks import NETWORK_ENDINGS, PrivateNetwork, fit_network
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
 from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.release.noise import checked_eta
-from memberbound.release.onnx_file import check_onnx
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
@@ -152,7 +151,7 @@ def protect(
         raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
-    endings = MODEL_ENDINGS if form.factory is None else NETWORK_ENDINGS
+    endings = MODEL_ENDINGS if form.factory is None else load_leaf("networks").NETWORK_ENDINGS
     seed = insecure_seed
     guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
@@ -170,7 +169,7 @@ def protect(
     public = {name: bound for name, bound in public.items() if name in table.columns}
     if out is not None and Path(out).suffix.lower() == ".onnx":
         features = (name for name in table.columns if name not in (*public, target))
-        check_onnx({name: table.types.get(name) for name in features})
+        load_leaf("onnx").check_onnx({name: table.types.get(name) for name in features})
 
     # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
     advance = progress or (lambda _done, _total: None)
@@ -236,8 +235,10 @@ def train(
         )
     if tune:
         raise InputError("tune must be left out for a network: its settings are not tried out.")
-    network, name = form.factory, form.title
-    return fit_network(table, target, network, eta=eta, bounds=bounds, source=source, name=name)
+    network: PrivateModel = load_leaf("networks").fit_network(
+        table, target, form.factory, eta=eta, bounds=bounds, source=source, name=form.title
+    )
+    return network
 
 
 # ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
@@ -310,7 +311,7 @@ def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
     from sklearn import ensemble, linear_model, svm
 
-    if isinstance(trial, PrivateNetwork):
+    if trial.model.kind == "network of all rows":
         return None
     # Encoded numbers are half a standardised one, over the nominal length of a row.
     strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)

@@ -7,7 +7,6 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ import numpy as np
 from memberbound.errors import InputError, one_of
 from memberbound.learners.examples import Labels, raw_records
 from memberbound.learners.trained import available_if
+from memberbound.leaves import load_leaf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.boosting import BoostedModel
@@ -30,7 +30,6 @@ from memberbound.release.release_file import Writer, skops
 
 #: Formats of a model, the module that writes ONNX, and the only member of a skops file.
 MODEL_ENDINGS = (".skops", ".json", ".onnx")
-_ONNX = "memberbound.release.onnx_file"
 _SCHEMA = "schema.json"
 _ONE = (
     "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
@@ -180,7 +179,7 @@ class PrivateModel:
         """
         ending = path.suffix.lower()
         if ending == ".onnx":
-            packed: bytes = import_module(_ONNX).onnx_bytes(self)
+            packed: bytes = load_leaf("onnx").onnx_bytes(self)
             return lambda draft: draft.write_bytes(packed)
         text = self.to_json()
         if ending == ".json":
@@ -256,7 +255,7 @@ def _skops_writer(text: str) -> Writer:
 def load_model(path: Path, _factory: object = None) -> PrivateModel:
     """Read a saved model from JSON, skops or ONNX."""
     if path.suffix.lower() == ".onnx":
-        text = import_module(_ONNX).stored_text(path.read_bytes())
+        text = load_leaf("onnx").stored_text(path.read_bytes())
     elif zipfile.is_zipfile(path):
         # One text, read as skops stores it: skops itself would import scikit-learn for it.
         with zipfile.ZipFile(path) as archive:

@@ -1,0 +1,37 @@
+"""Optional parts of the package ("leaves"), loaded by name when a call needs them.
+
+Nothing in the core imports a leaf, so that a leaf can be deleted and the core still works.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from memberbound.errors import InputError
+
+#: Leaf → its module.
+LEAVES = {
+    "networks": "memberbound.release.all_rows.networks",
+    "onnx": "memberbound.release.onnx_file",
+    "evidence": "memberbound.report.evidence",
+    "mlflow": "memberbound.report.mlflow_run",
+    "papers": "memberbound.papers.results",
+    "web": "memberbound.faces.serving",
+}
+
+
+def load_leaf(name: str) -> Any:
+    """Import a leaf, or refuse what it is needed for.
+
+    Examples:
+        >>> load_leaf("papers").__name__
+        'memberbound.papers.results'
+    """
+    module = LEAVES[name]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{module}.".startswith(f"{problem.name}."):
+            raise
+        raise InputError(f"{module} must be installed for this, and is missing.") from None
