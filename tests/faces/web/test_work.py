@@ -58,7 +58,7 @@ AUDITED = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["ag
 #: What is asked → verb, table, options, the files and the charts that the job has.
 JOBS = {
     "certify": ("certify", "people.csv", {"columns": ["sex"], "records": True}, ["records.csv"]),
-    "reference": ("certify", "people.csv", {"columns": ["sex"], "reference": "../people.csv"}, []),
+    "reference": ("certify", "people.csv", {"columns": ["sex"], "reference": "../others.csv"}, []),
     "law": ("certify", None, {"uniform": 316, "n": 32561}, []),
     "plan": ("plan", None, {"probabilities": [0.5, 0.5], "security": 0.9}, []),
     "harden": (
@@ -104,13 +104,15 @@ def test_an_answer_is_the_functions_dictionary(asked, run, path, tmp_path, monke
     pd.DataFrame(rng.normal(size=(24, 2)).round(3), columns=["x", "y"]).to_csv(
         "xy.csv", index=False
     )
+    others = pd.DataFrame({"id": np.arange(9000, 9100), "sex": ["f", "m"] * 50, "age": 40})
+    others.assign(income=1).to_csv("others.csv", index=False)
     verb, table, options, files = JOBS[asked]
     if verb == "audit-learner":
         pd.read_csv(path).head(150).to_csv(path, index=False)
     job = run(verb, table, **options)
     assert job["files"] == files
     assert list(job["charts"]) == CHARTS.get(asked, [])
-    own = {"reference": path, "records": "records.csv"}
+    own = {"reference": "others.csv", "records": "records.csv"}
     options = {name: own.get(name, value) for name, value in options.items()}
     options |= {name.split(".")[0]: name for name in files if name == "recipe.json"}
     options |= {"out": "harden.csv"} if verb == "harden" else {}
