@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 from memberbound.attacks.attacks import ATTACKS, Targets
 from memberbound.attacks.learner_audit import audit_shadows, best_threshold
 from memberbound.attacks.shadows import train_shadows
-from memberbound.learners.examples import Examples, learner_from_name
+from memberbound.learners.examples import Examples
+from memberbound.learners.names import learner_from_name
 
 ATTACK = "lira"
 Array = NDArray[np.float64]

@@ -33,7 +33,7 @@ EDITS = {
             '        Attack("high-loss", lambda targets: targets.signals.loss, learns=False),\n',
         )
     ],
-    "learners/examples.py": [
+    "learners/names.py": [
         (
             '    "tree": ("tree.DecisionTreeClassifier", {}),\n',
             '    "stump": ("tree.DecisionTreeClassifier", {"max_depth": 1}),\n'

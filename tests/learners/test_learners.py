@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import LEARNERS, learner_from_name, read_examples
+from memberbound.learners.examples import read_examples
+from memberbound.learners.names import LEARNERS, learner_from_name
 from memberbound.tables.recipe import exact_codes
 
 

@@ -9,7 +9,8 @@ from sklearn.linear_model import LinearRegression
 
 from memberbound.attacks.signals import signals_of
 from memberbound.errors import InputError
-from memberbound.learners.examples import Examples, learner_from_name
+from memberbound.learners.examples import Examples
+from memberbound.learners.names import learner_from_name
 from memberbound.learners.torch_learner import TorchLearner
 from optional import Later
 

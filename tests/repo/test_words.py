@@ -32,6 +32,8 @@ RETIRED = {
 }
 #: Where the theory's own words are used, and where earlier words are told.
 THEORY = (
+    "docs/architecture.md",
+    "docs/sharp-edges.md",
     "docs/theory.md",
     "docs/notation.md",
     "docs/crowd.md",

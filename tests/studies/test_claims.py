@@ -11,8 +11,9 @@ import pytest
 
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
-from memberbound.learners.examples import learner_from_name, read_examples
+from memberbound.learners.examples import read_examples
 from memberbound.learners.holdout import HoldoutScore, holdout_score
+from memberbound.learners.names import learner_from_name
 from memberbound.report.model import Question, Remedy, SandwichRow
 from memberbound.studies import running, steps
 from memberbound.studies.question import StudyData

@@ -18,7 +18,7 @@ import numpy as np
 from memberbound.attacks.scores import content_generator, membership
 from memberbound.attacks.signals import BoolArray, Signals, signals_from
 from memberbound.errors import InputError
-from memberbound.learners.examples import Labels, Task, network_factory
+from memberbound.learners.learner import Labels, Task, network_factory
 from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray

@@ -48,7 +48,7 @@ from memberbound.attacks.scores import (
 from memberbound.attacks.shadows import ShadowRun, known_records
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
-from memberbound.learners.examples import Labels
+from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import AuditBound
 

@@ -20,13 +20,9 @@ from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.examples import (
-    Examples,
-    Learner,
-    encoded_rows,
-    learner_from_name,
-    read_examples,
-)
+from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.learner import Learner
+from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import FitStore, Progress, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 
@@ -174,7 +170,8 @@ def train_shadows(
 
     Examples:
         >>> import numpy as np
-        >>> from memberbound.learners.examples import Examples, learner_from_name
+        >>> from memberbound.learners.examples import Examples
+        >>> from memberbound.learners.names import learner_from_name
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(40, 2))
         >>> y = (x[:, 0] > 0).astype(int)

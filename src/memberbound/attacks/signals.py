@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import Examples, Labels
+from memberbound.learners.examples import Examples
+from memberbound.learners.learner import Labels
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray
 

@@ -525,7 +525,7 @@ def _choices(verb: Verb) -> str | None:
     """Return what can be named for a learner or an attack, for the end of a help page."""
     sentences = []
     if verb.of_kind("learner") and verb.name != "predict":
-        from memberbound.learners.examples import LEARNERS
+        from memberbound.learners.names import LEARNERS
 
         names = verb.of_kind("learner")[0].option.choices or LEARNERS
         sentences.append(f"Learners: {', '.join(names)}, or package.module:factory.")

@@ -1,18 +1,16 @@
-"""Learners by name, tables as examples to fit them on, and rows that a model has not seen."""
+"""Tables as examples to fit learners on, and rows that a model has not seen."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.learners.learner import Labels, Task
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import NumberValues, Values
 from memberbound.tables.public_rows import read_population
@@ -25,136 +23,6 @@ from memberbound.tables.table import Columns, Table, opened_table
 if TYPE_CHECKING:
     from pandas import DataFrame
     from sklearn.compose import ColumnTransformer
-    from torch.nn import Module
-
-# ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
-
-Task = Literal["classification", "regression"]
-#: A target: the codes of classes, or numbers.
-Labels = NDArray[np.generic]
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """What is fitted on rows of numbers and then predicts."""
-
-    def fit(self, X: FloatArray, y: Labels) -> object:
-        """Learn from rows and their targets."""
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Return the prediction of each row."""
-
-
-#: Short name → class of scikit-learn and its settings.  Imported when asked for.
-_CLASSIFIERS: dict[str, tuple[str, dict[str, object]]] = {
-    "boosting": ("ensemble.HistGradientBoostingClassifier", {}),
-    "knn": ("neighbors.KNeighborsClassifier", {}),
-    "logistic": ("linear_model.LogisticRegression", {"max_iter": 2000}),
-    "mlp": ("neural_network.MLPClassifier", {"hidden_layer_sizes": (64,), "max_iter": 500}),
-    "naive-bayes": ("naive_bayes.GaussianNB", {}),
-    "random-forest": ("ensemble.RandomForestClassifier", {}),
-    "ridge": ("linear_model.RidgeClassifier", {}),
-    "svm": ("svm.LinearSVC", {"max_iter": 5000}),
-    "tree": ("tree.DecisionTreeClassifier", {}),
-}
-_REGRESSORS: dict[str, tuple[str, dict[str, object]]] = {
-    "boosting": ("ensemble.HistGradientBoostingRegressor", {}),
-    "knn": ("neighbors.KNeighborsRegressor", {}),
-    "linear": ("linear_model.LinearRegression", {}),
-    "mlp": ("neural_network.MLPRegressor", {"hidden_layer_sizes": (64,), "max_iter": 500}),
-    "random-forest": ("ensemble.RandomForestRegressor", {}),
-    "ridge": ("linear_model.Ridge", {}),
-    "tree": ("tree.DecisionTreeRegressor", {}),
-}
-#: Every short name.
-LEARNERS = tuple(sorted({*_CLASSIFIERS, *_REGRESSORS}))
-
-
-def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Learner:
-    """Return an unfitted scikit-learn estimator.
-
-    ``name`` is a short name, or ``package.module:factory`` where the factory, called without
-    arguments, returns an object with ``fit`` and ``predict``, or a factory of torch modules, which
-    are trained by :class:`memberbound.TorchLearner`.
-
-    Examples:
-        >>> type(learner_from_name("ridge", "regression")).__name__
-        'Ridge'
-    """
-    if ":" in name:
-        return _imported(name)
-    listed = _CLASSIFIERS if task == "classification" else _REGRESSORS
-    if name not in listed:
-        raise InputError(
-            f"learner must be one of {', '.join(listed)} for {task}, or package.module:factory, "
-            f"got {name!r}."
-        )
-    place, settings = listed[name]
-    module, _, kind = place.partition(".")
-    learner = getattr(importlib.import_module(f"sklearn.{module}"), kind)(**settings)
-    if "random_state" in learner.get_params():
-        learner.set_params(random_state=seed)
-    return cast("Learner", learner)
-
-
-def takes_sizes(factory: Callable[..., object]) -> bool:
-    """Tell whether a factory asks for two numbers: inputs and outputs of a network."""
-    try:
-        parameters = list(inspect.signature(factory).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    return len(parameters) >= 2 and parameters[0].default is parameters[0].empty
-
-
-def network_factory(learner: object) -> Callable[..., Module] | None:
-    """Return the factory of PyTorch modules that a learner is, None if it is something else.
-
-    ``learner`` is ``package.module:factory`` or the factory itself: ``factory(inputs, outputs)``,
-    or ``factory()`` if it returns a module.
-
-    Examples:
-        >>> network_factory("logistic") is None
-        True
-    """
-    factory = attribute_named(learner) if isinstance(learner, str) and ":" in learner else learner
-    torch = sys.modules.get("torch")
-    if torch is None or isinstance(factory, str) or not callable(factory):
-        return None
-    if hasattr(factory, "fit") or isinstance(factory, torch.nn.Module):
-        return None
-    sizes = (8, 2) if takes_sizes(factory) else ()
-    try:
-        return factory if isinstance(factory(*sizes), torch.nn.Module) else None
-    except Exception as problem:
-        # A network may refuse these sizes; what does not take two numbers is no factory.
-        return factory if sizes and not isinstance(problem, TypeError) else None
-
-
-def attribute_named(name: str) -> object:
-    """Return what ``package.module:attribute`` names."""
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
-
-
-def _imported(name: str) -> Learner:
-    if (modules := network_factory(name)) is not None:
-        from memberbound.learners.torch_learner import TorchLearner
-
-        return TorchLearner(modules)
-    factory = attribute_named(name)
-    try:
-        learner = factory() if callable(factory) else factory
-    except Exception as problem:
-        raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
-    for method in ("fit", "predict"):
-        if not callable(getattr(learner, method, None)):
-            raise InputError(f"learner {name!r} must have a {method} method.")
-    assert isinstance(learner, Learner)
-    return learner
-
 
 # ── Columns as features: scaled numbers and dates, indicators for all others ──────────────────────
 

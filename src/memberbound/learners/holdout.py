@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.learners.examples import Examples, Labels
+from memberbound.learners.examples import Examples
+from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.threads import no_warnings, one_thread

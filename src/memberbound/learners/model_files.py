@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, installed
-from memberbound.learners.examples import attribute_named
+from memberbound.learners.learner import attribute_named
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
 from memberbound.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from memberbound.learners.examples import Labels
+    from memberbound.learners.learner import Labels
     from memberbound.numerics.rounding import FloatArray
 
 _Loaded = TypeVar("_Loaded")

@@ -11,7 +11,7 @@ from scipy import special
 from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError, installed, nonnegative, positive, whole_number
-from memberbound.learners.examples import Labels, takes_sizes
+from memberbound.learners.learner import Labels, takes_sizes
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.threads import ONE_AT_A_TIME

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import csv_codec
-from memberbound.learners.examples import Labels
+from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.source import COMPRESSIONS, separator_of
 from memberbound.tables.table import opened_table

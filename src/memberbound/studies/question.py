@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from memberbound.attacks.evidence import given_model
 from memberbound.errors import InputError
 from memberbound.files import read_document
-from memberbound.learners.examples import LEARNERS, Examples, Task, examples_of, learner_from_name
+from memberbound.learners.examples import Examples, examples_of
+from memberbound.learners.learner import Task
+from memberbound.learners.names import LEARNERS, learner_from_name
 from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as

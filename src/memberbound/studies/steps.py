@@ -20,13 +20,7 @@ from memberbound.declarations import command_text
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.iid.certificates import LeakBounds, accuracy_from_leak
-from memberbound.learners.examples import (
-    Examples,
-    Labels,
-    encoded_rows,
-    learner_from_name,
-    read_examples,
-)
+from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.holdout import (
     HoldoutScore,
     Predict,
@@ -35,6 +29,8 @@ from memberbound.learners.holdout import (
     beside_constant,
     holdout_score,
 )
+from memberbound.learners.learner import Labels
+from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import fingerprint as learner_fingerprint
 from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant

@@ -25,7 +25,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, whole_number
 from memberbound.files import in_encoding
-from memberbound.learners.examples import learner_from_name
+from memberbound.learners.names import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.quantities import (
     marked,

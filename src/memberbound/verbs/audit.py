@@ -46,7 +46,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.files import in_encoding, write_table
-from memberbound.learners.examples import Learner
+from memberbound.learners.learner import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
 from memberbound.release.all_rows.learner_forms import other_learners
 from memberbound.tables.table import Table as OpenTable

@@ -30,7 +30,8 @@ from memberbound.declarations import (
 )
 from memberbound.errors import fraction, whole_number
 from memberbound.files import in_encoding, write_table
-from memberbound.learners.examples import learner_from_name, read_examples
+from memberbound.learners.examples import read_examples
+from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (

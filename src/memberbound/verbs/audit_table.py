@@ -12,7 +12,7 @@ from memberbound.attacks.synthetic_tables import Copies, audit_refits, audit_syn
 from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import in_encoding
-from memberbound.learners.examples import attribute_named
+from memberbound.learners.learner import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
 from memberbound.verbs.audit_answer import (

@@ -27,7 +27,7 @@ from memberbound.files import (
     in_encoding,
     write_table,
 )
-from memberbound.learners.examples import network_factory
+from memberbound.learners.learner import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load

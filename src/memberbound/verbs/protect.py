@@ -34,7 +34,6 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError
 from memberbound.files import in_encoding
-from memberbound.learners.examples import Labels
 from memberbound.learners.holdout import (
     Predictions,
     most_common,
@@ -43,6 +42,7 @@ from memberbound.learners.holdout import (
     read_target,
     score_beside_constant,
 )
+from memberbound.learners.learner import Labels
 from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds

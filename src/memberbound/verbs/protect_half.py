@@ -30,7 +30,8 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
-from memberbound.learners.examples import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Progress, Scheduler, on_cluster
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel

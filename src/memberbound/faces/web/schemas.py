@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import joined, verb_named
 from memberbound.faces.web.child import JOBS
-from memberbound.learners.examples import LEARNERS
+from memberbound.learners.names import LEARNERS
 
 # ── What may be asked of a verb over the web, made from its declaration ───────────────────────────
 #

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memberbound.errors import InputError, nonnegative, positive, whole_number
-from memberbound.learners.examples import Task, network_factory
+from memberbound.learners.learner import Task, network_factory
 from memberbound.tables.columns import label_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError, installed
-from memberbound.learners.examples import takes_sizes
+from memberbound.learners.learner import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
