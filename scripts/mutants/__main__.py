@@ -355,7 +355,7 @@ class Runner:
                 if (known := self.recall(kept, tests)) is not None:
                     self.note(mutant, known)
                     cached += 1
-                elif not tests:
+                elif not tests or (self.options.skip_harmless and reason_for(mutant)):
                     self.note(mutant, "")
                 else:
                     limit = 5 + 4 * sum(getattr(self, "seconds", {}).get(t, 5) for t in tests)
@@ -469,6 +469,7 @@ def main() -> int:
     parser.add_argument("--keep-sample", type=int, help="as many killed mutants for --fixed")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--budget", type=float, default=20, help="CPU seconds of tests per mutant")
+    parser.add_argument("--skip-harmless", action="store_true", help="do not try those listed")
     parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
     parser.add_argument("--least", type=float, default=0.97, help="the share that must be killed")
     parser.add_argument("--list", action="store_true", help="only list the mutants")

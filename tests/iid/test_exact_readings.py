@@ -9,12 +9,20 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import IidGame
+from memberbound.iid import certificates
 from memberbound.iid.certificates import (
     accuracy_from_leak,
     security_from_leak,
     weighted_accuracy_from_leak,
 )
-from memberbound.iid.count_functions import _probability_lower
+from memberbound.iid.count_functions import (
+    _probability_lower,
+    closed_count_function,
+    heavy_discount_lower,
+    tabulated_count_functions,
+    totals_upper,
+    walk_function,
+)
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean_bound
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leak_upper, record_leaks
@@ -114,3 +122,42 @@ def test_laws_may_miss_one_by_rounding_and_repeat():
     assert weights is not None
     assert miss < 1e-15
     assert checked_law([0.5, 0.5 + 5e-10])[2] == pytest.approx(5e-10, rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [None, 300])
+def test_every_candidate_of_a_certificate_is_its_formula_at_its_share(n):
+    """Totals, discounts and shares put together by hand; all shares together are at most one."""
+    profile = CountProfile.from_counts([400, 250, 90, 40, 12, 5, 3])
+    size, rows, beta = n or profile.rows, profile.rows, 0.05
+    shares = certificates._SHARES_ALL_ROWS if n is None else certificates._SHARES_WITH_REST
+    assert sum(F(share) for share in shares.values()) <= 1 + F(1, 10**15)
+    functions = tabulated_count_functions()
+    plain, closed, walk, *others = totals_upper(
+        [functions[0], closed_count_function(), walk_function(), *functions[1:]], profile, size
+    )
+    less = heavy_discount_lower(profile, size, beta * shares[certificates._HEAVY])
+    assert less > 0
+    found = certificates._candidates(profile, size, beta, None)
+    assert set(found) <= set(shares)
+    level = {name: -math.log(beta * shares[name]) for name in found}
+    for name, total, discount in (
+        ("count function", plain, less),
+        ("closed count function", closed, less),
+        ("rademacher", walk, 0.0),
+    ):
+        kind = f"{name}, bounded differences"
+        width = size * math.sqrt(level[kind] / (2 * rows))
+        expected = max(total + width - discount, 0.0) / size
+        assert found[kind] == pytest.approx(min(1.0, expected), rel=1e-9)
+        kind = f"{name}, self-bounding"
+        half = level[kind] * size / rows / 2
+        expected = (math.sqrt(total + half) + math.sqrt(half)) ** 2 - discount
+        assert found[kind] == pytest.approx(min(1.0, max(expected, 0.0) / size), rel=1e-9)
+    kind = certificates.EXPONENTIAL
+    groups = rows // size
+    x = found[kind] * size + less
+    terms = [
+        w * math.exp(groups * f.exponent * (x - total))
+        for f, total, w in zip(functions[1:], others, certificates._WEIGHTS, strict=True)
+    ]
+    assert math.fsum(terms) == pytest.approx(1 / (beta * shares[kind]), rel=1e-6)
