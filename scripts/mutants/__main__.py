@@ -373,9 +373,11 @@ class Runner:
                     os.close(pipe)
                     del running[pid]
                     if not self.is_trusted(json.loads(verdict)):
-                        print(f"\rnot used, it fails without a mutant: {json.loads(verdict)}")
-                        waiting.append(mutant)
-                        continue
+                        print(f"\rfails without a mutant: {json.loads(verdict)}")
+                        if self.options.killers is None:
+                            waiting.append(mutant)
+                            continue
+                        verdict = b'""'
                     self.note(mutant, json.loads(verdict))
                     self.remember(kept, mutant, tests)
                     done = len(self.results)

@@ -8,6 +8,7 @@ functions that return ``str``.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -122,7 +123,8 @@ def _visit(
     slot: Slot, node: ast.AST, scope: str, names: tuple[str, ...], inside: bool
 ) -> Iterator[tuple[str, tuple[str, ...], Slot, ast.AST, str]]:
     for new in _replacements(node, slot, inside):
-        old_text, new_text = ast.unparse(node), ast.unparse(new)
+        old_text = ast.unparse(node)
+        new_text = re.sub(r"__import__\('sys'\)\.modules\['[a-z.]+'\]\.", "", ast.unparse(new))
         if isinstance(node, ast.If):
             old_text, new_text = f"if {ast.unparse(node.test)}: raise", "no guard"
         yield "" if not inside else scope, names, slot, new, f"{old_text} → {new_text}"
@@ -193,7 +195,7 @@ def _constants(node: ast.Constant, slot: Slot, inside: bool) -> Iterator[ast.AST
         return  # axes, shapes and places
     if isinstance(value, float) and value not in (0.0, 1.0):
         yield ast.Constant(0.0 if abs(value) < NUDGE else value / 2)
-        if not inside:
+        if not inside and abs(value) >= NUDGE:
             yield ast.Constant(2 * value)
     elif isinstance(value, int) and 1 < value < 5 and not inside:
         yield ast.Constant(value - 1)
