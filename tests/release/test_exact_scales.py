@@ -11,6 +11,7 @@ from scipy import special, stats
 
 from memberbound.errors import InputError
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, noisy_release, release_slack
+from memberbound.release.ledger_file import _root_up
 from memberbound.release.noise import (
     COARSE,
     FINE,
@@ -209,3 +210,13 @@ def test_root_mean_squares():
     assert GaussianNoise(3.0, 16).rms == 12.0
     rows = law.directions(InsecureSource(1), 50) / law.sigmas
     assert np.square(rows).mean(axis=1) == pytest.approx(np.ones(50))
+
+
+def test_what_a_ledger_has_spent_is_the_root_from_above():
+    rng = Random(6)
+    for _ in range(200):
+        square = sum((F(rng.uniform(1e-6, 3)) ** 2 for _ in range(rng.randint(1, 9))), F(0))
+        root = _root_up(square)
+        assert F(root) ** 2 >= square
+        assert F(math.nextafter(root, 0.0)) ** 2 < square * (1 + F(1, 2**51))
+        assert F(root) ** 2 <= square * (1 + F(1, 2**50))
