@@ -21,7 +21,7 @@ from tests.oracle.training import mapped_file
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
-from memberbound.tables import csv_records, records, source
+from memberbound.tables import csv_files, csv_records, records
 from memberbound.tables import table as tables
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
@@ -89,7 +89,7 @@ STORED = {
 def small_parts(monkeypatch):
     """Files that are read in several parts where the limit is small."""
     monkeypatch.setattr(tables, "_PART_ROWS", PART)
-    monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**12)
+    monkeypatch.setattr(csv_files, "_LARGEST_BLOCK", 2**12)
     monkeypatch.setattr(csv_records, "SECTION", 2**11)
 
 
@@ -278,7 +278,7 @@ def test_a_cut_at_every_line_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("field", [b"x", b'"x\n"'])
 def test_lines_that_end_with_a_carriage_return_alone(monkeypatch, tmp_path, field):
-    monkeypatch.setattr(source, "_LARGEST_BLOCK", 4)
+    monkeypatch.setattr(csv_files, "_LARGEST_BLOCK", 4)
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\r1," + field + b"\r2,y\r")
     assert records.read_records(path).columns["a"].numbers.tolist() == [1, 2]
@@ -301,7 +301,7 @@ FIELDS = [b"1", b"z" * 9000, b'"' + b"\n1,x" * 3000 + b'"', b'""""', b'"1,2"', b
 def test_one_field_decides_about_its_own_row_wherever_blocks_meet(
     tmp_path, monkeypatch, field, before
 ):
-    monkeypatch.setattr(source, "_LARGEST_BLOCK", 2**10)
+    monkeypatch.setattr(csv_files, "_LARGEST_BLOCK", 2**10)
     monkeypatch.setattr(csv_records, "SECTION", 2**11)
     row = b"12345,abcdefghij\n"
     read = []

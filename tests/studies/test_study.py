@@ -1,5 +1,7 @@
 """Studies as a whole: what the report says is what the verbs found, and nothing is lost."""
 
+import builtins
+import io
 import json
 from collections import Counter
 from dataclasses import replace
@@ -555,11 +557,20 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
 
     for owner, name in ((Engine, "__init__"), (tables, "_fill"), (tables, "inferred_roles")):
         count(owner, name)
-    only_steps("certify", "protect-every", "explain", "rows", "coarser")
-    people(400).to_csv(tmp_path / "people.csv", index=False)
-    study(tmp_path / "people.csv", **FEW, bounds=BOUNDS, quick=True)
-    # harden infers the roles of the rows that it fits by itself (X18).
-    assert counts == {"__init__": 1, "_fill": 1, "inferred_roles": 2}
+    only_steps("certify", "protect-every", "explain", "rows", "coarser", "synthetic")
+    file = tmp_path / "people.csv"
+    people(400).to_csv(file, index=False)
+    open_file = io.open
+
+    def count_opens(name, *args, **options):
+        counts["open"] += name == file
+        return open_file(name, *args, **options)
+
+    for module in (io, builtins):
+        monkeypatch.setattr(module, "open", count_opens)
+    study(file, **FEW, bounds=BOUNDS, quick=True)
+    # The synthetic rows are a second table; harden infers roles from its fitting rows (X18).
+    assert counts == {"__init__": 1, "_fill": 2, "inferred_roles": 2, "open": 1}
 
 
 def visits(persons: int, seed: int = 0) -> pd.DataFrame:

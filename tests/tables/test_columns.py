@@ -21,7 +21,6 @@ from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
 from memberbound.release.all_rows.histograms import cells_of
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.records import read_records
-from memberbound.tables.source import header_notes
 from memberbound.tables.spelling import FORMS
 from memberbound.tables.table import open_table
 
@@ -324,18 +323,20 @@ def test_a_repeated_header_is_a_row_of_missing_values(tmp_path):
     assert records.rows == 101
     assert np.isnan(records.columns["age"].numbers).sum() == 1
     assert records.columns["ward"].label(50) == ""
+    note = "line 52 of t.csv repeats the header: read as missing values"
     with open_table(path) as opened:
         assert {r.role for r in opened.readings().values()} == {"number"}
-    note = "line 52 of t.csv repeats the header: read as missing values"
-    assert header_notes(path) == (note,)
+        assert opened.header_notes == (note,)
     packed = tmp_path / "t.csv.gz"
     packed.write_bytes(gzip.compress(text.encode()))
-    assert header_notes(packed) == (note.replace("t.csv", "t.csv.gz"),)
+    with open_table(packed) as opened:
+        assert opened.header_notes == (note.replace("t.csv", "t.csv.gz"),)
     assert note in certify(path).warnings
     # A column whose name is one of its values is not a header that repeats.
     single = tmp_path / "one.csv"
     single.write_text("yes\nno\nyes\n")
-    assert header_notes(single) == ()
+    with open_table(single) as opened:
+        assert opened.header_notes == ()
     assert [read_records(single).columns["yes"].label(k) for k in (0, 1)] == ["no", "yes"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from memberbound import certify, open_table, protect
 from memberbound.errors import InputError
-from memberbound.tables import csv_records, source
+from memberbound.tables import csv_files, csv_records
 from memberbound.tables.records import read_records
 
 ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
@@ -54,20 +54,35 @@ def test_what_was_written_is_read(monkeypatch, tmp_path, name, end, secret):
 
 def test_without_quotes_around_line_ends_the_file_is_refused(monkeypatch, tmp_path):
     """Broken twin: the engine alone does not read what pandas writes."""
-    monkeypatch.setattr(source, "has_other_line_ends", lambda *_: False)
+    monkeypatch.setattr(csv_files, "scan_lines", lambda *_: (False, []))
     with pytest.raises(InputError, match="could not be read"):
         read_back(written(texts(1), "\n", tmp_path / "t.csv"), secret=True)
 
 
+def cut(content, size):
+    return [content[start : start + size] for start in range(0, len(content), size)]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("end", ENDS)
-def test_other_line_ends_are_noticed_wherever_the_file_is_cut(monkeypatch, end, size):
-    monkeypatch.setattr(csv_records, "_CHUNK", size)
+def test_other_line_ends_are_noticed_wherever_the_file_is_cut(end, size):
     own = ENDS[end].encode()
     plain = own.join([b"a,b", b"1,2", b"3,4", b""])
-    assert not csv_records.has_other_line_ends(io.BytesIO(plain), own)
+    assert csv_records.scan_lines(cut(plain, size), b"a,b", own) == (False, [])
     for other in {b"\r", b"\n", b"\r\n"} - {own}:
-        assert csv_records.has_other_line_ends(io.BytesIO(plain + b"5" + other + own), own)
+        mixed = cut(plain + b"5" + other + own, size)
+        assert csv_records.scan_lines(mixed, b"a,b", own)[0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 9, 100])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("last", ["", "a,b", "1,2"])
+def test_repeated_headers_are_numbered_wherever_the_file_is_cut(end, size, last):
+    lines = ["a,b", "1,2", "a,b", "a,b", "a,bb", "aa,b", "", "a,b", "3,4", last]
+    content = ENDS[end].join(lines).encode()
+    expected = [number for number, line in enumerate(lines, 1) if line == lines[0]][1:]
+    found = csv_records.scan_lines(cut(content, size), b"a,b", ENDS[end].encode())
+    assert found == (False, expected)
 
 
 def test_a_release_is_made_whatever_one_text_is(tmp_path):

@@ -189,7 +189,6 @@ def preview_lines(path: Path, database_table: str | None = None) -> list[str]:
           categories: town
           identifiers, left out unless named: #
     """
-    from memberbound.tables.source import header_notes
     from memberbound.tables.table import open_table
 
     if not path.is_file() or path.stat().st_size > _LARGEST:
@@ -205,7 +204,7 @@ def preview_lines(path: Path, database_table: str | None = None) -> list[str]:
                 named = [*named[:_NAMED], f"and {len(named) - _NAMED} more"]
             if named:
                 lines.append(f"  {head}: {', '.join(named)}")
-        return [*lines, *(f"  {note}" for note in header_notes(table))]
+        return [*lines, *(f"  {note}" for note in table.header_notes)]
 
 
 def _blanks(table: Table) -> tuple[int, dict[str, int]]:

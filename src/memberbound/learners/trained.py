@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.files import csv_codec
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.source import COMPRESSIONS, separator_of
+from memberbound.tables.csv_files import is_csv, separator_of
 from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:
@@ -328,12 +328,11 @@ def rows_as_trained(source: object) -> tuple[DataFrame, str]:
         return source.set_axis([str(c) for c in source.columns], axis=1), "the table"
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        inner = Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path
-        if inner.suffix.lower() in (".csv", ".tsv"):
+        if is_csv(path):
             if not path.is_file():
                 raise InputError(f"{path} does not exist.")
             try:
-                frame = pd.read_csv(path, sep=separator_of(path), encoding=csv_codec())
+                frame = pd.read_csv(path, sep=separator_of(path, csv_codec()), encoding=csv_codec())
                 return frame, str(path)
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]

@@ -8,11 +8,11 @@ refuses files that hold them, so :func:`quote_line_ends` puts quotes around thes
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO
 
-_CHUNK = 2**20
 #: Bytes of a section.
 SECTION = 2**23
 _QUOTED = rb'"(?:[^"]+|"")*+'
@@ -54,26 +54,42 @@ def sections(stream: IO[bytes], delimiter: bytes, end: bytes = b"\n") -> Iterato
         yield rest
 
 
-def has_other_line_ends(stream: IO[bytes], end: bytes) -> bool:
-    r"""Tell whether a file holds line ends other than ``end`` (``\n``, ``\r\n`` or ``\r``).
+def scan_lines(chunks: Iterable[bytes], header: bytes, end: bytes) -> tuple[bool, list[int]]:
+    r"""Return whether a file holds line ends other than ``end``, and which lines repeat the header.
 
-    Those inside quotes count too.
+    ``chunks`` are the bytes of the file, none of them empty; ``end`` is ``\n``, ``\r\n`` or ``\r``.
+    Line ends inside quotes count too.  Lines are numbered from 1.
 
     Examples:
-        >>> import io
-        >>> has_other_line_ends(io.BytesIO(b"a" + bytes([13, 10]) + b"b" + bytes([13])), b"\r\n")
-        True
+        >>> scan_lines([b"a,b" + bytes([10]) + b"1,2" + bytes([10]), b"a,b"], b"a,b", bytes([10]))
+        (False, [3])
+        >>> scan_lines([b"a" + bytes([13, 10]) + b"b" + bytes([13])], b"a", bytes([13, 10]))
+        (True, [])
     """
-    returns = feeds = pairs = 0
-    last = b""
-    while chunk := stream.read(_CHUNK):
+    mark = end[-1:]
+    line = re.compile(mark + re.escape(header) + rb"(?=\r?" + mark + rb")")
+    # Bytes that decide whether a line repeats the header; these are put behind the last line.
+    padding = mark + bytes(len(header) + 1)
+    returns = feeds = pairs = lines = 0
+    last = rest = b""
+    repeats = []
+    for chunk in itertools.chain(chunks, [b""]):
         returns += chunk.count(b"\r")
         feeds += chunk.count(b"\n")
         pairs += (last + chunk).count(b"\r\n")
         last = chunk[-1:]
+        block, counted = rest + (chunk or padding), 0
+        decided = max(0, len(block) - len(padding))
+        for match in line.finditer(block):
+            if match.start() < decided:
+                lines += block.count(mark, counted, match.start() + 1)
+                counted = match.start() + 1
+                repeats.append(lines + 1)
+        lines += block.count(mark, counted, decided)
+        rest = block[decided:]
     if end == b"\r\n":
-        return not returns == feeds == pairs
-    return bool(feeds if end == b"\r" else returns)
+        return not returns == feeds == pairs, repeats
+    return bool(feeds if end == b"\r" else returns), repeats
 
 
 def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator[bytes]:

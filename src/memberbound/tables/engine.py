@@ -206,6 +206,14 @@ class Engine:
         self._serial += 1
         return f"memberbound_{stem}_{self._serial}"
 
+    def plain_path(self, path: Path) -> Path:
+        """Return a path to a file that DuckDB cannot take for a pattern of names."""
+        if not any(character in str(path) for character in "*?[{\\"):
+            return path
+        link = self.folder / f"{self.fresh('file')}{path.suffix}"
+        link.symlink_to(path.absolute())
+        return link
+
     def view(self, select: str) -> str:
         """Return the name of a view of a SELECT."""
         name = self.fresh("view")

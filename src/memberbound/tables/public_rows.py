@@ -15,7 +15,6 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import check_unit, number_persons
 from memberbound.tables.roles import Reading, Roles, Selection, selected
-from memberbound.tables.source import header_notes
 from memberbound.tables.table import Columns, Table, check_names, opened_table
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def read_population(
         raise InputError(f"columns must not hold the target {target!r}.")
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
-    notes = [*header_notes(table), *chosen.notes]
+    notes = [*table.header_notes, *chosen.notes]
     if unit is not None:
         frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
         notes.append(note)

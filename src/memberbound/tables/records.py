@@ -87,6 +87,8 @@ class Records:
     types: Mapping[str, object] = field(default_factory=dict)
     #: Columns that seem to identify persons with several rows each: for the owner of the rows only.
     repeated: tuple[str, ...] = ()
+    #: Notes about the file, for the owner of the rows only.
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of records: persons if there is a unit, else rows."""
@@ -342,6 +344,7 @@ def read_secret_columns(
             others = (c for c in table.columns if c not in (target, *forms))
             with contextlib.suppress(MemberboundError):  # a note stops no release
                 records = replace(records, repeated=table.repeated_persons(others))
+        records = replace(records, notes=table.header_notes)
         if with_unit:
             return records.select([c for c in table.columns if c in records.columns])
         return records if unit is None else records.group_by_person(unit)

@@ -51,27 +51,15 @@ other types that are not compared in this way are refused.
 
 from __future__ import annotations
 
-import bz2
-import codecs
-import csv
-import gzip
-import io
-import itertools
-import lzma
 import os
-import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast
 
 from memberbound.errors import InputError
-from memberbound.files import FULL, csv_codec, csv_encoding
-from memberbound.tables.csv_records import has_other_line_ends, quote_line_ends, sections
+from memberbound.tables.csv_files import CsvFormat, csv_view, is_csv
 from memberbound.tables.engine import (
     BATCH_ROWS,
-    ENCODING_REMEDY,
     Engine,
     identifier,
     literal,
@@ -93,7 +81,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-_DELIMITED = {".csv": None, ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 #: Files of which a range of rows can be read.
@@ -144,43 +131,40 @@ def _magic(path: Path) -> bytes:
         return stream.read(16)
 
 
-def _plain(engine: Engine, path: Path) -> Path:
-    """Return a path to the same file that the engine cannot take for a pattern of names."""
-    if not any(character in str(path) for character in "*?[{\\"):
-        return path
-    link = engine.folder / f"{engine.fresh('file')}{path.suffix}"
-    link.symlink_to(path.absolute())
-    return link
-
-
 def same_for_secret_rows(path: Path) -> bool:
     """Tell whether a file is read alike where its rows are secret: a DuckDB file declares types."""
     database = path.suffix.lower() in _DATABASE and path.is_file()
     return database and not _magic(path).startswith(_SQLITE)
 
 
-def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = False) -> str:
-    """Return a view of a file; with ``secret`` no row decides how another is read.
+def file_view(
+    engine: Engine, path: Path, table: str | None, *, codec: str = "utf-8", secret: bool = False
+) -> tuple[str, CsvFormat | None]:
+    """Return a view of a file, and the format of a CSV file.
 
     ``table`` names the table of a database file; it may be left out when there is only one.
+    ``codec`` is the encoding of a CSV file.  With ``secret`` no row decides how another is read.
     """
+    if not path.is_dir() and any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise InputError(f"{path} must have a name that is text. Rename it.")
+    if is_csv(path) and not path.is_dir():
+        _refuse_inner_table(path, table)
+        return csv_view(engine, path, codec, secret=secret)
+    return _typed_view(engine, path, table, secret=secret), None
+
+
+def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
+    """Return a view of a file whose values have types."""
     suffix = path.suffix.lower()
     if path.is_dir():
         return _parquet_folder(engine, path, secret=secret)
-    if any("\ud800" <= character <= "\udfff" for character in str(path)):
-        raise InputError(f"{path} must have a name that is text. Rename it.")
     if suffix in _DATABASE:
         if not _magic(path).startswith(_SQLITE):
             return _duckdb(engine, path, table)
         return engine.copied(*sqlite_rows(path, table, secret=secret), secret=secret)
     if suffix in FOREIGN_ENDINGS:
         return engine.copied(*foreign_rows(path, table, secret=secret), secret=secret)
-    if table is not None:
-        raise InputError(f"table must be left out for {path}: only a database holds several.")
-    inner = Path(path.stem).suffix.lower() if suffix in COMPRESSIONS else suffix
-    if inner in _DELIMITED:
-        plain = _plain(engine, path)
-        return _delimited(engine, plain, str(path), _DELIMITED[inner], secret=secret)
+    _refuse_inner_table(path, table)
     if suffix in _PARQUET:
         return _parquet(engine, [path], secret=secret)
     if suffix in _ARROW:
@@ -188,6 +172,12 @@ def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = F
     if suffix == ".npy":
         return _array(engine, stored_array(path), str(path), secret=secret)
     raise InputError(f"{path} must end in one of {_KNOWN}.{CONVERSIONS.get(suffix, '')}")
+
+
+def _refuse_inner_table(path: Path, table: str | None) -> None:
+    """Refuse the name of a table inside a file that holds one table."""
+    if table is not None:
+        raise InputError(f"table must be left out for {path}: only a database holds several.")
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -244,7 +234,7 @@ def _parquet(
 
     schema, old = _parquet_schema(paths[0])
     if exact_schema(schema, secret=secret).types == schema.types and not old:
-        plain = [_plain(engine, path) for path in paths]
+        plain = [engine.plain_path(path) for path in paths]
         return engine.parquet(plain, partitioned=partitioned)
     if partitioned:
         raise InputError(
@@ -433,236 +423,3 @@ def refuse_cut(source: ir.Table, *, secret: bool = False) -> None:
                     f"column {column!r} of a table in memory must not be of type {kind} within "
                     "ibis, which does not take every value of it as it is. Give the table itself."
                 )
-
-
-# ── CSV files read as they are written: every field is text, nothing is guessed but the delimiter
-#
-# Guessing types would merge what is different in the file (``1.5`` and ``1.50``, ``True`` and
-# ``true``, two long decimals that round to one double, two times a nanosecond apart, ``'x'`` and
-# ``x``), and cells that are merged without need make a certificate too small.  Text equality is the
-# finest reading, so it errs on the safe side; :mod:`memberbound.tables.roles` parses where
-# arithmetic is wanted.
-#
-# The dialect is RFC 4180: the first line names the columns, ``"`` quotes and ``""`` is a quote
-# inside quotes, UTF-8 with or without a byte-order mark; how the first line ends, every record
-# does (:mod:`memberbound.tables.csv_records`).  The delimiter is the one among comma,
-# semicolon, tab and bar that stands most often in the first line, a comma in doubt.  An empty
-# field, quoted or not, is null; no other spelling (``NA``, ``N``, ``?``) is.
-
-DELIMITERS = (",", ";", "\t", "|")
-#: What the engine reads itself, and what is unpacked into the private folder first.
-_STREAMED = {".gz": "gzip", ".zst": "zstd"}
-_UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
-    ".xz": lzma.LZMAFile,
-    ".bz2": bz2.BZ2File,
-}
-COMPRESSIONS = (*_STREAMED, *_UNPACKED)
-#: A row that repeats so many names, or all of fewer, repeats the header.
-_HEADER_COLUMNS = 16
-#: A first line longer than this is not a list of column names.
-_LONGEST_HEADER = 2**22
-#: What stands before the first end of a line that is not inside quotes.
-_FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
-_CHUNK = 2**20
-#: Bytes of secret rows that are read as one block; of more, sections are.
-_LARGEST_BLOCK = 2**27
-
-
-def _delimited(
-    engine: Engine,
-    path: Path,
-    name: str,
-    delimiter: str | None,
-    *,
-    secret: bool,
-    whole: bool = True,
-) -> str:
-    """Return a view of a CSV file; ``path`` must hold no glob characters.
-
-    A ``secret`` file is read as one block: where blocks meet, the engine looks for the end of a
-    line, which it takes for one inside quotes too, and it refuses long lines.  A large one is
-    copied in sections, each of them one block, unless it is such a section (``whole`` false).
-    """
-    encoded = csv_codec() != "utf-8"
-    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
-    if compression in _UNPACKED or (secret and compression) or encoded:
-        path, compression = _unpacked(engine, path, name), ""
-    unpacked = partial(path.open, "rb") if encoded else partial(_open, path)
-    opened = cast("Callable[[], IO[bytes]]", unpacked)
-    with opened() as stream:
-        delimiter, columns, end = _header(stream, name, delimiter)
-    with opened() as stream:
-        other = whole and has_other_line_ends(stream, end)
-    if other:
-        with opened() as stream:
-            quoted = quote_line_ends(stream, delimiter.encode(), end)
-            path, compression = _plain_copy(engine, quoted), ""
-    if secret and whole and path.stat().st_size > _LARGEST_BLOCK:
-        with path.open("rb") as stream:
-            line = stream.readline()
-            # Else a name goes on in the next line, or lines end with a carriage return alone.
-            if line.count(b'"') % 2 == 0 and b"\r" not in line.rstrip(b"\r\n"):
-                return _copied_sections(engine, stream, line, name, delimiter)
-    size = max(path.stat().st_size, _CHUNK)
-    block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
-    packing = literal(_STREAMED.get(compression, "none"))
-    numbered = [f"c{i}" for i in range(len(columns))]
-    typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
-    pairs = list(zip(numbered, columns, strict=True))
-    # Files put together with their headers: a row that repeats the names is one of missing values.
-    names = [f"{key} = {literal(column)}" for key, column in pairs[:_HEADER_COLUMNS]]
-    header = " AND ".join(names) if len(names) > 1 else "false"
-    named = ", ".join(
-        f"CASE WHEN NOT header THEN {key} END AS {identifier(column)}" for key, column in pairs
-    )
-    return engine.view(
-        f"SELECT {named} FROM (SELECT *, coalesce({header}, false) AS header FROM "
-        f"read_csv({literal(path)}, auto_detect = false, header = true, "
-        f"columns = {{{typed}}}, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
-        f"skip = 0, comment = '', nullstr = '', compression = {packing}, "
-        f"{block}hive_partitioning = false))"
-    )
-
-
-def _plain_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
-    """Write the parts of a CSV file to the engine's private folder."""
-    plain = engine.folder / f"{engine.fresh('csv')}.csv"
-    with plain.open("wb") as out:
-        out.writelines(parts)
-    return plain
-
-
-def _unpacked(engine: Engine, path: Path, name: str) -> Path:
-    """Return a copy of a CSV file without compression, in UTF-8."""
-    try:
-        with _open(path) as packed:
-            return _plain_copy(engine, iter(partial(packed.read, _CHUNK), b""))
-    except UnicodeError:
-        raise InputError(
-            f"{name} must be encoded as {csv_codec()}, and is not. Give another encoding."
-        ) from None
-    except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise  # not the file's fault
-        raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
-
-
-def _copied_sections(
-    engine: Engine, stream: IO[bytes], header: bytes, name: str, delimiter: str
-) -> str:
-    """Copy the rows after the header in sections that end where a record ends."""
-    part = engine.folder / f"{engine.fresh('section')}.csv"
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for section in sections(stream, delimiter.encode()):
-            part.write_bytes(header + section)
-            view = _delimited(engine, part, name, delimiter, secret=True, whole=False)
-            yield from engine.connection.sql(f"SELECT * FROM {view}").to_arrow_reader(BATCH_ROWS)
-            engine.sql(f"DROP VIEW {view}")
-
-    rows = batches()
-    try:
-        first = next(rows)
-        return engine.copied(first.schema, itertools.chain([first], rows))
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def separator_of(path: Path | None) -> str | None:
-    """Return the separator of a CSV file, by its name or first line; None where there is none."""
-    endings = [] if path is None else [ending.lower() for ending in path.suffixes]
-    if path is None or not set(_DELIMITED) & set(endings) or path.is_dir():
-        return None
-    if ".tsv" in endings:
-        return "\t"
-    with _open(path) as stream:
-        return _header(stream, str(path), None)[0]
-
-
-def header_notes(source: object) -> tuple[str, ...]:
-    """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
-
-    Such rows are read as missing values.  ``source`` is a file, or a table that was opened from it.
-    """
-    place = getattr(source, "path", source)
-    path = Path(place) if isinstance(place, (str, os.PathLike)) else None
-    if path is None or not path.is_file() or separator_of(path) is None:
-        return ()
-    with csv_encoding(getattr(source, "encoding", None)), _open(path) as stream:
-        lines = (line.rstrip(b"\r\n") for line in stream)
-        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        if not any(mark.encode() in first for mark in DELIMITERS):
-            return ()  # one column, whose name may be a value
-        numbers = [number for number, line in enumerate(lines, 2) if line == first]
-    if not numbers:
-        return ()
-    more = f" and {len(numbers) - 5} more" if numbers[5:] else ""
-    shown = ", ".join(map(str, numbers[:5])) + more
-    verb = "line {} of {} repeats" if len(numbers) == 1 else "lines {} of {} repeat"
-    return (f"{verb.format(shown, path.name)} the header: read as missing values",)
-
-
-def _open(path: Path) -> io.BufferedIOBase:
-    """Return the bytes of a CSV file, unpacked and as UTF-8."""
-    compression = path.suffix.lower()
-    if compression == ".gz":
-        stored: io.BufferedIOBase = gzip.GzipFile(path, "rb")
-    elif compression in _UNPACKED:
-        stored = _UNPACKED[compression](path, "rb")
-    elif compression == ".zst":
-        import pyarrow as pa
-
-        stored = pa.input_stream(str(path), compression="zstd")
-    else:
-        stored = path.open("rb")
-    if csv_codec() == "utf-8":
-        return stored
-    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", csv_codec()))
-
-
-def csv_columns(path: Path) -> list[str]:
-    """Return the column names of a CSV file without starting an engine."""
-    suffix = path.suffix.lower()
-    inner = Path(path.stem).suffix.lower() if suffix in COMPRESSIONS else suffix
-    with _open(path) as stream:
-        return _header(stream, str(path), _DELIMITED[inner])[1]
-
-
-def _header(
-    stream: IO[bytes] | io.BufferedIOBase, name: str, delimiter: str | None
-) -> tuple[str, list[str], bytes]:
-    """Return the delimiter and the column names from the first line, and how it ends."""
-    # Only the first line must be UTF-8 here, and the last character may be cut.
-    decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-    head = decoder.decode(stream.read(_LONGEST_HEADER))
-    first = _FIRST_LINE.match(head)[0]  # type: ignore[index]  # it fits everything
-    if first == head and stream.read(1):
-        raise InputError(
-            f"{name} must name its columns in the first line, got one of more than "
-            f"{_LONGEST_HEADER} bytes."
-        )
-    if head[len(first) :].startswith('"'):
-        raise InputError(f"{name} must close every quote of its first line.")
-    if re.search("[\udc80-\udcff]", first):
-        raise InputError(
-            f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
-        )
-    if not first.strip():
-        raise InputError(f"{name} must name its columns in the first line.")
-    outside = "".join(first.split('"')[::2])
-    chosen = delimiter or max(DELIMITERS, key=outside.count)
-    try:
-        names = next(csv.reader(io.StringIO(first, newline=""), delimiter=chosen))
-    except csv.Error as error:
-        raise InputError(f"{name} must name its columns in the first line: {error}.") from None
-    columns = [column or f"column{i}" for i, column in enumerate(names)]
-    seen: dict[str, str] = {}
-    for column in columns:
-        if column.casefold() in seen:
-            raise InputError(
-                f"{name} must give its columns different names (upper and lower case count as "
-                f"the same), got {seen[column.casefold()]!r} and {column!r}."
-            )
-        seen[column.casefold()] = column
-    end = re.match("\r?\n?", head[len(first) :])[0]  # type: ignore[index]  # it fits everything
-    return chosen, columns, end.encode() or b"\n"

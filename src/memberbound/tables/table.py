@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import csv_codec, csv_encoding
+from memberbound.files import codec_named, csv_codec
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values, label_of
+from memberbound.tables.csv_files import CsvFormat
 from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, one_sentence, reading
 from memberbound.tables.exact import (
     compiled_rows,
@@ -44,11 +45,9 @@ from memberbound.tables.roles import (
 from memberbound.tables.source import (
     check_file,
     file_view,
-    header_notes,
     object_view,
     refuse_cut,
     same_for_secret_rows,
-    separator_of,
     stored_array,
 )
 
@@ -86,7 +85,10 @@ class Table:
     beside: Table | None = None
     secret: bool = False
     memory_limit: str | None = None
-    encoding: str | None = None
+    #: The codec of CSV files, as Python names it.
+    codec: str = "utf-8"
+    #: The format of the CSV file.
+    csv: CsvFormat | None = None
     #: What was inferred about columns.
     inferred: dict[str, Reading] = field(default_factory=dict)
     #: What others made of this table, such as examples for learners, by all that it depends on.
@@ -207,6 +209,7 @@ class Table:
             beside=beside,
             secret=self.secret,
             memory_limit=self.memory_limit,
+            csv=self.csv,
         )
 
         def copied() -> str:
@@ -411,11 +414,18 @@ class Table:
                 "limited precision, so its cells cannot be counted. Open it without."
             )
 
-    @cached_property
+    @property
     def separator(self) -> str | None:
-        """What separates the fields of a CSV file; None where there is none."""
-        with csv_encoding(self.encoding):
-            return separator_of(self.path)
+        """The separator of fields in the CSV file, None for any other table."""
+        return None if self.csv is None else self.csv.separator
+
+    @property
+    def header_notes(self) -> tuple[str, ...]:
+        """A note if lines of the CSV file repeat its header; for the owner of the rows only.
+
+        Such rows are read as missing values.
+        """
+        return () if self.csv is None else self.csv.notes
 
     @cached_property
     def _opened_as_secret(self) -> Table:
@@ -428,7 +438,7 @@ class Table:
                 "are read. Open it with secret=True, or give the object itself."
             )
         return open_table(
-            self.path, self.database_table, beside=self, secret=True, encoding=self.encoding
+            self.path, self.database_table, beside=self, secret=True, encoding=self.codec
         )
 
     def with_frame(self, frame: DataFrame, readings: Mapping[str, Reading] | None = None) -> Table:
@@ -441,7 +451,15 @@ class Table:
             readings = dict.fromkeys(columns, OF_AN_ARRAY)
         inferred = {} if readings is None else {name: readings[name] for name in columns}
         owner = self.beside or self
-        return Table(self.name, columns, self.path, memory=frame, beside=owner, inferred=inferred)
+        return Table(
+            self.name,
+            columns,
+            self.path,
+            memory=frame,
+            beside=owner,
+            csv=self.csv,
+            inferred=inferred,
+        )
 
 
 def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> None:
@@ -479,11 +497,10 @@ def open_table(
     """
     if isinstance(source, Table):
         return source
-    table = Table("", (), beside=beside, secret=secret, memory_limit=memory_limit)
+    codec = csv_codec() if encoding is None else codec_named(encoding)
+    table = Table("", (), beside=beside, secret=secret, memory_limit=memory_limit, codec=codec)
     try:
-        with csv_encoding(encoding):
-            table.encoding = csv_codec()
-            _fill(table, source, database_table)
+        _fill(table, source, database_table)
         if not table.columns:
             raise InputError(f"{table.name} has no columns.")
         odd = next((column for column in table.columns if "\0" in column), None)
@@ -506,7 +523,9 @@ def _fill(table: Table, source: object, database_table: str | None) -> None:
                 table.memory = stored_array(path)
             else:
                 table.secret = table.secret and not same_for_secret_rows(path)
-                table.view = file_view(table.engine, path, database_table, secret=table.secret)
+                table.view, table.csv = file_view(
+                    table.engine, path, database_table, codec=table.codec, secret=table.secret
+                )
     elif _is_pandas(source):
         table.name, table.memory = "the table", source
     elif isinstance(source, (np.ndarray, list, tuple)):
@@ -554,7 +573,7 @@ def chosen_columns(
     readings = table.readings(columns, roles)
     apart = () if unit is None or columns is not None else (unit,)
     chosen = selected(readings, columns, apart=apart, texts=True)
-    return replace(chosen, notes=(*header_notes(table), *chosen.notes))
+    return replace(chosen, notes=(*table.header_notes, *chosen.notes))
 
 
 # ── Objects in memory ─────────────────────────────────────────────────────────────────────────────

@@ -66,7 +66,6 @@ from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
 from memberbound.tables.references import reference_notes, rows_in_common
 from memberbound.tables.roles import Reading, selected
-from memberbound.tables.source import header_notes
 from memberbound.tables.table import Table as OpenTable
 from memberbound.tables.table import check_names, opened_table, path_of
 
@@ -317,7 +316,7 @@ def harden(
     information = search.information([*search.front(), state], wish.seed)
     most, kept = max(information.values()), information[state]
     person = "a person has one row"
-    notes = (*header_notes(table), *shared, *selection.notes)
+    notes = (*opened.header_notes, *shared, *selection.notes)
     if unit is not None:
         person = f"a person is one value of {unit!r}, of whom the first row is used"
         notes = (*notes, f"one person is one value of {unit!r}, by the first row")

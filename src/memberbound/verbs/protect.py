@@ -58,7 +58,6 @@ from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
 
 _OWN_EYES = (
@@ -195,7 +194,7 @@ def protect(
         what=f"{form.name} model",
         model_scores=scores,
         warnings=(
-            *header_notes(source),
+            *table.notes,
             *notes,
             *_misfit_notes(table, target, released, public),
             _OWN_EYES,

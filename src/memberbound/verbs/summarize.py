@@ -35,7 +35,6 @@ from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import read_secret_columns
-from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 
 
@@ -131,7 +130,7 @@ def summarize(
         released=released,
         what=statistic,
         warnings=(
-            *header_notes(source),
+            *table.notes,
             *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
         ),
         values=tuple(released.values.tolist()),

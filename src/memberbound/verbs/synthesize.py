@@ -60,7 +60,6 @@ from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.tables.source import header_notes
 from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
@@ -315,7 +314,7 @@ def synthesize(
         certificate=model.certificate_,
         fidelity=_fidelity(model, records, frame),
         out=None if out is None else str(out),
-        warnings=(*header_notes(source), *notes, _OWN_EYES),
+        warnings=(*records.notes, *notes, _OWN_EYES),
         baseline=guesses,
         table=released.frame,
         model=model,

@@ -15,8 +15,8 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.limits import sized
-from memberbound.files import csv_encoding
-from memberbound.tables.source import csv_columns
+from memberbound.files import codec_named
+from memberbound.tables.csv_files import csv_columns
 from memberbound.tables.table import open_table
 
 _REMEDY = "The command line has no such limit."
@@ -61,8 +61,8 @@ def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
             case ".csv" | ".tsv" | ".gz":
                 if path.suffix == ".gz":
                     size = _unpacked_size(path, most)
-                with csv_encoding(encoding):
-                    return size, 0 if size > most else len(csv_columns(path))
+                codec = "utf-8" if encoding is None else codec_named(encoding)
+                return size, 0 if size > most else len(csv_columns(path, codec))
             case ".xlsx" | ".xlsm":
                 # zipfile unpacks no more of a member than its directory declares.
                 with zipfile.ZipFile(path) as archive:

@@ -1,0 +1,283 @@
+"""CSV files read as they are written: every field is text, and only the delimiter is inferred.
+
+Inferring types would merge what is different in the file (``1.5`` and ``1.50``, ``True`` and
+``true``, two long decimals that round to one double, two times a nanosecond apart, ``'x'`` and
+``x``), and merged cells make a certificate too small.  Text equality is the finest reading, so it
+errs on the safe side; :mod:`memberbound.tables.roles` parses values for arithmetic.
+
+The dialect is RFC 4180: the first line names the columns, ``"`` quotes and ``""`` is a quote inside
+quotes, UTF-8 with or without a byte-order mark; the end of the first line is the end of every
+record (:mod:`memberbound.tables.csv_records`).  The delimiter is the most frequent of comma,
+semicolon, tab and bar in the first line, a comma in a tie.  An empty field, quoted or not, is null;
+no other spelling (``NA``, ``N``, ``?``) is.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import itertools
+import lzma
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from memberbound.errors import InputError
+from memberbound.files import FULL
+from memberbound.tables.csv_records import quote_line_ends, scan_lines, sections
+from memberbound.tables.engine import (
+    BATCH_ROWS,
+    ENCODING_REMEDY,
+    Engine,
+    identifier,
+    literal,
+    one_sentence,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The delimiter of a file by its name; None: inferred from the first line.
+_DELIMITER_OF = {".csv": None, ".tsv": "\t"}
+_DELIMITERS = (",", ";", "\t", "|")
+#: Compressions that the engine reads, and those that are unpacked into its private folder first.
+_STREAMED = {".gz": "gzip", ".zst": "zstd"}
+_UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
+    ".xz": lzma.LZMAFile,
+    ".bz2": bz2.BZ2File,
+}
+_COMPRESSIONS = (*_STREAMED, *_UNPACKED)
+#: A row that repeats this many names, or all of fewer, repeats the header.
+_HEADER_COLUMNS = 16
+#: A first line longer than this is not a list of column names.
+_LONGEST_HEADER = 2**22
+#: The text before the first line end outside quotes.
+_FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
+_CHUNK = 2**20
+#: Largest file of secret rows, in bytes, that is read as one block; a larger one is cut.
+_LARGEST_BLOCK = 2**27
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """The separator of a CSV file, and notes about it for the owner of the rows only."""
+
+    separator: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The first line of a CSV file."""
+
+    line: bytes
+    delimiter: str
+    columns: list[str]
+    end: bytes
+
+
+def _ending(path: Path) -> str:
+    """Return the ending of a file name, without that of a compression."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in _COMPRESSIONS else suffix
+
+
+def is_csv(path: Path) -> bool:
+    """Tell by its name whether a file is CSV, compressed or not."""
+    return _ending(path) in _DELIMITER_OF
+
+
+def csv_view(
+    engine: Engine, path: Path, codec: str = "utf-8", *, secret: bool = False
+) -> tuple[str, CsvFormat]:
+    """Return a view of a CSV file and its format.
+
+    Python reads the file once, for its first line, its line ends and repeated headers; a file that
+    the engine cannot read as it is, is copied into the engine's private folder.
+    """
+    name, stored = str(path), engine.plain_path(path)
+    if codec != "utf-8" or _must_unpack(path, secret=secret):
+        stored = _unpack(engine, path, name, codec)
+    with _open(stored) as stream:
+        head = stream.read(_LONGEST_HEADER + 1)
+        header = _read_header(head, name, _DELIMITER_OF[_ending(path)])
+        chunks = itertools.chain([head], iter(partial(stream.read, _CHUNK), b""))
+        other_ends, repeats = scan_lines(chunks, header.line, header.end)
+    # The name of a single column may be a value of it.
+    notes = _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
+    found = CsvFormat(header.delimiter, notes)
+    if other_ends:
+        with _open(stored) as stream:
+            quoted = quote_line_ends(
+                cast("IO[bytes]", stream), header.delimiter.encode(), header.end
+            )
+            stored = _write_copy(engine, quoted)
+    if secret and stored.stat().st_size > _LARGEST_BLOCK:
+        with stored.open("rb") as stream:
+            line = stream.readline()
+            # Else a name goes on in the next line, or lines end with a carriage return alone.
+            if line.count(b'"') % 2 == 0 and b"\r" not in line.rstrip(b"\r\n"):
+                return _copy_sections(engine, stream, line, header), found
+    return _engine_view(engine, stored, header, secret=secret), found
+
+
+def _must_unpack(path: Path, *, secret: bool) -> bool:
+    compression = path.suffix.lower()
+    return compression in _UNPACKED or (secret and compression in _COMPRESSIONS)
+
+
+def _engine_view(engine: Engine, path: Path, header: _Header, *, secret: bool) -> str:
+    """Return a view of a CSV file that the engine reads; ``path`` must hold no glob characters.
+
+    A ``secret`` file is read as one block: between blocks the engine looks for the end of a line,
+    takes one inside quotes for it, and refuses long lines.
+    """
+    size = max(path.stat().st_size, _CHUNK)
+    block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
+    packing = literal(_STREAMED.get(path.suffix.lower(), "none"))
+    numbered = [f"c{i}" for i in range(len(header.columns))]
+    typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
+    pairs = list(zip(numbered, header.columns, strict=True))
+    # In concatenated files, a row that repeats the names is one of missing values.
+    names = [f"{key} = {literal(column)}" for key, column in pairs[:_HEADER_COLUMNS]]
+    repeated = " AND ".join(names) if len(names) > 1 else "false"
+    named = ", ".join(
+        f"CASE WHEN NOT header THEN {key} END AS {identifier(column)}" for key, column in pairs
+    )
+    return engine.view(
+        f"SELECT {named} FROM (SELECT *, coalesce({repeated}, false) AS header FROM "
+        f"read_csv({literal(path)}, auto_detect = false, header = true, "
+        f"columns = {{{typed}}}, delim = {literal(header.delimiter)}, quote = '\"', escape = '\"', "
+        f"skip = 0, comment = '', nullstr = '', compression = {packing}, "
+        f"{block}hive_partitioning = false))"
+    )
+
+
+def _write_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
+    """Write the parts of a CSV file to the engine's private folder."""
+    plain = engine.folder / f"{engine.fresh('csv')}.csv"
+    with plain.open("wb") as out:
+        out.writelines(parts)
+    return plain
+
+
+def _unpack(engine: Engine, path: Path, name: str, codec: str) -> Path:
+    """Return a copy of a CSV file without compression, in UTF-8."""
+    try:
+        with _open(path, codec) as packed:
+            return _write_copy(engine, iter(partial(packed.read, _CHUNK), b""))
+    except UnicodeError:
+        raise InputError(
+            f"{name} must be encoded as {codec}, and is not. Give another encoding."
+        ) from None
+    except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise  # not the file's fault
+        raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
+
+
+def _copy_sections(engine: Engine, stream: IO[bytes], line: bytes, header: _Header) -> str:
+    """Copy the rows after the header in sections, each a block that ends with a record."""
+    part = engine.folder / f"{engine.fresh('section')}.csv"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for section in sections(stream, header.delimiter.encode()):
+            part.write_bytes(line + section)
+            view = _engine_view(engine, part, header, secret=True)
+            yield from engine.connection.sql(f"SELECT * FROM {view}").to_arrow_reader(BATCH_ROWS)
+            engine.sql(f"DROP VIEW {view}")
+
+    rows = batches()
+    try:
+        first = next(rows)
+        return engine.copied(first.schema, itertools.chain([first], rows))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _header_notes(name: str, lines: list[int]) -> tuple[str, ...]:
+    """Return a note if lines of a file repeat its header."""
+    if not lines:
+        return ()
+    more = f" and {len(lines) - 5} more" if lines[5:] else ""
+    shown = ", ".join(map(str, lines[:5])) + more
+    verb = "line {} of {} repeats" if len(lines) == 1 else "lines {} of {} repeat"
+    return (f"{verb.format(shown, name)} the header: read as missing values",)
+
+
+def _open(path: Path, codec: str = "utf-8") -> io.BufferedIOBase:
+    """Open a CSV file and return its bytes, unpacked and as UTF-8."""
+    compression = path.suffix.lower()
+    if compression == ".gz":
+        stored: io.BufferedIOBase = gzip.GzipFile(path, "rb")
+    elif compression in _UNPACKED:
+        stored = _UNPACKED[compression](path, "rb")
+    elif compression == ".zst":
+        import pyarrow as pa
+
+        stored = pa.input_stream(str(path), compression="zstd")
+    else:
+        stored = path.open("rb")
+    if codec == "utf-8":
+        return stored
+    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", codec))
+
+
+def separator_of(path: Path, codec: str = "utf-8") -> str:
+    """Return the separator of a CSV file by its name or its first line."""
+    return _DELIMITER_OF[_ending(path)] or _header_of(path, codec).delimiter
+
+
+def csv_columns(path: Path, codec: str = "utf-8") -> list[str]:
+    """Return the column names of a CSV file without starting an engine."""
+    return _header_of(path, codec).columns
+
+
+def _header_of(path: Path, codec: str) -> _Header:
+    with _open(path, codec) as stream:
+        head = stream.read(_LONGEST_HEADER + 1)
+    return _read_header(head, str(path), _DELIMITER_OF[_ending(path)])
+
+
+def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:
+    """Parse the first line of a CSV file from the bytes at its beginning."""
+    # Only the first line must be UTF-8 here, and the last character may be cut.
+    text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
+    first = cast("re.Match[str]", _FIRST_LINE.match(text))[0]  # it fits everything
+    if first == text and len(head) > _LONGEST_HEADER:
+        raise InputError(
+            f"{name} must name its columns in the first line, got one of more than "
+            f"{_LONGEST_HEADER} bytes."
+        )
+    if text[len(first) :].startswith('"'):
+        raise InputError(f"{name} must close every quote of its first line.")
+    if re.search("[\udc80-\udcff]", first):
+        raise InputError(
+            f"{name} must be encoded as UTF-8, and its first line is not. {ENCODING_REMEDY}"
+        )
+    if not first.strip():
+        raise InputError(f"{name} must name its columns in the first line.")
+    outside = "".join(first.split('"')[::2])
+    chosen = delimiter or max(_DELIMITERS, key=outside.count)
+    try:
+        names = next(csv.reader(io.StringIO(first, newline=""), delimiter=chosen))
+    except csv.Error as error:
+        raise InputError(f"{name} must name its columns in the first line: {error}.") from None
+    columns = [column or f"column{i}" for i, column in enumerate(names)]
+    seen: dict[str, str] = {}
+    for column in columns:
+        if column.casefold() in seen:
+            raise InputError(
+                f"{name} must give its columns different names (upper and lower case count as "
+                f"the same), got {seen[column.casefold()]!r} and {column!r}."
+            )
+        seen[column.casefold()] = column
+    end = cast("re.Match[str]", re.match("\r?\n?", text[len(first) :]))[0]
+    return _Header(first.encode(), chosen, columns, end.encode() or b"\n")
