@@ -31,7 +31,7 @@ from memberbound import (
 from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows.bounds import read_bounds
-from memberbound.release.all_rows.learner_forms import LEARNERS
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS
 from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
 
@@ -332,7 +332,7 @@ def test_a_raw_table_needs_no_bounds():
     assert set(model.predict(odd)) <= {"yes", "no"}
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", PRIVATE_LEARNERS)
 def test_every_learner_takes_public_bounds_alone(learner):
     table = people(400)
     table["ill"] = np.arange(400) % 2

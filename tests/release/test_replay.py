@@ -33,7 +33,7 @@ from tests.oracle.replay import published, replayed, spent
 from memberbound import MembershipPrivate, open_table, protect, summarize, synthesize
 from memberbound.errors import InputError
 from memberbound.release.all_rows import private_columns, synthetic
-from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
@@ -316,7 +316,7 @@ STATISTICS = {
 assert set(STATISTICS) == set(TABLE_STATISTICS)
 #: What is asked of which verb; columns are named as in :class:`World`.
 RELEASES = {
-    **{name: (protect, {"target": "ill", "learner": name}) for name in LEARNERS},
+    **{name: (protect, {"target": "ill", "learner": name}) for name in PRIVATE_LEARNERS},
     **{s: (summarize, {"statistic": s, "columns": names}) for s, names in STATISTICS.items()},
     "weighted": (weighted, {"target": "ill", "weight": "amount"}),
     "synthetic table": (synthesize, {"target": "ill", "rows": 50}),

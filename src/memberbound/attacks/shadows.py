@@ -18,12 +18,13 @@ from sklearn.base import clone
 
 from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.learner import Learner
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import FitStore, Progress, fingerprint, refits
+from memberbound.learners.refits import FitStore, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
@@ -144,7 +145,7 @@ def train_shadows(
     records: int | None = None,
     known: KnownRows | None = None,
     seconds: float | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
 
@@ -342,7 +343,7 @@ def train_references(
     models: int = MODELS,
     seconds: float | None = None,
     workers: int | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
     seed: int = 0,
 ) -> ShadowRun:
     """Train models as a given one may have been, without the records that are measured.

@@ -23,7 +23,7 @@ from memberbound.tables.columns import Values
 from memberbound.threads import no_warnings, one_thread
 
 #: Scores of a model by name; the first is the main one.
-Scores = dict[str, float]
+ModelScores = dict[str, float]
 #: Scores of probabilities, lower is better.
 _LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
 #: Groups of equal size for the calibration error.
@@ -35,10 +35,10 @@ _TRAINED = (4 / 5, 19 / 20)
 #: Fewest rows → number of splits, and of splits in a quick run: scores on many rows vary less.
 SPLITS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
 
-Rows = NDArray[np.intp]
-Predict = Callable[[Rows], Labels]
+RowIndices = NDArray[np.intp]
+Predict = Callable[[RowIndices], Labels]
 #: Trains on rows by their indices, with a seed, and returns a function that predicts others.
-Train = Callable[[Rows, int], Predict]
+Train = Callable[[RowIndices, int], Predict]
 
 
 @contextmanager
@@ -120,7 +120,9 @@ def predict_constant(
     return Predictions(values, np.zeros_like(chances), chances if probabilities else None)
 
 
-def score_predictions(target: Labels, predictions: Predictions, classes: Sequence[str]) -> Scores:
+def score_predictions(
+    target: Labels, predictions: Predictions, classes: Sequence[str]
+) -> ModelScores:
     """Return the scores of predictions; without classes they are numbers.
 
     The AUC is the mean over classes, each against the rest, without classes of which all or no rows
@@ -151,7 +153,7 @@ def score_predictions(target: Labels, predictions: Predictions, classes: Sequenc
 
 def score_beside_constant(
     target: Labels, trained: Labels, classes: Sequence[str], *candidates: Predictions | None
-) -> tuple[Scores, ...]:
+) -> tuple[ModelScores, ...]:
     """Score predictions of held-out rows beside the best constant for the target trained on.
 
     Return the constant's scores first, then those of every candidate (none if it is None).
@@ -166,7 +168,7 @@ def score_beside_constant(
 
 def score_probabilities(
     target: Labels, probabilities: FloatArray, classes: Sequence[str]
-) -> Scores:
+) -> ModelScores:
     """Return log loss and calibration error of class probabilities; lower is better.
 
     The calibration error is the mean distance between probability and frequency of a class in ten
@@ -192,7 +194,7 @@ def score_probabilities(
     return {_LOG_LOSS: loss, _CALIBRATION: float(np.abs(off).sum()) / len(codes)}
 
 
-def score_constant(target: Labels, classes: Sequence[str]) -> Scores:
+def score_constant(target: Labels, classes: Sequence[str]) -> ModelScores:
     """Return the scores of the best constant on the very rows it was chosen from."""
     return score_predictions(target, predict_constant(target, len(target), classes), classes)
 

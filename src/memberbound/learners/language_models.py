@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError
-from memberbound.learners.refits import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def token_table(
     base: tuple[Any, Any] | None,
     texts: Sequence[str],
     member: Sequence[bool],
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the token table of documents, batch by batch, in order of length.
 

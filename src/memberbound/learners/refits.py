@@ -30,7 +30,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from memberbound.declarations import Option
+from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import make_private_folder, unwritable, written_whole
 from memberbound.threads import no_warnings
@@ -39,7 +39,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Piece = TypeVar("Piece")
 #: Called with (done, total).
-Progress = Callable[[int, int], None] | None
 
 # ── The engine ────────────────────────────────────────────────────────────────────────────────────
 
@@ -61,7 +60,7 @@ def refits(
     workers: int | None = None,
     batches: int | None = None,
     store: FitStore[Any] | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[int, R]]:
     """Yield the place of each piece and ``work(piece)``: stored ones first, then as they finish.
 

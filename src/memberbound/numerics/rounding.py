@@ -23,6 +23,7 @@ SMALLEST = 5e-324
 _SPLIT = 2.0**27 + 1.0
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 def up(value: float, operations: int = 4) -> float:

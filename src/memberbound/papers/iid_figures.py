@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
@@ -37,7 +38,6 @@ from memberbound.papers.reproduction import (
     Measured,
     MissingDataError,
     Picture,
-    Progress,
     Run,
     Sweep,
     above,

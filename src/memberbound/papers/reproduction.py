@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
-from memberbound.declarations import Option
+from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, whole_number
 from memberbound.files import write_table, write_text
 from memberbound.games import Game, IidGame, SubsetGame
@@ -37,7 +37,6 @@ from memberbound.quantities import json_number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Progress = Callable[[int, int], None]
 #: The quantities of one trial at every value of a sweep, by name.
 Measured = Sequence[Mapping[str, float]]
 #: A line of a table: every cell is a number, a text, or missing.

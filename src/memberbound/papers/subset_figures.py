@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from memberbound.declarations import Progress
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray, down, up
@@ -34,7 +35,6 @@ from memberbound.papers.reproduction import (
     Findings,
     Measured,
     Picture,
-    Progress,
     Sweep,
     above,
     below,

@@ -40,11 +40,11 @@ _FORMAT = "memberbound-ledger/1"
 #: What is set aside for the slack of all releases: at most this, and this share of the limit's η.
 #: One release of a million rows and 30 columns without bounds takes 1e-6.
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
-State = Literal["reserved", "released"]
+EntryState = Literal["reserved", "released"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One release; one that is only ``reserved`` (its run was killed or failed) counts too.
 
     ``unit`` is the column whose values are the records, None where every row is one.  ``table`` is
@@ -52,7 +52,7 @@ class Entry:
     """
 
     id: str
-    state: State
+    state: EntryState
     time: str
     command: str
     what: str
@@ -93,7 +93,7 @@ class Ledger:
     limit_eta: float
     limit_mu: float
     limit_slack: float
-    releases: tuple[Entry, ...] = ()
+    releases: tuple[LedgerEntry, ...] = ()
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
@@ -169,7 +169,7 @@ class Ledger:
         """Return the attacker's curve of everything that is ever released with this ledger."""
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
-    def _fits(self, releases: tuple[Entry, ...]) -> bool:
+    def _fits(self, releases: tuple[LedgerEntry, ...]) -> bool:
         return _squares(releases) <= Fraction(self.limit_mu) ** 2 and _slacks(releases) <= Fraction(
             self.limit_slack
         )
@@ -188,12 +188,12 @@ class Ledger:
             raise unwritable(f"ledger {str(self.path)!r}", error) from error
 
 
-def _common_unit(releases: tuple[Entry, ...]) -> str | None:
+def _common_unit(releases: tuple[LedgerEntry, ...]) -> str | None:
     units = {entry.unit for entry in releases}
     return units.pop() if len(units) == 1 else None
 
 
-def ledger_assumptions(releases: tuple[Entry, ...]) -> tuple[str, ...]:
+def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
     """Return the conditions under which a ledger with these releases keeps its limit."""
     unit = _common_unit(releases)
     units = sorted({entry.unit for entry in releases if entry.unit is not None})
@@ -261,9 +261,11 @@ def entered(
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         spent = (asked, budget.mu, budget.slack, budget.unit)
-        entry = Entry(secrets.token_hex(8), "reserved", now, command, what, *spent, table=name)
+        entry = LedgerEntry(
+            secrets.token_hex(8), "reserved", now, command, what, *spent, table=name
+        )
 
-        def add(book: Ledger) -> tuple[Entry, ...]:
+        def add(book: Ledger) -> tuple[LedgerEntry, ...]:
             _refuse_other_unit(book, entry.unit)
             releases = (*book.releases, entry)
             if not book._fits(releases):
@@ -288,7 +290,7 @@ def entered(
         )
 
 
-def _update(path: Path, change: Callable[[Ledger], tuple[Entry, ...]]) -> None:
+def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> None:
     """Replace the releases of a ledger; they are on the disk when this returns."""
     with _locked(path) as check_unreplaced:
         book = Ledger.read(path)
@@ -347,11 +349,11 @@ def _refuse_unsafe(path: Path) -> None:
         raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 
 
-def _checked_entry(content: Any) -> Entry:
+def _checked_entry(content: Any) -> LedgerEntry:
     # Ledgers of earlier versions do not name the table.
     known = {"table": None} | content
-    entry = Entry(**{field.name: known[field.name] for field in fields(Entry)})
-    if entry.state not in get_args(State):
+    entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
+    if entry.state not in get_args(EntryState):
         raise ValueError(f"unknown state {entry.state!r}")
     Budget(_number(entry.mu), _number(entry.slack))
     checked_eta(_number(entry.eta))
@@ -368,11 +370,11 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _squares(releases: tuple[Entry, ...]) -> Fraction:
+def _squares(releases: tuple[LedgerEntry, ...]) -> Fraction:
     return sum((Fraction(entry.mu) ** 2 for entry in releases), Fraction(0))
 
 
-def _slacks(releases: tuple[Entry, ...]) -> Fraction:
+def _slacks(releases: tuple[LedgerEntry, ...]) -> Fraction:
     return sum((Fraction(entry.slack) for entry in releases), Fraction(0))
 
 

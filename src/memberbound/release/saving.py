@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _REPLACES = "replaces"
 #: Function that loads a model, by the kind that its certificate states; imported on demand.
 _LOADERS = {
-    "linear model": "memberbound.release.all_rows.models:load_model",
-    "boosted model": "memberbound.release.all_rows.models:load_model",
+    "linear model": "memberbound.release.all_rows.models:load_private_model",
+    "boosted model": "memberbound.release.all_rows.models:load_private_model",
     "network of all rows": "memberbound.release.all_rows.networks:load_network",
     "estimator": "memberbound.release.half.half_estimator:load_estimator",
 }

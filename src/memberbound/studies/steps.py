@@ -24,7 +24,7 @@ from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.holdout import (
     HoldoutScore,
     Predict,
-    Rows,
+    RowIndices,
     Train,
     beside_constant,
     holdout_score,
@@ -182,7 +182,7 @@ class Context:
 def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
     """Return how a learner is trained on some of the rows."""
 
-    def train(rows: Rows, seed: int) -> Predict:
+    def train(rows: RowIndices, seed: int) -> Predict:
         model = clone(learner)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
@@ -206,7 +206,7 @@ def _private_training(context: Context, learner: str) -> Train:
     values = () if examples.class_values is None else examples.class_values
     places = {label_of(value): code for code, value in enumerate(values)}
 
-    def train(rows: Rows, seed: int) -> Predict:
+    def train(rows: RowIndices, seed: int) -> Predict:
         released = fit_private(
             records.take(rows),
             target,
@@ -216,7 +216,7 @@ def _private_training(context: Context, learner: str) -> Train:
             source=InsecureSource(seed),
         )
 
-        def predict(others: Rows) -> Labels:
+        def predict(others: RowIndices) -> Labels:
             answers = released.predict(asked.take(others))
             if not released.class_names:
                 return answers
@@ -697,7 +697,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
             insecure_seed=seed,
         )
 
-    def train(rows: Rows, seed: int) -> Predict:
+    def train(rows: RowIndices, seed: int) -> Predict:
         new = drawn(data.rows_of(rows), seed).table
         model = clone(context.learner()).fit(*_labelled(data.examples, new, question.target))
         return lambda others: model.predict(data.examples.features[others])

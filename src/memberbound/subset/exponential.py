@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.curve import PolygonCurve, TradeoffCurve
+from memberbound.declarations import Progress
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
@@ -36,7 +37,7 @@ from memberbound.numerics.rounding import (
     up_array,
 )
 from memberbound.quantities import significant
-from memberbound.subset.profile import Progress, checked_table
+from memberbound.subset.profile import checked_table
 from memberbound.subset.record_bounds import (
     Comparison,
     RecordBounds,

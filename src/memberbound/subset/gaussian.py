@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memberbound.curve import GaussianCurve
+from memberbound.declarations import Progress
 from memberbound.dp.guarantees import guarantee_from_gaussian_mechanism
 from memberbound.errors import (
     InputError,
@@ -36,7 +37,7 @@ from memberbound.numerics.rounding import SMALLEST, FloatArray, down, up, up_arr
 from memberbound.quantities import significant
 from memberbound.subset.crowd import ASSUMPTIONS, Crowd, CrowdTable
 from memberbound.subset.mixtures import mixture_bounds
-from memberbound.subset.profile import NeighbourProfile, Progress
+from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import (
     Asked,
     Comparison,

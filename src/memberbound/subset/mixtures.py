@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.profile import Progress, checked_table
+from memberbound.subset.profile import checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
 # ── The laws "in" and "out" of several records as cubics on cells, and their hockey-sticks ────────

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memberbound.curve import GaussianCurve
 from memberbound.curve.base import price_exponent
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up_array
@@ -82,7 +83,6 @@ def _in_ball(row: FloatArray, radius: float) -> bool:
 #
 # Each way every average of an increasing function over the other records is at or above the truth.
 
-Progress = Callable[[int, int], None]
 #: Indices of records.
 Rows = NDArray[np.intp]
 #: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.

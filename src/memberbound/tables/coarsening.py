@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.int64]
 #: Position on every ladder, then on the list of pooling thresholds.
-State = tuple[int, ...]
+Levels = tuple[int, ...]
 
 # ── Hierarchies of categories: a value, its parent, its grandparent ───────────────────────────────
 
@@ -384,7 +384,7 @@ _WIDTH = 4
 
 
 @dataclass(frozen=True)
-class Score:
+class CoarseningScore:
     """Estimates for one coarsening: information in nats, the leak expected to be certified."""
 
     information: float
@@ -430,24 +430,24 @@ class Search:
     rows: int
     confidence: float
     subsample: NDArray[np.bool_]
-    scores: dict[State, Score] = field(default_factory=dict)
+    scores: dict[Levels, CoarseningScore] = field(default_factory=dict)
 
     @property
-    def start(self) -> State:
+    def start(self) -> Levels:
         """Every column dropped, the first pooling threshold."""
         return (0,) * (len(self.ladders) + 1)
 
     @property
-    def finest(self) -> State:
+    def finest(self) -> Levels:
         """Every column as fine as its ladder goes, nothing pooled."""
         return (*(len(ladder.rules) - 1 for ladder in self.ladders), self.pools.index(0))
 
-    def groups(self, state: State) -> Codes:
+    def groups(self, state: Levels) -> Codes:
         """Number the combinations of the coarsened columns, before pooling."""
         pairs = zip(self.ladders, state, strict=False)
         return _row_cells((ladder.codes[level] for ladder, level in pairs if level), self._size)
 
-    def score(self, state: State, groups: Codes | None = None) -> Score:
+    def score(self, state: Levels, groups: Codes | None = None) -> CoarseningScore:
         """Return the estimates for one coarsening, computing them once."""
         if state not in self.scores:
             pooled = self._pooled(state, self.groups(state) if groups is None else groups)
@@ -460,10 +460,14 @@ class Search:
             leak = self._expected_leak(counts, np.bincount(cell[self.subsample]))
             # Without a pool, combinations that the fitting rows lack would be cells of their own.
             certain = not self.every or self.pools[state[-1]] > 0
-            self.scores[state] = Score(information, leak, int(counts.min()) if certain else 0)
+            self.scores[state] = CoarseningScore(
+                information, leak, int(counts.min()) if certain else 0
+            )
         return self.scores[state]
 
-    def explore(self, start: State, accept: Callable[[Score], bool], width: int = _WIDTH) -> None:
+    def explore(
+        self, start: Levels, accept: Callable[[CoarseningScore], bool], width: int = _WIDTH
+    ) -> None:
         """Beam search from a state through acceptable refinements of it.
 
         Half of the beam are the most informative states, half those that gain most information per
@@ -472,7 +476,7 @@ class Search:
         beam, idle = [start], 0
         best = self.score(start).information
         while beam and idle < _PATIENCE:
-            gains: dict[State, float] = {}
+            gains: dict[Levels, float] = {}
             for parent in beam:
                 before = self.score(parent)
                 for child, after in self._children(parent):
@@ -488,7 +492,7 @@ class Search:
             idle = 0 if top > best + _STEP else idle + 1
             best = max(best, top)
 
-    def _children(self, parent: State) -> Iterator[tuple[State, Score]]:
+    def _children(self, parent: Levels) -> Iterator[tuple[Levels, CoarseningScore]]:
         """Yield every state that refines one column or changes the pooling, with its score."""
         groups = self.groups(parent)
         for index, ladder in enumerate(self.ladders):
@@ -502,23 +506,23 @@ class Search:
                 child = (*parent[:-1], pool)
                 yield child, self.score(child, groups)
 
-    def ranked(self, accept: Callable[[Score], bool]) -> list[State]:
+    def ranked(self, accept: Callable[[CoarseningScore], bool]) -> list[Levels]:
         """Return the acceptable states, most informative first, ties by order."""
         good = [
             (-score.information, state) for state, score in self.scores.items() if accept(score)
         ]
         return [state for _, state in sorted(good)]
 
-    def front(self) -> list[State]:
+    def front(self) -> list[Levels]:
         """Return the states that no other one beats in both information and security."""
-        best: list[State] = []
+        best: list[Levels] = []
         order = sorted(self.scores.items(), key=lambda item: (item[1].leak, -item[1].information))
         for state, score in order:
             if not best or score.information > self.scores[best[-1]].information:
                 best.append(state)
         return best
 
-    def information(self, states: Iterable[State], seed: int) -> dict[State, float]:
+    def information(self, states: Iterable[Levels], seed: int) -> dict[Levels, float]:
         """Return the information of some states in nats, without what guessing shares costs.
 
         That cost is what the same predictions lose for shuffled targets.
@@ -535,7 +539,7 @@ class Search:
             information[state] = max(0.0, score - min(0.0, float(np.mean(lost))))
         return information
 
-    def frontier(self, information: Mapping[State, float]) -> tuple[FrontierPoint, ...]:
+    def frontier(self, information: Mapping[Levels, float]) -> tuple[FrontierPoint, ...]:
         """Return the coarsenings that none beats in both, from the safest to the most telling."""
         points: list[FrontierPoint] = []
         for state in self.front():
@@ -544,7 +548,7 @@ class Search:
                 points.append(point)
         return tuple(points)
 
-    def settled(self, ranked: Sequence[State], limit: float) -> State | None:
+    def settled(self, ranked: Sequence[Levels], limit: float) -> Levels | None:
         """Return the most informative candidate that is expected to pass.
 
         The search used a closed form; here the certificate itself, computed on the fitting rows,
@@ -562,7 +566,7 @@ class Search:
                 return state
         return next((state for state in ranked if self.scores[state].leak <= limit), None)
 
-    def recipe(self, state: State) -> Recipe:
+    def recipe(self, state: Levels) -> Recipe:
         """Return the recipe of a state; columns without a rule are dropped."""
         pairs = zip(self.ladders, state, strict=False)
         chosen = {ladder.column: ladder.rules[level] for ladder, level in pairs}
@@ -586,7 +590,7 @@ class Search:
         """The number of fitting rows."""
         return int(self.fixed_codes.size)
 
-    def _pooled(self, state: State, group: Codes) -> Codes:
+    def _pooled(self, state: Levels, group: Codes) -> Codes:
         below = self.pools[state[-1]]
         if not below:
             return group
@@ -652,7 +656,7 @@ class Wish:
 
 def choose(
     frame: DataFrame, rows: int, wish: Wish, selection: Selection
-) -> tuple[Search, State | None]:
+) -> tuple[Search, Levels | None]:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
     What ``selection`` leaves out is dropped.  The state is None where none is expected to pass.
@@ -681,7 +685,7 @@ def choose(
         np.random.default_rng(wish.seed).random(len(frame)) < 1 / 3,
     )
 
-    def near(score: Score) -> bool:
+    def near(score: CoarseningScore) -> bool:
         return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
 
     search.explore(search.start, near)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.spelling import (
     BLANKS,
     EPOCH,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-FloatArray = NDArray[np.float64]
 #: Numbers that Arrow reads as Python does, and whose label is that of the number.
 _QUICK = r"^-?(0|[1-9][0-9]{0,14})([.][0-9]{1,300})?$"
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 U = TypeVar("U")
-Result = TypeVar("Result")
+Total = TypeVar("Total")
 Arguments = TypeVarTuple("Arguments")
 
 
@@ -36,12 +36,12 @@ class Shards(Generic[T]):
         """Apply a function to every shard and keep the results where the shards are."""
         return Shards(function(shard, *arguments) for shard in self)
 
-    def sum(self, function: Callable[[T, *Arguments], Result], *arguments: *Arguments) -> Result:
+    def sum(self, function: Callable[[T, *Arguments], Total], *arguments: *Arguments) -> Total:
         """Return the sum of ``function(shard, *arguments)`` over all shards."""
         return sum_results(function(shard, *arguments) for shard in self)
 
 
-def sum_results(results: Iterable[Result]) -> Result:
+def sum_results(results: Iterable[Total]) -> Total:
     """Add up numbers or arrays, tuples element by element, mappings key by key.
 
     Examples:

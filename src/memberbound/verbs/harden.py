@@ -54,8 +54,8 @@ from memberbound.quantities import (
 )
 from memberbound.tables.coarsening import (
     FrontierPoint,
+    Levels,
     Search,
-    State,
     Wish,
     cell_profile,
     choose,
@@ -449,7 +449,7 @@ def _certified(profile: CountProfile, confidence: float) -> LeakBounds:
 
 
 def _released(
-    search: Search, state: State | None, rows: DataFrame, wish: Wish
+    search: Search, state: Levels | None, rows: DataFrame, wish: Wish
 ) -> tuple[Recipe, DataFrame, LeakBounds]:
     """Return the chosen recipe, the released rows under it and their certificate, or refuse.
 

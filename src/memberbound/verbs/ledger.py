@@ -13,7 +13,7 @@ from memberbound.errors import InputError
 from memberbound.files import remove_drafts
 from memberbound.games import NeighbourGame
 from memberbound.quantities import allowed, marked, percent, significant
-from memberbound.release.ledger_file import Entry, Ledger, ledger_assumptions, opened_ledger
+from memberbound.release.ledger_file import Ledger, LedgerEntry, ledger_assumptions, opened_ledger
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,7 +26,7 @@ class LedgerState(Answer):
 
     VERB: ClassVar = "ledger"
 
-    releases: tuple[Entry, ...]
+    releases: tuple[LedgerEntry, ...]
     mu: Upper
     eta: Upper
     left: Given

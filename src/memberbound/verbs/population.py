@@ -29,6 +29,7 @@ from memberbound.declarations import (
     Names,
     Option,
     Points,
+    Progress,
     RecordsFile,
     Table,
 )
@@ -65,7 +66,6 @@ from memberbound.subset.gaussian import GaussianSetting, NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
     NeighbourProfile,
-    Progress,
     clipped,
     largest_entry,
 )

@@ -47,7 +47,7 @@ from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features
-from memberbound.release.all_rows.learner_forms import LEARNERS, LearnerForm, checked_form
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, checked_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
 from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import fit_private
@@ -77,7 +77,8 @@ def protect(
     source: Table,
     *,
     target: Column,
-    learner: Annotated[Any, Option("learner", metavar="NAME", choices=LEARNERS)] | None = None,
+    learner: Annotated[Any, Option("learner", metavar="NAME", choices=PRIVATE_LEARNERS)]
+    | None = None,
     eta: Eta = 0.05,
     bounds: PublicBounds | None = None,
     tune: bool = False,

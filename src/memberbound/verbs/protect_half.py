@@ -24,6 +24,7 @@ from memberbound.declarations import (
     Names,
     Option,
     OutputFile,
+    Progress,
     Table,
     Workers,
 )
@@ -32,7 +33,7 @@ from memberbound.files import check_output, in_encoding
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import Progress, Scheduler, on_cluster
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.refitting import released_statistic
@@ -281,7 +282,7 @@ def _described_statistic(release: Release, selection: Selection, statistic: Any)
 
 
 def _released_model(
-    model: HalfPrivate, examples: Examples, target: str, progress: Progress
+    model: HalfPrivate, examples: Examples, target: str, progress: Progress | None
 ) -> HalfProtection:
     values = examples.class_values
     truth = examples.target if values is None else values[examples.target]

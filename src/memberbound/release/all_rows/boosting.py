@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import one_of
 from memberbound.files import large_array
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray, IntArray, up
 from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
@@ -29,8 +29,6 @@ from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
-
-IntArray = NDArray[np.int64]
 
 #: Bins of a column of numbers.
 _BINS = MOST_LEAVES

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.tables.columns import Values
 from memberbound.tables.spelling import Form, iso_date, number_label
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-IntArray = NDArray[np.int64]
 #: How numbers are written: with so many decimals, with more, as a day, as a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")

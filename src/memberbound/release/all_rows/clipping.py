@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
-
-IntArray = NDArray[np.int64]
+from memberbound.numerics.rounding import UNIT, FloatArray, IntArray, sum_slack, up
 
 #: Rows whose products are added up by the BLAS at once.
 BLOCK_ROWS = 8192

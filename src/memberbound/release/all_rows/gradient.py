@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import one_of
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.clipping import (
     BLOCK_ROWS,
     clipped_residuals,
@@ -32,7 +32,6 @@ from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.shards import Shards
 
-IntArray = NDArray[np.int64]
 #: Encoded rows: a block, or the bins of boosting.
 Features = Any
 

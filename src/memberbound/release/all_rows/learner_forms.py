@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 #: What can be trained; logistic becomes softmax where there are more than two classes.
-LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
+PRIVATE_LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
 #: Learners of scikit-learn, and other names, by their form here.
 _FORMS = {
     "GradientBoostingClassifier": "boosting",
@@ -31,7 +31,7 @@ _FORMS = {
     "HuberRegressor": "huber",
     "Ridge": "ridge",
     "linear": "ridge",
-} | {name: name for name in LEARNERS}
+} | {name: name for name in PRIVATE_LEARNERS}
 #: How a minimum is found, how fast, and what is printed: nothing that the private form takes.
 _NUMERICAL = (
     *("copy_X", "dual", "max_iter", "n_jobs", "random_state", "solver", "tol", "verbose"),
@@ -77,7 +77,7 @@ _USUAL = Settings()
 
 @dataclass(frozen=True)
 class LearnerForm:
-    """How a learner is trained on all rows: by ``name``, one of :data:`LEARNERS` or ``network``.
+    """How a learner is trained on all rows: one of :data:`PRIVATE_LEARNERS`, or ``network``.
 
     Of a network ``factory`` makes the modules, and ``title`` is what a model is called.  Of a
     ``pipeline`` the last step counts: the others, which would look at secret rows, are replaced by
@@ -116,8 +116,8 @@ def checked_form(learner: object) -> LearnerForm:
         shown = learner if isinstance(learner, str) else type(learner).__name__
         raise InputError(
             "learner must be one that can be trained on all rows with a guarantee for every "
-            f"record, got {shown!r}. Take one of {', '.join(LEARNERS)} (boosting is the private "
-            "form of trees) or a factory of PyTorch modules."
+            f"record, got {shown!r}. Take one of {', '.join(PRIVATE_LEARNERS)} (boosting is the "
+            "private form of trees) or a factory of PyTorch modules."
         )
     if name == "network":
         title = learner if isinstance(learner, str) else getattr(factory, "__name__", name)

@@ -22,7 +22,7 @@ from memberbound.quantities import Certificate
 from memberbound.release.all_rows.boosting import BoostedModel
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
 from memberbound.release.all_rows.gradient import Features, GradientModel
-from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.budget import Budget
 from memberbound.release.calibration import Calibration
@@ -210,7 +210,7 @@ class PrivateModel:
         """Return the model that :meth:`to_dict` described; refuse any other description."""
 
         def restore(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
-            learner = one_of("learner", fields["learner"], LEARNERS)
+            learner = one_of("learner", fields["learner"], PRIVATE_LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
             return kind.from_dict(fields, encoder), Budget.from_dict(fields)
 
@@ -253,7 +253,7 @@ def _skops_writer(text: str) -> Writer:
     return write
 
 
-def load_model(path: Path, _factory: object = None) -> PrivateModel:
+def load_private_model(path: Path, _factory: object = None) -> PrivateModel:
     """Read a saved model from JSON, skops or ONNX."""
     if path.suffix.lower() == ".onnx":
         text = load_leaf("onnx").stored_text(path.read_bytes())

@@ -15,13 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import FORMATS, Writing, step_of
 from memberbound.release.all_rows.histograms import NUMBER_CELLS, octave_ends
 from memberbound.tables.columns import Values
 
-IntArray = NDArray[np.int64]
 _KINDS = len(FORMATS)
 _DATES = FORMATS.index("day")
 _ZERO = NUMBER_CELLS // 2

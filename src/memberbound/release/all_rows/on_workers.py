@@ -24,7 +24,7 @@ from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster, current_cluster
 from memberbound.tables.records import Records, only_names, read_column, read_records
-from memberbound.tables.shards import Arguments, Result, Shards, T, U, sum_results
+from memberbound.tables.shards import Arguments, Shards, T, Total, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.spelling import Form
 from memberbound.tables.table import Table, open_table
@@ -98,13 +98,13 @@ class WorkerShards(Shards[T]):
         """Apply a function to every shard and keep the results on the workers."""
         return WorkerShards(self.cluster, self, function, arguments)
 
-    def sum(self, function: Callable[[T, *Arguments], Result], *arguments: *Arguments) -> Result:
+    def sum(self, function: Callable[[T, *Arguments], Total], *arguments: *Arguments) -> Total:
         """Return the sum of ``function(shard, *arguments)`` over all shards."""
         return sum_results(self.gather(function, [arguments] * len(self.futures())))
 
     def gather(
-        self, function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]
-    ) -> list[Result]:
+        self, function: Callable[..., Total], arguments: Sequence[tuple[Any, ...]]
+    ) -> list[Total]:
         """Return ``function(shard, *own)`` of every shard, with the shard's own arguments."""
         for _ in range(_LOSSES):
             try:
@@ -143,10 +143,10 @@ class _ColumnShards(Shards[Records]):
         return self.shards.map(call, self.names, function, arguments)
 
     def sum(
-        self, function: Callable[[Records, *Arguments], Result], *arguments: *Arguments
-    ) -> Result:
+        self, function: Callable[[Records, *Arguments], Total], *arguments: *Arguments
+    ) -> Total:
         """Return the sum of ``function(columns, *arguments)`` over all shards."""
-        call: Callable[..., Result] = _call_with_columns
+        call: Callable[..., Total] = _call_with_columns
         return self.shards.sum(call, self.names, function, arguments)
 
 

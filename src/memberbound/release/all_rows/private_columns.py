@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
@@ -53,8 +52,6 @@ from memberbound.release.all_rows.number_laws import (
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
 from memberbound.tables.columns import Values
 from memberbound.tables.records import Records
-
-IntArray = NDArray[np.int64]
 
 # ── What it costs: public numbers, fixed before the table is read ─────────────────────────────────
 #

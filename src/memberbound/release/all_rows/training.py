@@ -40,7 +40,7 @@ from memberbound.release.all_rows.histograms import (
     counted,
     noisy_identifiers,
 )
-from memberbound.release.all_rows.learner_forms import LEARNERS, Settings
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.private_columns import (
@@ -88,8 +88,8 @@ def fit_private(
 
     ``table`` is any input of :func:`memberbound.tables.records.read_records`.
 
-    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers if the bounds give the target
-    a range, classes otherwise.
+    ``learner`` is one of :data:`PRIVATE_LEARNERS`; boosting predicts numbers if the bounds give the
+    target a range, classes otherwise.
 
     Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
     at most ``eta`` over guessing which of two records was in the table: for every record of any
@@ -109,7 +109,7 @@ def fit_private(
     no influence; a table with fewer rows than private columns need is refused, for public reasons
     only.
     """
-    one_of("learner", learner, LEARNERS)
+    one_of("learner", learner, PRIVATE_LEARNERS)
     public = read_bounds(bounds)
     how = Settings() if settings is None else settings
     trainer = trainer_of(learner, how)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, SearchError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import Progress, refits
+from memberbound.learners.refits import refits
 from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, up
@@ -232,7 +233,7 @@ def fitted(
     reduce: Reduce | None = None,
     *,
     workers: int | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Fits:
     """Return the statistic's outputs, (group size, dimension), or ``reduce`` of them, by group.
 

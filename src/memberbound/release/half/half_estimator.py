@@ -16,17 +16,18 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
 from memberbound.learners.holdout import (
-    Scores,
+    ModelScores,
     predict_rows,
     quiet_training,
     score_constant,
     score_predictions,
 )
-from memberbound.learners.refits import Progress
+from memberbound.learners.learner import Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
@@ -42,7 +43,6 @@ from memberbound.release.half.refitting import (
 from memberbound.release.half.statistics import (
     FittedParameters,
     FittedPredictions,
-    Labels,
     Learnable,
     Population,
     PredictionTable,
@@ -178,7 +178,7 @@ class HalfPrivate(PrivateEstimator):
         y: ArrayLike | None = None,
         train: ArrayLike | None = None,
         *,
-        progress: Progress = None,
+        progress: Progress | None = None,
     ) -> HalfPrivate:
         """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
 
@@ -270,8 +270,8 @@ def _scores(
     """
     population, source = statistic.population, InsecureSource(2)
     classes = [] if population.classes is None else list(map(str, population.classes))
-    clean: list[Scores] = []
-    noisy: list[Scores] = []
+    clean: list[ModelScores] = []
+    noisy: list[ModelScores] = []
     with quiet_training():
         for rows in fresh.subsets(_SCORED):
             outside = np.setdiff1d(np.arange(population.records), rows)
@@ -292,7 +292,7 @@ def _scores(
     )
 
 
-def _means(scores: Sequence[Scores]) -> Scores:
+def _means(scores: Sequence[ModelScores]) -> ModelScores:
     """Return the mean of every score over the models that have it."""
     names = dict.fromkeys(name for each in scores for name in each)
     return {name: float(np.mean([s[name] for s in scores if name in s])) for name in names}

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import Progress
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -113,7 +113,7 @@ def calibrate(
     pairs: int | None = None,
     partners: int | None = None,
     workers: int | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Calibration:
     """Return the least noise that a method certifies for the record that the game names.
 
@@ -204,7 +204,7 @@ class _Work:
     pairs: int | None
     partners: int | None
     workers: int | None
-    progress: Progress
+    progress: Progress | None
 
     @property
     def unit(self) -> GaussianNoise:

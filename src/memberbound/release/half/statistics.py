@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
+from memberbound.learners.learner import Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
@@ -37,7 +37,6 @@ from memberbound.subset.record_bounds import eta_from_success
 from memberbound.threads import no_warnings
 
 #: Classes of any kind, or numbers.
-Labels = NDArray[Any]
 
 # ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
 #
