@@ -12,15 +12,16 @@ from memberbound import predict, protect
 from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import networks as module
+from memberbound.release.all_rows import networks
 from memberbound.release.all_rows.gradient import TrainingRows
-from memberbound.release.all_rows.networks import (
-    NetworkBudget,
+from memberbound.release.all_rows.network_modules import check_module, make_module, probe_training
+from memberbound.release.all_rows.network_training import (
     Training,
-    fit_network,
+    sample_rows,
     step_reach,
     train_network,
 )
+from memberbound.release.all_rows.networks import NetworkBudget, fit_network
 from memberbound.release.budget import Budget, BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
@@ -109,7 +110,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
 
     monkeypatch.setattr(budgets, "noisy_release", noted)
     train_network(
-        module._module(factory, 3, 2),
+        make_module(factory, 3, 2),
         TrainingRows(rows, wanted),
         Training(steps, rate, 0.1, clip),
         classes=True,
@@ -198,7 +199,7 @@ NETWORKS = {
 
 def gradient_sum(factory, rows, wanted, clip):
     """Σ of clipped gradients, row by row with autograd: what a first step must release."""
-    network = module._module(factory, 3, 2)
+    network = make_module(factory, 3, 2)
     total = 0.0
     for row, goal in zip(
         torch.tensor(rows, dtype=torch.float32), torch.tensor(wanted), strict=True
@@ -214,14 +215,14 @@ def gradient_sum(factory, rows, wanted, clip):
 def test_steps_of_neighbours_differ_by_two_clips_whatever_the_layers(monkeypatch, name):
     """The same coins, and noise that forgets the table: every step of training is compared."""
     factory, steps, clip = NETWORKS[name], 3, 0.7
-    module._probe_training(module._module(factory, 3, 2), 3, 2)
+    probe_training(make_module(factory, 3, 2), 3, 2)
     rows, wanted = table(rows=60)
 
     def steps_of(rows, wanted):
         _, met = replayed(
             monkeypatch,
             lambda: train_network(
-                module._module(factory, 3, 2),
+                make_module(factory, 3, 2),
                 TrainingRows(rows, wanted),
                 Training(steps, 0.5, 0.1, clip),
                 classes=True,
@@ -243,7 +244,7 @@ def test_steps_of_neighbours_differ_by_two_clips_whatever_the_layers(monkeypatch
     if name != "dropout":  # whose coins go by place
         source = InsecureSource(4)
         source.words(1)
-        sample = module._sample(60, 0.5, source)
+        sample = sample_rows(60, 0.5, source)
         expected = gradient_sum(factory, rows[sample], wanted[sample], clip)
         np.testing.assert_allclose(before[0], expected, atol=1e-3)
 
@@ -262,16 +263,16 @@ def test_a_sample_takes_each_row_with_at_most_its_rate():
             edge = 2**62
             return np.array([0, edge - 1, edge, 2**64 - 1], dtype=np.uint64)[:count]
 
-    assert module._sample(4, 0.25, Words()).tolist() == [0, 1]
-    assert module._sample(4, 1.0, Words()).tolist() == [0, 1, 2, 3]
-    assert module._sample(4, math.nextafter(0.25, 0), Words()).tolist() == [0]
+    assert sample_rows(4, 0.25, Words()).tolist() == [0, 1]
+    assert sample_rows(4, 1.0, Words()).tolist() == [0, 1, 2, 3]
+    assert sample_rows(4, math.nextafter(0.25, 0), Words()).tolist() == [0]
 
 
 def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
     persons, taken = Persons(np.array([0, 1, 51]), 53), []
     source = InsecureSource(4)
     for _ in range(400):
-        sample = module._sample(53, 0.9, source, persons)
+        sample = sample_rows(53, 0.9, source, persons)
         owners = np.searchsorted(persons.starts, sample, side="right")
         assert len(set(owners.tolist())) == len(sample) <= 3
         taken += sample.tolist()
@@ -286,13 +287,13 @@ def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch)
     rows["y"] = np.where(rows["a"] > 0, "yes", "no")
     public = {"a": [-1, 1], "y": ["no", "yes"]}
     records = read_records(rows).group_by_person("who")
-    asked, honest = [], module._tensor
+    asked, honest = [], networks.to_tensor
 
     def noted(block, unit):
         asked.append(len(block) if isinstance(block, np.ndarray) else 0)
         return honest(block, unit)
 
-    monkeypatch.setattr(module, "_tensor", noted)
+    monkeypatch.setattr(networks, "to_tensor", noted)
     options = {"eta": 0.4, "bounds": public, "source": InsecureSource(1), "name": "small"}
 
     def factory(inputs, outputs):
@@ -463,10 +464,10 @@ MIXING = {
 @pytest.mark.parametrize("name", MIXING)
 def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
     """Each passes the checks in eval mode (the negative control) and fails the probe."""
-    made = module._module(MIXING[name], 3, 2)
-    module._check_answers(made, 3, 2)
+    made = make_module(MIXING[name], 3, 2)
+    check_module(made, 3, 2)
     with pytest.raises(InputError, match="learner"):
-        module._probe_training(made, 3, 2)
+        probe_training(made, 3, 2)
 
 
 def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
@@ -504,10 +505,10 @@ class TiedAndFrozen:
 
 @pytest.mark.parametrize("factory", [two_layers, normal_layers, TiedAndFrozen])
 def test_a_network_that_treats_every_row_by_itself_passes(factory):
-    made = module._module(factory, 5, 2)
+    made = make_module(factory, 5, 2)
     state = {name: t.clone() for name, t in made.state_dict().items()}
     coins = torch.random.get_rng_state()
-    module._probe_training(made, 5, 2)
+    probe_training(made, 5, 2)
     assert made.training
     assert torch.equal(torch.random.get_rng_state(), coins)
     assert all(torch.equal(t, state[name]) for name, t in made.state_dict().items())

@@ -15,7 +15,10 @@ from memberbound.leaves import LEAVES
 PACKAGE = Path(memberbound.__file__).parent
 #: What a leaf brings along: files and folders below the package.
 FILES = {
-    "networks": ("release/all_rows/networks.py",),
+    "networks": tuple(
+        f"release/all_rows/{name}.py"
+        for name in ("networks", "network_modules", "network_training")
+    ),
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),
     "mlflow": ("report/mlflow_run.py",),

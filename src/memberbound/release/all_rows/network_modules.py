@@ -1,0 +1,175 @@
+"""PyTorch modules: make them, and check that no row of a batch influences another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from memberbound.errors import InputError, installed
+from memberbound.learners.learner import takes_sizes
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+
+def torch_module(name: str = "torch") -> ModuleType:
+    """Import PyTorch or a module that comes with it, or say how to install it."""
+    return installed(name, "for networks", "torch")
+
+
+#: Rows whose gradients are computed at once; the last block of a sample is filled up with zeros,
+#: so that every block has the same shape.
+BLOCK_ROWS = 256
+#: The probe of training: gradients agree to this share of their length (roundings of single
+#: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
+_PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
+
+
+def make_module(factory: Callable[..., Module], inputs: int, outputs: int) -> Module:
+    """Make a module with seeded weights, and check that it can be trained privately."""
+    torch = torch_module()
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = factory(inputs, outputs) if takes_sizes(factory) else factory()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"learner must make a torch module, got {type(module).__name__}.")
+    module.train()
+    validator = torch_module("opacus.validators").ModuleValidator
+    problems = validator.validate(module, strict=False)
+    if problems:
+        raise InputError(
+            f"learner must be a network that treats every row by itself, got one that cannot be "
+            f"trained privately: {problems[0]}. Use GroupNorm or LayerNorm instead of BatchNorm."
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InputError("learner must make a module with parameters to train, got none.")
+    made: Module = module
+    return made
+
+
+def check_module(module: Module, inputs: int, outputs: int) -> None:
+    """Refuse a module of the wrong shape, or one whose output for a row depends on other rows."""
+    torch = torch_module()
+    rows = torch.linspace(-1, 1, 3 * inputs).reshape(3, inputs)
+    try:
+        with torch.no_grad():
+            module.eval()
+            answers, alone = module(rows), module(rows[:1])
+    except RuntimeError as problem:
+        raise InputError(f"learner must take rows of {inputs} numbers: {problem}.") from None
+    finally:
+        module.train()
+    if not isinstance(answers, torch.Tensor):
+        raise InputError(f"learner must give a tensor, got {type(answers).__name__}.")
+    if tuple(answers.shape) != (3, outputs):
+        raise InputError(
+            f"learner must give {outputs} numbers for each row, got shape {tuple(answers.shape)!r}."
+        )
+    if not torch.allclose(answers[:1], alone, rtol=1e-3, atol=1e-4):
+        raise InputError(
+            "learner must be a network that treats every row by itself, got one whose answer to a "
+            "row depends on the other rows."
+        )
+
+
+def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, index: int) -> Tensor:
+    """Return the gradient of one row as a training step computes it, for |output − goal|²/2."""
+    torch = torch_module()
+    torch.manual_seed(0)
+    wrapped.zero_grad()
+    ((wrapped(rows) - goals).square().sum() / 2).backward()
+    parts = [p.grad_sample for p in wrapped.parameters() if p.requires_grad]
+    if any(part is None for part in parts):
+        raise ValueError("some of its parameters are not used.")
+    gradient: Tensor = torch.cat([part[index].reshape(-1) for part in parts]).clone()
+    return gradient
+
+
+def _gradient_pairs(wrapped: Any, inputs: int, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
+
+    The row stands alone, at several places of a block, beside other rows of several sizes, and
+    again at the end. Dropout layers are off for that, because their coins go by place. Then they
+    are on, with the same coins and at one place.
+    """
+    torch = torch_module()
+    dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]
+    generator = torch.Generator().manual_seed(0)
+    low, high = _PROBE_SPAN
+
+    def drawn(count: int) -> Tensor:
+        draws: Tensor = low + (high - low) * torch.rand(count, inputs, generator=generator)
+        return draws
+
+    row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
+    zeros, ends = torch.zeros(BLOCK_ROWS, inputs), torch.full((BLOCK_ROWS, inputs), high)
+    companions = [
+        zeros,
+        drawn(BLOCK_ROWS),
+        ends,
+        drawn(BLOCK_ROWS),
+        drawn(BLOCK_ROWS) * _PROBE_FAR,
+        zeros,
+    ]
+
+    def gradient(others: Tensor, index: int) -> Tensor:
+        rows, goals = others.clone(), torch.randn(BLOCK_ROWS, outputs, generator=generator)
+        rows[index], goals[index] = row[0], goal[0]
+        return _row_gradient(wrapped, rows, goals, index)
+
+    for layer in dropouts:
+        layer.eval()
+    alone = _row_gradient(wrapped, row, goal, 0)
+    for number, others in enumerate(companions):
+        yield alone, gradient(others, (0, BLOCK_ROWS // 2, BLOCK_ROWS - 1)[number % 3])
+    for layer in dropouts:
+        layer.train()
+    first = gradient(companions[0], 0)
+    for others in companions[1:] if dropouts else ():
+        yield first, gradient(others, 0)
+
+
+def probe_training(module: Module, inputs: int, outputs: int) -> None:
+    """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
+
+    Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
+    too. The rows of the probe are public: small entries, and some that are a thousand times larger.
+    """
+    torch = torch_module()
+    copied = copy.deepcopy(module).train()
+    before = {name: t.clone() for name, t in copied.state_dict().items()}
+    # Torch has one generator for all threads.
+    with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
+        try:
+            wrapped = torch_module("opacus.grad_sample").GradSampleModule(
+                copied, loss_reduction="sum"
+            )
+            pairs = list(_gradient_pairs(wrapped, inputs, outputs))
+        except (RuntimeError, ValueError, IndexError) as problem:
+            raise InputError(
+                f"learner must be a network that trains on any number of rows: {problem}"
+            ) from None
+    for expected, measured in pairs:
+        allowed = _PROBE_TOLERANCE * (float(expected.norm()) + _PROBE_TOLERANCE)
+        if not float((measured - expected).norm()) <= allowed:
+            raise InputError(
+                "learner must be a network that treats every row by itself, got one whose gradient "
+                "of a row depends on the other rows, on the row's place or on random "
+                "numbers of its own while it trains. Use GroupNorm or LayerNorm instead of means "
+                "over the rows, and torch.nn.Dropout layers for randomness."
+            )
+    changed = [n for n, t in copied.state_dict().items() if not torch.equal(t, before[n])]
+    if changed:
+        raise InputError(
+            "learner must be a network that remembers nothing of the rows it trains on, got one "
+            f"that changes its buffer {changed[0]!r}."
+        )
+
+
+def count_weights(module: Module) -> int:
+    """Return the number of weights that are trained."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)

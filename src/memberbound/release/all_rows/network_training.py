@@ -1,0 +1,183 @@
+"""DP-SGD: Poisson samples of rows, clipped gradients, and noise on a grid (proofs/networks.md)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.release.all_rows.clipping import path_sensitivity
+from memberbound.release.all_rows.encoder import EncodedBlock
+from memberbound.release.all_rows.gradient import TrainingRows
+from memberbound.release.all_rows.network_modules import BLOCK_ROWS, torch_module
+from memberbound.release.budget import NoisySums
+from memberbound.release.randomness import RandomSource
+from memberbound.tables.persons import Persons
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+
+#: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
+_STEPS, _BATCH, _RATE, _CLIP = 80, 2048, 1.0, 1.0
+#: Tables with fewer rows take shorter steps.
+_MANY = 20_000
+#: Roundings of single precision in units of double ones; what squares lose by underflow.
+_SINGLE, _UNDERFLOW = 2.0**29, 1e-15
+#: Up to this many weights lengths are taken in single precision.
+_MOST_SINGLE = 2**22
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train: public numbers, chosen without the data.
+
+    Every step takes each row with probability ``sample_rate``; ``rate`` multiplies the sum of
+    clipped gradients over the *expected* number of rows; ``averaged`` is the share of the steps, at
+    the end, whose weights are averaged.
+    """
+
+    steps: int
+    sample_rate: float
+    rate: float
+    clip: float = 1.0
+    momentum: float = 0.9
+    averaged: float = 0.5
+
+    @classmethod
+    def default(cls, *, rows: int) -> Training:
+        """Return the rule of docs/gradient.md: a function of the number of rows only."""
+        # Noise in the averaged weights is proportional to rate/rows.
+        return cls(_STEPS, min(1.0, _BATCH / rows), _RATE * min(1.0, rows / _MANY), _CLIP)
+
+
+def step_reach(clip: float, rows: int) -> float:
+    """Return how far one record can move the computed sum of a sample, from above (claim 2)."""
+    return up(path_sensitivity(clip, rows, BLOCK_ROWS) - clip, 4)
+
+
+def clipped_sums(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tensor]:
+    """Return Σ of the kept rows' clipped gradients of a block, by parameter, in double precision.
+
+    Guarantee: no row adds more than ``clip`` in length; lengths are taken from above (claim 2).  A
+    record whose gradient is not finite is left out.
+    """
+    torch = torch_module()
+    parts = [p.grad_sample.reshape(len(kept), -1) for p in learnt]
+    terms = sum(g.shape[1] for g in parts)
+    kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
+    sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
+    lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
+    # Roundings of single precision, and what underflows.
+    lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
+    usable = torch.isfinite(lengths) & kept
+    factors = (clip * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
+    factors = torch.where(usable, factors, 0.0)
+    exact = (torch.where(usable[:, None], g.double(), 0.0) for g in parts)
+    return [(factors @ g).view_as(p) for p, g in zip(learnt, exact, strict=True)]
+
+
+def sample_rows(
+    rows: int, rate: float, source: RandomSource, persons: Persons | None = None
+) -> NDArray[np.int64]:
+    """Return a Poisson sample: each record with a probability of at most ``rate``, to 2^-64.
+
+    Of a person one row is taken, by a coin of its own.
+    """
+    records = rows if persons is None else persons.count
+    sample = np.arange(records)
+    if rate < 1.0:
+        sample = np.flatnonzero(source.words(records) < np.uint64(math.floor(rate * 2.0**64)))
+    if persons is None:
+        return sample
+    coins = source.words(len(sample)) % persons.sizes[sample].astype(np.uint64)
+    return np.asarray(persons.starts[sample] + coins.astype(np.int64))
+
+
+def to_tensor(rows: EncodedBlock | FloatArray, unit: float) -> Tensor:
+    """Return rows as the network takes them: numbers of about unit size."""
+    dense = rows.matrix().toarray() if isinstance(rows, EncodedBlock) else rows
+    made: Tensor = torch_module().from_numpy((dense * unit).astype(np.float32))
+    return made
+
+
+def train_network(
+    module: Module,
+    rows: TrainingRows,
+    training: Training,
+    *,
+    classes: bool,
+    scale: float,
+    source: RandomSource,
+    unit: float = 1.0,
+) -> Any:
+    """Train a copy of ``module`` by noisy steps and return another copy with the averaged weights.
+
+    Guarantee: nothing of ``rows`` enters the result but through sums of gradients clipped at
+    ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
+    Theorem: proofs/networks.md, claims 1 to 3.
+    Edge cases: records of weight 0 are left out without a trace.
+    """
+    torch = torch_module()
+    wrapped = torch_module("opacus.grad_sample").GradSampleModule(
+        copy.deepcopy(module).train(), loss_reduction="sum"
+    )
+    learnt = [p for p in wrapped.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
+    count, persons = len(rows.codes), rows.persons
+    weighted = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
+    expected = training.sample_rate * (count if persons is None else persons.count)
+    # The tensors of a step are parts of one vector, whose noise has this scale.
+    noise = NoisySums(scale, training.steps * len(learnt), source)
+    goals = np.where(weighted, rows.codes, 0)
+    mean = [np.zeros(tuple(p.shape)) for p in learnt]
+    first = training.steps - max(1, math.ceil(training.steps * training.averaged))
+    # Torch has one generator for all threads.
+    with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
+        # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
+        torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
+        for step in range(training.steps):
+            sample = sample_rows(count, training.sample_rate, source, persons)
+            sums = [torch.zeros(p.shape, dtype=torch.float64) for p in learnt]
+            for start in range(0, len(sample), BLOCK_ROWS):
+                places = sample[start : start + BLOCK_ROWS]
+                missing = BLOCK_ROWS - len(places)
+                taken = to_tensor(rows.features[places], unit)
+                taken = torch.cat([taken, torch.zeros(missing, taken.shape[1])])
+                goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
+                wrapped.zero_grad()
+                _loss(wrapped(taken), goal, classes).backward()
+                kept = torch.from_numpy(np.pad(weighted[places], (0, missing)))
+                parts = clipped_sums(learnt, kept, training.clip)
+                sums = [total + part for total, part in zip(sums, parts, strict=True)]
+            # From here on nothing but the noisy sum is used: post-processing.
+            for p, total in zip(learnt, sums, strict=True):
+                slope = noise.measure(total.numpy()) / expected
+                p.grad = torch.from_numpy(slope).to(p.dtype)
+            optimizer.step()
+            if step >= first:
+                for at, p in enumerate(learnt):
+                    mean[at] += (p.detach().double().numpy() - mean[at]) / (step - first + 1)
+    released = copy.deepcopy(module)
+    with torch.no_grad():
+        targets = [p for p in released.parameters() if p.requires_grad]
+        for p, value in zip(targets, mean, strict=True):
+            p.copy_(torch.from_numpy(value).to(p.dtype))
+    if not all(bool(torch.isfinite(p).all()) for p in targets):
+        raise InputError("training must stay finite: take a smaller rate.")
+    return released.requires_grad_(False).eval()
+
+
+def _loss(answers: Tensor, goal: Tensor, classes: bool) -> Tensor:
+    if classes:
+        return torch_module().nn.functional.cross_entropy(answers, goal.long(), reduction="sum")
+    return (answers[:, 0] - goal.float()).square().sum() / 2
