@@ -55,7 +55,7 @@ class NumberRows:
     def __matmul__(self, theta):
         return self.numbers @ theta
 
-    def turned(self, moved):
+    def transpose_dot(self, moved):
         return self.numbers.T @ moved
 
 

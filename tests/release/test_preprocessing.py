@@ -446,5 +446,5 @@ def test_compact_rows_are_multiplied_exactly_as_the_numbers_they_stand_for(memor
     whole = np.rint(block.matrix().toarray() * 2**13).astype(np.int64)
     assert ((block @ theta) * 2**33 == whole @ np.rint(theta * 2**20).astype(np.int64)).all()
     turned = whole.T @ np.rint(moved * 2**20).astype(np.int64)
-    assert (block.turned(moved) * 2**33 == turned).all()
+    assert (block.transpose_dot(moved) * 2**33 == turned).all()
     assert (block.squares() * 2**26 == np.square(whole).sum(axis=1)).all()

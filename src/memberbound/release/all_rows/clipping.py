@@ -12,38 +12,38 @@ import numpy as np
 
 from memberbound.numerics.rounding import UNIT, FloatArray, IntArray, sum_slack, up
 
-#: Rows whose products are added up by the BLAS at once.
+#: Rows per matrix product.
 BLOCK_ROWS = 8192
-#: Encoded features are whole multiples of 1/2^13, of size at most 4, and summands of a sum of
-#: gradients whole multiples of a step, so that scores and sums are exact in whatever order they are
-#: added (proofs/persons.md).
+#: Encoded features are integer multiples of 1/2^13 of size at most 4, and the summands of a sum of
+#: gradients are integer multiples of a step, so that scores and sums are exact in any order
+#: (proofs/persons.md).
 GRID = 2.0**13
 LARGEST_FEATURE = 4.0
-#: A person's share of the clip is counted in units of 1/2^16.
+#: Shares of a person's clip are integers in units of 1/2^16.
 _SHARES = 2.0**16
-#: No row is taken to be shorter: below this, squares underflow.
+#: Lower bound on the computed length of a row: below it, squares underflow.
 _SHORTEST = 1e-150
 
 
 def on_grid(features: FloatArray) -> FloatArray:
-    """Return encoded numbers as whole multiples of 1/2^13."""
+    """Round features to multiples of 1/2^13, clipped to ±4."""
     cut = np.clip(features, -LARGEST_FEATURE, LARGEST_FEATURE)
     return np.asarray(np.rint(cut * GRID) / GRID)
 
 
 def summand_step(clip: float, records: int) -> float:
-    """Return the power of two to whose multiples summands are cut off.
+    """Return the power of two to whose multiples summands are truncated.
 
-    Guarantee: sums of features on the grid times such summands are exact: their lengths add up to
-    at most ``records``·``clip``, which is below 2^52 units.
+    Guarantee: sums of products of such summands with features on the grid are exact, because the
+    lengths of the summands add up to at most ``records``·``clip``, below 2^52 units.
     """
     return 2.0 ** (math.frexp(clip * records)[1] - 39)
 
 
 def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray:
-    """Return √(‖x‖² + b²) of every row, from above: a few roundings, whatever the order of adding.
+    """Return an upper bound on √(‖x‖² + b²) for every row, in any order of summation.
 
-    ``squares`` are ‖x‖² of rows with so many terms.
+    ``squares`` are the ‖x‖² of rows with this many ``terms``.
 
     Guarantee: at least the exact length (proofs/gradient-descent.md, claim 2).
     """
@@ -54,20 +54,20 @@ def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray
 def clipped_residuals(
     residuals: FloatArray, lengths: FloatArray, clip: float, starts: IntArray | None = None
 ) -> FloatArray:
-    """Return v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).
+    """Scale residuals to v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).
 
-    ``lengths`` are those of :func:`row_lengths`.  A record whose gradient is shorter keeps it.
-    Where ``starts`` says which rows are whose, Σ‖x‖·‖v‖ ≤ clip holds for every person: each row is
-    cut off at the clip, and the rows of a person are then shortened by one factor.
+    ``lengths`` are those of :func:`row_lengths`.  Gradients shorter than the clip stay unchanged.
+    With ``starts``, the first rows of persons, Σ‖x‖·‖v‖ ≤ clip holds for every person: each row is
+    clipped, and then all rows of a person are scaled by one factor.
     """
     squares = np.zeros(len(residuals))
-    for column in residuals.T:  # not by einsum, whose last digit may depend on the place of a row
+    for column in residuals.T:  # not einsum: its last digit may depend on the row's index
         squares += column * column
     sizes = np.sqrt(squares) * (1 + 2 * sum_slack(residuals.shape[1]))
     sizes = np.maximum(sizes, _SHORTEST)
     factors = np.minimum(clip * (1 - 16 * UNIT) / (lengths * sizes), 1.0)
     if starts is not None:
-        # Whole numbers from above: their sum is the same in whatever order rows stand.
+        # Integers, rounded up: their sum does not depend on the order of rows.
         units = np.ceil(lengths * sizes * factors / clip * (_SHARES * (1 + 2.0**-30)))
         counts = np.diff(starts, append=len(residuals))
         shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES) * (1 - 16 * UNIT)
@@ -76,10 +76,10 @@ def clipped_residuals(
 
 
 def path_sensitivity(clip: float, rows: int, block: int = BLOCK_ROWS) -> float:
-    """Return how far one replaced record can move a computed sum of clipped gradients, from above.
+    """Return an upper bound on the L2 sensitivity of a computed sum of clipped gradients.
 
-    Guarantee: 2·clip, and what rounding adds: each of the two sums is off by at most
-    rows·clip·(γ_block + γ_blocks), in whatever order it was added (claim 2).
+    Guarantee: replace-one.  2·clip plus rounding: each of the two sums is off by at most
+    rows·clip·(γ_block + γ_blocks), in any order of summation (claim 2).
     """
     blocks = -(-rows // block)
     off = rows * (sum_slack(block) + sum_slack(blocks))

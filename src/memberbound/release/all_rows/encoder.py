@@ -259,12 +259,12 @@ class EncodedBlock:
             scores += table[place]
         return scores
 
-    def turned(self, moved: FloatArray) -> FloatArray:
-        """Return the transpose times a column per output."""
-        total = np.zeros((self.layout.width, moved.shape[1]))
-        total[self.layout.numbers] = self.numbers @ moved
+    def transpose_dot(self, residuals: FloatArray) -> FloatArray:
+        """Return the product of the transposed rows with residuals, a column per output."""
+        total = np.zeros((self.layout.width, residuals.shape[1]))
+        total[self.layout.numbers] = self.numbers @ residuals
         for place, inside in zip(self.places, self.layout.indicators, strict=True):
-            for output, column in enumerate(moved.T):
+            for output, column in enumerate(residuals.T):
                 sums = np.bincount(place, column, inside.stop - inside.start + 1)
                 total[inside, output] = self.layout.one * sums[1:]
         return total

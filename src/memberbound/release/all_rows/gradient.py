@@ -114,7 +114,7 @@ def clipped_sum(
         clipped *= weights[:, None]
     if step:
         clipped = np.trunc(clipped / step) * step
-    return np.vstack([block.turned(clipped), clipped.sum(axis=0)])
+    return np.vstack([block.transpose_dot(clipped), clipped.sum(axis=0)])
 
 
 # ── The model, and the descent that makes it of all rows ──────────────────────────────────────────

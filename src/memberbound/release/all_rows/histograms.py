@@ -21,12 +21,12 @@ from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
 
-# ── Cells of a histogram that is the same for every table ─────────────────────────────────────────
+# ── Cells: the same for every table ───────────────────────────────────────────────────────────────
 
 #: Exponents of the signed logarithmic grid: from 2^-20 (a millionth) to 2^44.
 _LOWEST, _HIGHEST = -20, 43
 _OCTAVES = _HIGHEST - _LOWEST + 1
-#: Cells of a column's histogram: numbers by sign and octave (zero in the middle), missing, texts.
+#: Cells: numbers by sign and octave (zero in the middle), missing values, buckets of texts.
 NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
@@ -56,7 +56,7 @@ def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArra
 
 
 def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
-    """Return sign and octave of numbers as a cell, the one for missing values for NaN."""
+    """Return the cell of every number by sign and octave, that of missing values for NaN."""
     size = np.minimum(np.abs(numbers), 2.0**60)
     octave = np.clip(np.frexp(size)[1] - 1, _LOWEST, _HIGHEST) - (_LOWEST - 1)
     octave = np.where(size < 2.0**_LOWEST, 0, octave)
@@ -65,32 +65,32 @@ def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
 
 
 def counted(places: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
-    """Return how many records are in every cell; a person's rows count in parts of one.
+    """Count the records in every cell; with persons, each person's rows share a weight of 1.
 
-    Guarantee: exact; replacing a record moves it by at most √2 (X26, proofs/persons.md).
+    Guarantee: exact; L2 sensitivity at most √2 under replace-one (X26, proofs/persons.md).
     """
     weights = None if persons is None else persons.weights
     return np.asarray(np.bincount(places, weights, minlength=count), dtype=np.float64)
 
 
 def octave_ends(cell: int) -> tuple[float, float]:
-    """Return the numbers between which a number cell lies."""
-    place = cell - _OCTAVES
-    if place == 0:
+    """Return the ends of a number cell."""
+    octave = cell - _OCTAVES
+    if octave == 0:
         return 0.0, 0.0
-    exponent = abs(place) - 1 + _LOWEST
+    exponent = abs(octave) - 1 + _LOWEST
     low, high = math.ldexp(1.0, exponent), math.ldexp(1.0, exponent + 1)
-    return (low, high) if place > 0 else (-high, -low)
+    return (low, high) if octave > 0 else (-high, -low)
 
 
-# ── What noisy histograms say about a column ──────────────────────────────────────────────────────
+# ── Released names and identifiers ────────────────────────────────────────────────────────────────
 
-#: Share of μ² for the number of different values in columns whose names say that they identify.
+#: Share of μ² for the number of distinct values in columns named like identifiers.
 IDENTIFIER_SHARE = 0.005
-#: Values of a column that are released by name.
+#: Largest number of values of a column that are released by name.
 MOST_CLASSES = 32
-#: A value that one person has is named with at most this probability: Φ(-6) is below it, and
-#: the grid moves a noisy count by at most an eighth of the scale.
+#: A value of a single person is released with at most this probability: a noisy count must exceed
+#: 1 by this many scales, Φ(-6) is below it, and the grid moves a count by at most scale/8.
 CLASS_SLACK = 1e-9
 CLASS_SCALES = 6.2
 #: A column of texts whose Σcount² is at most this many times that of identifiers has no indicators.
@@ -98,23 +98,23 @@ _ALIKE = 3.0
 
 
 def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str, ...]:
-    """Return the values that many people share, by name, from one noisy histogram.
+    """Release the names of values that many people share, from one noisy histogram.
 
-    A person counts for the commonest value: several that nobody else has would each have a chance
-    of being named.
+    A person counts once, for their most common value: otherwise each of several values of their own
+    would have a chance of being released.
 
-    Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
+    Guarantee: a value of a single person is released with probability at most :data:`CLASS_SLACK`.
     """
     exact = records.select([name]).shards.sum(_name_counts, name)
     names = sorted(exact)
     noisy = histograms.measure([exact[label] for label in names])
     passed = np.flatnonzero(noisy > 1.0 + CLASS_SCALES * histograms.scale)
     largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
-    return tuple(names[place] for place in sorted(largest))
+    return tuple(names[index] for index in sorted(largest))
 
 
 def _name_counts(shard: Records, name: str) -> dict[str, int]:
-    """Return how many records have which value; missing values are not counted."""
+    """Count the records of every value; missing values are not counted."""
     codes, names = shard.columns[name].factorize()
     codes = codes if shard.persons is None else shard.persons.most_common(codes)
     counts = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
@@ -122,10 +122,10 @@ def _name_counts(shard: Records, name: str) -> dict[str, int]:
 
 
 def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) -> tuple[str, ...]:
-    """Return the columns that are called identifiers and whose values hardly repeat.
+    """Return the columns that are named like identifiers and whose values hardly repeat.
 
-    Names are public; how many values there are is asked with noise.  A replaced record, like an
-    added one, moves each number by at most 1 (proofs/gradient-descent.md, claim 5).
+    Names are public; the number of distinct values is measured with noise.  Replacing or adding a
+    record changes each number by at most 1 (proofs/gradient-descent.md, claim 5).
     """
     called = [name for name in private if says_identifier(name)]
     if not called:

@@ -11,7 +11,7 @@ from scipy import special
 
 from memberbound.numerics.rounding import FloatArray
 
-#: Target range [-1, 1]: where Huber's loss turns from square to straight.
+#: Error at which Huber's loss turns from quadratic to linear, for targets in [-1, 1].
 _BEND = 0.2
 
 
@@ -32,12 +32,12 @@ def _ridge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
 
 
 def _huber(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ½e² of the error e = S - y up to a bend, straight beyond."""
+    """ℓ = ½e² of the error e = S - y up to a bend, linear beyond."""
     return np.asarray(np.clip(scores - target, -_BEND, _BEND))
 
 
 def _hinge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = max(0, 1 - m) of the margin m = y·S per output, rounded off on 0 ≤ m ≤ 1."""
+    """ℓ = max(0, 1 - m) of the margin m = y·S per output, smoothed on 0 ≤ m ≤ 1."""
     return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
 
 
@@ -53,21 +53,21 @@ LOSSES = tuple(_RESIDUALS)
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss by name, of so many classes (``logistic`` has two), of one number for none."""
+    """A loss by name, for this many classes; 0 for a target of numbers."""
 
     name: str
     classes: int = 0
 
     @property
     def outputs(self) -> int:
-        """Number of scores: one of a number or of two classes, except for softmax."""
+        """Number of scores: one for a number or for two classes, except with softmax."""
         return self.classes if self.classes > 2 or self.name == "softmax" else 1
 
     def target(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """Return the target as the residuals take it, (records, outputs).
+        """Return the target in the shape of the residuals, (records, outputs).
 
-        ``codes`` are those of classes, or numbers scaled to [-1, 1].  A code of -1 stands for a
-        class that is not among the public ones: such a record is left out.
+        ``codes`` are class codes, or numbers scaled to [-1, 1].  A code of -1 marks a class that is
+        not public; such a record gets weight 0.
         """
         if not self.classes:
             return np.asarray(codes, dtype=np.float64)[:, None]
@@ -79,22 +79,22 @@ class Loss:
         return np.asarray(2 * hot - 1 if self.name == "hinge" else hot)
 
     def residuals(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-        """Return r per record, one column per output."""
+        """Return the residuals r per record, one column per output."""
         return _RESIDUALS[self.name](scores, target)
 
     def predicted(self, scores: FloatArray) -> NDArray[np.int64]:
-        """Return class codes."""
+        """Return the predicted class codes."""
         if self.outputs == 1:
             return (scores[:, 0] > 0).astype(np.int64)
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
     @property
     def probable(self) -> bool:
-        """Whether its scores have class probabilities."""
+        """Whether the loss is a likelihood, so that scores give class probabilities."""
         return self.name in ("logistic", "softmax")
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return class probabilities of scores that have them."""
+        """Return class probabilities of scores, for a likelihood."""
         if self.outputs == 1:
             return np.column_stack([special.expit(-scores[:, 0]), special.expit(scores[:, 0])])
         return np.asarray(special.softmax(scores, axis=1))
