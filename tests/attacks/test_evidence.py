@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import memberbound
 from attacks.conftest import rows
-from memberbound.attacks.evidence import Evidence, ask_model, given_model
+from memberbound.attacks.evidence import Evidence, ask_model, load_given_model
 from memberbound.errors import InputError
 
 
@@ -74,7 +74,7 @@ def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path:
     )
     memberbound.predict(path, sides[1], out=tmp_path / "answers.csv")
     answers = pd.read_csv(tmp_path / "answers.csv")
-    evidence = ask_model(given_model(path), sides[0], sides[1], "y")
+    evidence = ask_model(load_given_model(path), sides[0], sides[1], "y")
     asked = evidence.answers.table[~evidence.member]
     columns = [f"probability_{name}" for name in evidence.classes]
     assert (asked == answers[columns].to_numpy()).all()
@@ -126,7 +126,7 @@ def test_one_answer_that_changes_when_asked_again_is_noticed(moved: float, recor
         table[record] *= 1 - moved * (len(asked) > 1)
         return table / table.sum(axis=1, keepdims=True) if not moved else table
 
-    plain = Evidence.of(given_model(model), everyone, truth, member)
-    found = Evidence.of(given_model(answers), everyone, truth, member)
+    plain = Evidence.of(load_given_model(model), everyone, truth, member)
+    found = Evidence.of(load_given_model(answers), everyone, truth, member)
     assert len(asked) > 1
     assert len(found.notes) - len(plain.notes) == (moved > 0)

@@ -21,14 +21,14 @@ from sklearn.tree import DecisionTreeClassifier
 from memberbound.answers import plain
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.attacks.learner_audit import (
-    allowed_above,
     audit_shadows,
     best_threshold,
     blocks_of,
+    max_false_positives,
     mean_bound,
     release_statistics,
 )
-from memberbound.attacks.shadows import FailedFit, attacked_records, draw_half, train_shadows
+from memberbound.attacks.shadows import FailedFit, draw_half, sample_attacked_records, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples
@@ -83,7 +83,7 @@ def test_scores_without_information_reach_at_most_the_fpr_on_average():
     values = release_statistics(rng.random((4000, 60)), halves(4000, 60, 0), 0.5, (0.1,))[0.1]
     # Exactly ⌊0.1·31⌋/31 on average; 4 standard errors fail with probability 6e-5.
     assert abs(values.mean() - 3 / 31) < 4 * values.std() / np.sqrt(4000)
-    assert [int(allowed_above(rate, 30)) for rate in (0.1, 1 / 31, 0.03)] == [2, 0, -1]
+    assert [int(max_false_positives(rate, 30)) for rate in (0.1, 1 / 31, 0.03)] == [2, 0, -1]
 
 
 def test_no_tpr_where_a_release_has_too_few_non_members():
@@ -342,7 +342,7 @@ def test_a_sample_of_the_records_says_what_the_whole_says_about_them(tmp_path):
         train_shadows(examples, tree, **options, records=records) for records in (None, 60, 60)
     )
     assert (part.reused, again.reused) == (0, 24), "other records are other fits, the same are not"
-    np.testing.assert_array_equal(part.sample, attacked_records(160, 60, seed=0))
+    np.testing.assert_array_equal(part.sample, sample_attacked_records(160, 60, seed=0))
     np.testing.assert_array_equal(part.membership, whole.membership[:, part.sample])
     np.testing.assert_array_equal(part.signals.logit, whole.signals.logit[:, part.sample])
     np.testing.assert_array_equal(again.signals.logit, part.signals.logit)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from memberbound.attacks.model_audit import audit_groups, recognised_members
+from memberbound.attacks.model_audit import audit_groups, recognise_members
 from memberbound.attacks.scores import Scores, audit_scores
 from memberbound.errors import InputError
 
@@ -12,13 +12,13 @@ from memberbound.errors import InputError
 def test_p_values_count_the_calibrating_records() -> None:
     scores = np.concatenate([[10.0, -10.0], np.linspace(-1, 1, 40)])
     member = np.arange(42) < 2
-    found = recognised_members(scores, member, [7, 8], attack="loss", rate=0.99)
+    found = recognise_members(scores, member, [7, 8], attack="loss", rate=0.99)
     assert found.rows == (7, 8)
     assert found.p_values.tolist() == [1 / 21, 1.0]  # 20 calibrate
     assert found.others_tried == 20
     assert found.false_discovery_rate_upper == pytest.approx(0.99 * 20 / 22)
     strong = np.where(member, 10.0, np.linspace(-1, 1, 42))
-    named = recognised_members(strong, member, [7, 8], attack="loss", rate=0.9)
+    named = recognise_members(strong, member, [7, 8], attack="loss", rate=0.9)
     assert named.named.all()
     assert named.recognised == 2
     assert {member.record for member in named.most} == {7, 8}
@@ -41,7 +41,7 @@ def share_wrong(rng: np.random.Generator, kind: str, *, cheat: bool, rate: float
         p = np.array([(outside > s).mean() for s in scores])
         named = false_discovery_control(p) <= rate
         return float(named[n1:].sum() / max(named.sum(), 1))
-    found = recognised_members(
+    found = recognise_members(
         scores, member, range(n1), attack="x", rate=rate, seed=int(rng.integers(2**31))
     )
     return found.others_named / max(found.others_named + found.recognised, 1)

@@ -9,9 +9,9 @@ import pytest
 from memberbound.attacks import checks, evidence, model_audit, shadows
 from memberbound.attacks.checks import one_law_test
 from memberbound.attacks.evidence import Evidence
-from memberbound.attacks.model_audit import audit_records, recognised_members
+from memberbound.attacks.model_audit import audit_records, recognise_members
 from memberbound.attacks.scores import permutation_p_value
-from memberbound.attacks.shadows import draw_half, known_records, train_references
+from memberbound.attacks.shadows import draw_half, select_known_records, train_references
 from memberbound.learners.trained import Answers, TrainedModel
 
 #: Members and as many others; tables that are drawn.
@@ -30,7 +30,7 @@ def table(rng: np.random.Generator) -> Evidence:
 
 
 def places_of_known_half(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    return known_records(case, 0, references=False)
+    return select_known_records(case, 0, references=False)
 
 
 def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
@@ -51,7 +51,7 @@ def places_of_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     scores = np.asarray(case.rows)[:, 0].copy()
     outside = np.sort(scores[SIZE:])
     scores[:SIZE] = outside - 1e-12
-    found = recognised_members(scores, MEMBER, range(SIZE), attack="x")
+    found = recognise_members(scores, MEMBER, range(SIZE), attack="x")
     steps = np.diff(np.append(found.p_values, 1 / (1 + SIZE // 2))) < -1e-9
     return np.tile(steps, 2)
 
@@ -71,7 +71,7 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
 
 
 def places_of_known_part(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    return known_records(case, 0, references=True)
+    return select_known_records(case, 0, references=True)
 
 
 class _Anything:
@@ -126,7 +126,7 @@ def share_wrong(seed: int, lists: int = 200) -> float:
         rng = np.random.default_rng([draw, 99])
         inside, outside = np.sort(rng.normal(size=20) + 6), np.sort(rng.normal(size=40))
         scores = np.concatenate([inside[::-1], outside[::-1]])
-        found = recognised_members(
+        found = recognise_members(
             scores, np.arange(60) < 20, range(20), attack="x", rate=0.1, seed=seed
         )
         shares.append(found.others_named / max(1, found.others_named + found.recognised))

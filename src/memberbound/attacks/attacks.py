@@ -1,8 +1,9 @@
-"""The list of attacks: how each scores target models, what it has to see, and what it needs.
+"""The catalogue of attacks: the score, the required access and the inputs of each.
 
-A learner has many targets, each attacked with other models of the learner; a given model is one
-target, attacked with reference models.  Every score is a (targets, records) table and is oriented:
-higher means "member".  An attack never sees the half of the target that it is measured on.
+An audit of a learner has many targets, each attacked with other models of that learner; an audit of
+a given model has one target, attacked with reference models.  Every score is a (targets, records)
+array, and higher scores mean "member".  An attack never sees the half of the target that it is
+evaluated on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from memberbound.numerics.rounding import FloatArray
 if TYPE_CHECKING:
     from memberbound.attacks.evidence import Evidence
 
-# ── Targets and shadows: the sums over shadow models that every attack is made of ─────────────────
+# ── Targets and shadows: sums over shadow models that the attacks share ───────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Moments:
     squares: FloatArray
 
     def variance(self, pool: BoolArray | slice) -> FloatArray:
-        """Return the variance per record, shrunk to that of the records ``pool`` by 4 models."""
+        """Return the variance per record, shrunk towards ``pool``'s with the weight of 4 models."""
         freedom = np.maximum(self.count - 1, 0.0)
         shape = np.broadcast_shapes(self.squares.shape, freedom.shape)
         free, squares = (np.broadcast_to(a, shape)[:, pool] for a in (freedom, self.squares))
@@ -48,25 +49,25 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Target models, and the shadow models with known training sets that they are attacked with.
+    """Target models, and the shadow models with known training sets used to attack them.
 
-    The targets of a learner are models of their own, or target i *is* shadow i and is left out of
-    what the attacker knows about it.  Leaving one out is a subtraction from a sum, so attacking all
-    S models with the other S-1 costs O(S·N).  Every record is in some shadows and not in others.
+    In an audit of a learner, the targets are separate models, or target i *is* shadow i and is left
+    out of its own attack.  Leaving one model out subtracts it from a sum, so attacking all S models
+    with the other S-1 costs O(S·N).  Every record is in some shadows and absent from others.
 
-    A given model is one target.  No shadow was trained on a measured record, so what models say
-    that were trained on one is predicted, from known non-members.  These are ``pool``: all numbers
-    that are shared between records come from them, and the score of a measured record depends on no
-    other measured one (proofs/given-models.md claims 1 and 4).
+    A given model is a single target.  No shadow was trained on a measured record, so the attack
+    predicts the statistics of models trained on it from known non-members.  These form ``pool``:
+    every number shared between records is computed from them, and the score of a measured record
+    depends on no other measured record (proofs/given-models.md claims 1 and 4).
 
     Attributes:
-        signals: what the targets say, (T, N).
-        shadows: what the shadows say, (S, N); None where there are none.
+        signals: outputs of the targets, (T, N).
+        shadows: outputs of the shadows, (S, N); None without shadows.
         membership: which shadows were trained on which records, (S, N).
         leave_one_out: whether target i is shadow i, attacked with the others.
-        pool: the known non-members of a given model; None for a learner, whose records all are.
+        pool: the known non-members of a given model; None for a learner, where all records count.
         evidence: the answers of a given model.
-        known: the records whose membership in the given model is known.
+        known: mask of the records with known membership in the given model.
     """
 
     signals: Signals
@@ -81,7 +82,7 @@ class Targets:
     def each_by_the_others(
         cls, signals: Signals, membership: BoolArray, pool: BoolArray | None = None
     ) -> Targets:
-        """Attack every model with all the others."""
+        """Return targets in which every model is attacked with all the others."""
         return cls(signals, signals, membership, leave_one_out=True, pool=pool)
 
     @classmethod
@@ -92,7 +93,7 @@ class Targets:
         shadows: Signals | None = None,
         membership: BoolArray | None = None,
     ) -> Targets:
-        """Attack a given model, with reference models where there are any."""
+        """Return a given model as the only target, with optional reference models."""
         target = cls(evidence.signals, evidence=evidence, known=known)
         if shadows is None:
             return target
@@ -101,8 +102,8 @@ class Targets:
 
     @cached_property
     def practice(self) -> Targets:
-        """Every shadow attacked with the others: there all training sets are known."""
-        shadows, membership = self.trained
+        """The shadows attacked with each other, where all training sets are known."""
+        shadows, membership = self.trained_shadows
         if self.leave_one_out:
             return self
         if self.pool is None:
@@ -112,58 +113,58 @@ class Targets:
         return Targets.each_by_the_others(shadows.of(columns), membership[:, columns], everywhere)
 
     @property
-    def trained(self) -> tuple[Signals, BoolArray]:
+    def trained_shadows(self) -> tuple[Signals, BoolArray]:
         """The shadows and their training sets."""
         if self.shadows is None or self.membership is None:
             raise InputError("shadow models must be trained for this attack, got none.")
         return self.shadows, self.membership
 
     @property
-    def pooled(self) -> BoolArray | slice:
-        """The records that numbers shared between records come from."""
+    def pool_index(self) -> BoolArray | slice:
+        """Index of the records from which shared numbers are computed."""
         return slice(None) if self.pool is None else self.pool
 
     @cached_property
     def _scale(self) -> float:
         """The mean squared error of the shadows, for regressions."""
-        return float(self.trained[0].loss[:, self.pooled].mean()) + 1e-300
+        return float(self.trained_shadows[0].loss[:, self.pool_index].mean()) + 1e-300
 
     @cached_property
     def statistics(self) -> tuple[Moments, Moments, FloatArray]:
-        """A statistic that is about normal: in shadows with the record, without it, in the targets.
+        """An approximately normal statistic: shadows with the record, shadows without it, targets.
 
-        It is the logit of the true class, or minus the logarithm of the squared error.
+        The statistic is the logit of the true class, or minus the log of the squared error.
         """
-        shadows, _ = self.trained
+        shadows, _ = self.trained_shadows
         if shadows.regression:
-            return self._compared(lambda s: -np.log(s.loss + 1e-6 * self._scale))
-        edge = largest_logit(shadows.kind, shadows.logit[:, self.pooled])
-        return self._compared(lambda s: np.clip(s.logit, -edge, edge))
+            return self._compare(lambda s: -np.log(s.loss + 1e-6 * self._scale))
+        edge = largest_logit(shadows.kind, shadows.logit[:, self.pool_index])
+        return self._compare(lambda s: np.clip(s.logit, -edge, edge))
 
     @cached_property
     def confidences(self) -> tuple[Moments, Moments, FloatArray]:
-        """The same of the probability of the true class, or of exp(-error²/2·mean error²)."""
+        """Like :attr:`statistics`, for the true-class probability or exp(-error²/2·mean error²)."""
         if self.signals.regression:
-            return self._compared(lambda s: np.exp(-s.loss / (2 * self._scale)))
-        return self._compared(lambda s: special.expit(s.logit))
+            return self._compare(lambda s: np.exp(-s.loss / (2 * self._scale)))
+        return self._compare(lambda s: special.expit(s.logit))
 
-    def _compared(
+    def _compare(
         self, statistic: Callable[[Signals], FloatArray]
     ) -> tuple[Moments, Moments, FloatArray]:
-        return *self.moments(statistic(self.trained[0])), statistic(self.signals)
+        return *self.moments(statistic(self.trained_shadows[0])), statistic(self.signals)
 
     def moments(self, statistic: FloatArray) -> tuple[Moments, Moments]:
-        """Return what a statistic of the shadows, (S, N), is with the record in, and without it.
+        """Return the moments of a shadow statistic, (S, N), with and without each record.
 
-        What is missing is predicted: the mean without the record by the average gap between the
+        Missing means are predicted: the mean without the record from the average gap between the
         two, the mean with it by :meth:`_gain`.
         """
-        _, membership = self.trained
+        _, membership = self.trained_shadows
         centre = statistic.mean(axis=0, keepdims=True)
-        # Centred, so that sums of squares keep their digits.
+        # Centre first, to avoid cancellation in the sums of squares.
         ins, outs = (self._side(mask, statistic - centre) for mask in (membership, ~membership))
-        both = ((ins.count > 0) & (outs.count > 0))[:, self.pooled]
-        gaps = np.where(both, (ins.mean - outs.mean)[:, self.pooled], 0.0)
+        both = ((ins.count > 0) & (outs.count > 0))[:, self.pool_index]
+        gaps = np.where(both, (ins.mean - outs.mean)[:, self.pool_index], 0.0)
         gap = gaps.sum(axis=1, keepdims=True) / np.maximum(both.sum(axis=1, keepdims=True), 1)
         outs = replace(outs, mean=centre + np.where(outs.count > 0, outs.mean, ins.mean - gap))
         unseen = ins.count == 0
@@ -187,26 +188,26 @@ class Targets:
         return Moments(count, mean, np.maximum(square - total * mean, 0.0))
 
     def _gain(self, outs: Moments, gaps: FloatArray, both: BoolArray) -> FloatArray:
-        """Predict what a record gains by being in from its mean and spread in models without it."""
-        mean, spread = outs.mean, np.sqrt(outs.variance(self.pooled))
+        """Predict the gain of inclusion from a record's mean and spread in models without it."""
+        mean, spread = outs.mean, np.sqrt(outs.variance(self.pool_index))
         unsure = special.expit(-np.abs(mean))
         columns = (np.ones_like(mean), spread, np.square(spread), mean, np.abs(mean), unsure)
         table = np.stack(columns, axis=-1)
-        weights, *_ = np.linalg.lstsq(table[:, self.pooled][both], gaps[both], rcond=None)
+        weights, *_ = np.linalg.lstsq(table[:, self.pool_index][both], gaps[both], rcond=None)
         return np.asarray(np.maximum(table @ weights, 0.0))
 
 
 def largest_logit(kind: str, logits: FloatArray) -> float:
-    """Return the size at which logits of shadows are cut off.
+    """Return the absolute value at which shadow logits are clipped.
 
-    A forest's exact 0 and 1 are counted votes: probabilities are kept away from them by half of the
-    smallest step that the shadows show (its first percentile), as if half a vote were missing.
+    In a forest, an exact 0 or 1 is a unanimous vote.  Clip probabilities to half of the smallest
+    step seen among the shadows (its first percentile), as if half a vote were missing.
     """
     if kind != "probabilities":
         return np.inf
     clip, edge = 1e-6, np.abs(logits)
     exact = edge >= EXACT
-    if exact.mean() >= 0.01 and not exact.all():  # a learner that counts votes
+    if exact.mean() >= 0.01 and not exact.all():  # the learner counts votes
         # p = 1/(1+e^edge) for the smaller of the two probabilities.
         clip = max(clip, float(special.expit(-np.quantile(edge[~exact], 0.99))) / 2)
     return float(np.log((1 - clip) / clip))
@@ -216,18 +217,18 @@ def largest_logit(kind: str, logits: FloatArray) -> float:
 
 
 def calibrated_loss(targets: Targets) -> FloatArray:
-    """Return how much surer the model is than models without the record, on the logit's scale."""
+    """Return the logit of the target minus its mean over models without the record."""
     _, outs, value = targets.statistics
     return np.asarray(value - outs.mean)
 
 
 def lira(targets: Targets) -> FloatArray:
-    """Return the log-likelihood ratio of two normal laws: with the record in, and without it.
+    """Return the log-likelihood ratio of two normal distributions, with and without the record.
 
     Carlini et al., *Membership inference attacks from first principles* (2022).
     """
     ins, outs, value = targets.statistics
-    spread_in, spread_out = (side.variance(targets.pooled) for side in (ins, outs))
+    spread_in, spread_out = (side.variance(targets.pool_index) for side in (ins, outs))
     return np.asarray(
         (np.square(value - outs.mean) / spread_out - np.square(value - ins.mean) / spread_in) / 2
         + np.log(spread_out / spread_in) / 2
@@ -235,42 +236,43 @@ def lira(targets: Targets) -> FloatArray:
 
 
 def rmia(targets: Targets) -> FloatArray:
-    """Return ln P(x|θ)/P(x), P(x) the mean over models with and without x, in equal parts.
+    """Return ln P(x|θ)/P(x), with P(x) averaged equally over models with and without x.
 
     Zarifzadeh, Liu and Shokri, *Low-cost high-power membership inference attacks* (2024).  Their
-    score is the share of records z with [P(x|θ)/P(x)] / [P(z|θ)/P(z)] ≥ 1, which has this order.
+    score is the share of records z with [P(x|θ)/P(x)] / [P(z|θ)/P(z)] ≥ 1, which ranks records
+    identically.
     """
     ins, outs, own = targets.confidences
     return np.asarray(np.log(np.maximum(own, 1e-6) / np.maximum((ins.mean + outs.mean) / 2, 1e-6)))
 
 
-def combined(targets: Targets) -> FloatArray:
-    """Return the log-odds of membership from a classifier of what other attacks compute.
+def combined_log_odds(targets: Targets) -> FloatArray:
+    """Return the log-odds of membership from a classifier of the other attacks' features.
 
-    It is trained on the shadows, whose training sets the attacker knows and attacks with each
-    other; without shadows, on known members and non-members of the given model.
+    Train the classifier on the shadows, attacked with each other, since their training sets are
+    known; without shadows, on known members and non-members of the given model.
     """
     if targets.shadows is None:
         assert targets.evidence is not None
         assert targets.known is not None
         table, known = _answer_features(targets.evidence), targets.known
-        return _classified(table[known], targets.evidence.member[known], table)[None, :]
+        return _classify(table[known], targets.evidence.member[known], table)[None, :]
     practice, table = targets.practice, _attack_features(targets)
-    rows, member = _attack_features(practice), practice.trained[1]
+    rows, member = _attack_features(practice), practice.trained_shadows[1]
     if not targets.leave_one_out:
-        return _classified(rows, member, table)
+        return _classify(rows, member, table)
     scores = np.empty(table.shape[:2])
     odd = np.arange(len(table)) % 2 == 1
-    for half in (odd, ~odd):  # the targets are shadows: no rule is learned on what it scores
-        scores[half] = _classified(rows[~half], member[~half], table[half])
+    for half in (odd, ~odd):  # targets are shadows: never score what the rule was trained on
+        scores[half] = _classify(rows[~half], member[~half], table[half])
     return scores
 
 
 def _attack_features(targets: Targets) -> FloatArray:
-    """Return (T, N, F) features: how the target differs from models that attacks know."""
+    """Return (T, N, F) features that compare the targets with their shadow models."""
     ins, outs, value = targets.statistics
     likely_in, likely_out, own = targets.confidences
-    spread = np.sqrt(outs.variance(targets.pooled))
+    spread = np.sqrt(outs.variance(targets.pool_index))
     above = value - outs.mean
     z, size = above / spread, np.log(spread)
     columns = [
@@ -297,12 +299,12 @@ def _attack_features(targets: Targets) -> FloatArray:
             gap,
             own - (likely_in.mean + likely_out.mean) / 2,
         ]
-    # In single precision: a table of targets × records × features is the largest of the audit.
+    # Single precision: this targets × records × features array is the audit's largest.
     return np.stack([np.broadcast_to(c, value.shape) for c in columns], axis=-1, dtype=np.float32)
 
 
 def _answer_features(evidence: Evidence) -> FloatArray:
-    """Return (N, F) what the given model answers to each record, and how unusual that is."""
+    """Return (N, F) features of the given model's answers alone."""
     signals, truth = evidence.signals, np.asarray(evidence.truth)
     columns = [np.arcsinh(signals.logit[0]), np.log(signals.loss[0] + 1e-9)]
     p = class_probabilities(evidence.answers)
@@ -315,16 +317,16 @@ def _answer_features(evidence: Evidence) -> FloatArray:
     return np.column_stack(columns)
 
 
-#: Pairs (model, record) that the classifier learns from; more change nothing for so few features.
+#: Maximum number of (model, record) pairs to train on; with few features, more do not help.
 _MOST_PAIRS = 40_000
 
 
-def _classified(train: FloatArray, member: BoolArray, test: FloatArray) -> FloatArray:
-    """Return the log-odds of a logistic regression; the last axis of the tables are features."""
+def _classify(train: FloatArray, member: BoolArray, test: FloatArray) -> FloatArray:
+    """Return the log-odds of a logistic regression; features are on the last axis."""
     from sklearn.linear_model import LogisticRegression
 
     rows, labels = train.reshape(-1, train.shape[-1]), member.reshape(-1)
-    # An odd step visits every target and record alike.
+    # An odd step samples all targets and records evenly.
     step = max(1, len(rows) // _MOST_PAIRS) | 1
     rows, labels = rows[::step].astype(np.float64), labels[::step]
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
@@ -336,9 +338,9 @@ def _classified(train: FloatArray, member: BoolArray, test: FloatArray) -> Float
 
 # ── The list ──────────────────────────────────────────────────────────────────────────────────────
 
-#: What an attack has to see of the model: a label, a regression's number, or probabilities.
+#: Model outputs that an attack must see: labels, regression values, or probabilities.
 AccessLevel = Literal["labels", "values", "probabilities"]
-#: What an attack cannot do without: of the model's answers, or models to compare it with.
+#: Inputs that an attack requires: kinds of answers, or reference models.
 Need = Literal["classes", "graded answers", "references"]
 _MISSING: dict[Need, str] = {
     "classes": "a regression has no labels",
@@ -350,16 +352,16 @@ _MISSING: dict[Need, str] = {
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack: how it scores :class:`Targets`, what it needs, what it is told about records."""
+    """An attack: its scoring function, its required inputs, and whether it learns."""
 
     name: str
     score: Callable[[Targets], FloatArray]
     needs: tuple[Need, ...] = ()
-    #: Whether it learns from known records, so that it is measured on the others.
+    #: Whether it trains on known records and is therefore evaluated on the others.
     learns: bool = True
 
     def obstacle(self, targets: Targets) -> str:
-        """Return why it cannot run, or an empty text."""
+        """Return the reason why it cannot run, or an empty string."""
         kind = targets.signals.kind
         lacking: dict[Need, bool] = {
             "classes": kind == "residuals",
@@ -369,7 +371,7 @@ class Attack:
         return next((_MISSING[need] for need in self.needs if lacking[need]), "")
 
     def access(self, signals: Signals) -> AccessLevel:
-        """Return what it has to see of the model."""
+        """Return the model outputs that the attack must see."""
         if self.name == "label-only" or signals.kind == "labels":
             return "labels"
         return "values" if signals.regression else "probabilities"
@@ -389,19 +391,19 @@ ATTACKS: dict[str, Attack] = {
         Attack("calibrated-loss", calibrated_loss, ("references",)),
         Attack("lira", lira, ("references",)),
         Attack("rmia", rmia, ("references",)),
-        Attack("combined", combined, ("graded answers",)),
+        Attack("combined", combined_log_odds, ("graded answers",)),
     )
 }
-#: What is run on a learner unless told otherwise; on a given model it is all that can run.
+#: Default attacks on a learner; on a given model, the default is every attack that can run.
 DEFAULT_ATTACKS = ("loss", "calibrated-loss", "lira", "rmia", "combined")
 
 
 def runnable(
     targets: Targets, names: Iterable[str] | None = None
 ) -> tuple[dict[str, Attack], list[str]]:
-    """Return the attacks that can run, of those named or all, and a sentence for each that cannot.
+    """Return the attacks that can run, and a sentence for each that cannot.
 
-    Edge cases: unknown names, and a choice of which none can run, are refused.
+    Edge cases: unknown ``names`` are refused, and so is a choice in which nothing can run.
     """
     chosen = dict.fromkeys(ATTACKS if names is None else names)
     for name in chosen:
@@ -416,8 +418,8 @@ def runnable(
     return {name: ATTACKS[name] for name, why in obstacles.items() if not why}, skipped
 
 
-def scored(attack: Attack, targets: Targets) -> FloatArray:
-    """Return the scores of an attack, checked: numbers for every target and record."""
+def score_targets(attack: Attack, targets: Targets) -> FloatArray:
+    """Score all targets with an attack and check that every score is a number."""
     scores = np.asarray(attack.score(targets))
     if scores.shape != targets.signals.logit.shape or np.isnan(scores).any():
         raise InputError(f"scores of {attack.name} must be numbers for every record, got NaN.")

@@ -1,8 +1,9 @@
-"""Checks beside the attacks: are the two sides comparable, and what does the model keep of rows?
+"""Checks besides the attacks: comparability of the two samples, and rows stored in the model.
 
-An audit compares members with fresh records *of the same law*.  If last year's customers trained
-the model and this year's are the non-members, every attack separates them by the year, whatever the
-model gives away.  So a classifier that never sees the model tries the same with the columns alone.
+An audit compares members with fresh records *from the same distribution*. If last year's customers
+trained the model and this year's are the non-members, every attack separates them by year, whether
+or not the model leaks.  A classifier that never sees the model therefore tries to separate them
+from the columns alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import Given, Upper, computed
-from memberbound.attacks.evidence import Evidence, framed
+from memberbound.attacks.evidence import Evidence, to_frame
 from memberbound.attacks.scores import (
     IntervalFields,
     Scores,
@@ -31,7 +32,7 @@ from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import decimals, significant
 from memberbound.threads import one_thread
 
-#: Below this p-value the two are said to differ.
+#: Report a difference in distribution below this p-value.
 LEVEL = 0.01
 
 
@@ -39,15 +40,15 @@ LEVEL = 0.01
 
 
 def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return notes about rows on both sides, and members that are alike in every column.
+    """Return notes about rows in both samples and about duplicate members.
 
-    Edge cases: refused if more than half of the non-members are members, and if every member is
-    there at least twice.
+    Edge cases: refused if more than half of the non-members are members, or if every member occurs
+    at least twice.
     """
     import pandas as pd
 
     member = evidence.member
-    frame = framed(evidence.rows).assign(**{" target": np.asarray(evidence.truth)})
+    frame = to_frame(evidence.rows).assign(**{" target": np.asarray(evidence.truth)})
     codes = np.asarray(pd.util.hash_pandas_object(frame, index=False))
     inside, outside = codes[member], codes[~member]
     _, counts = np.unique(inside, return_counts=True)
@@ -85,11 +86,11 @@ def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LawTest:
-    """What a classifier reaches that sees columns and target but not the model.
+    """Result of a classifier that sees columns and target but not the model.
 
-    ``p_value`` is below any α with probability at most α if members and non-members are draws from
-    one law; ``auc`` is that of the classifier on records it was not trained on (of the half on
-    which it did better, at an error shared between both).
+    If members and non-members come from one distribution, P(``p_value`` ≤ α) ≤ α. ``auc`` is the
+    classifier's on held-out records, for the better of the two halves, with the error shared
+    between them.
     """
 
     p_value: Upper
@@ -98,12 +99,12 @@ class LawTest:
 
     @computed
     def differs(self) -> bool:
-        """Whether the two provably differ."""
+        """Whether the two samples provably differ in distribution."""
         return self.p_value <= self.level
 
     @computed
     def sentence(self) -> str:
-        """What it means for the audit."""
+        """The consequence for the audit."""
         if self.differs:
             reached = decimals(self.auc["estimate"], "estimate", 3)
             return (
@@ -120,7 +121,7 @@ class LawTest:
 
 
 def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0) -> LawTest:
-    """Test whether members and non-members look like draws from one law.
+    """Test whether members and non-members come from one distribution.
 
     Guarantee, Theorem: as :func:`law_test`.
     """
@@ -138,15 +139,15 @@ def law_test(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> LawTest:
-    """Test one law with any features (a row per record) and any classifier of them.
+    """Test for one distribution with arbitrary features (a row per record) and classifier.
 
-    ``classify(rows, member, others, generator)``, trained on a random half, returns scores of the
-    other, and once more with the halves exchanged.  ``content`` seeds the halves where the features
-    are no array.
+    ``classify(rows, member, others, generator)`` trains on a random half and scores the other; then
+    the halves swap roles.  ``content`` seeds the split when the features are not an array.
 
     Guarantee: if the records are exchangeable, P(p_value ≤ α) ≤ α.
-    Theorem: proofs/given-models.md claim 3: given one half the labels of the other are uniformly
-    shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
+    Theorem: proofs/given-models.md claim 3: given one half, the labels of the other are uniformly
+    shuffled under the null hypothesis; one permutation test per half, and the smaller p-value
+    doubled.
     """
     drawn_from = table if content is None else content
     rng = content_generator(seed, drawn_from, member, purpose="one law")
@@ -170,10 +171,10 @@ def law_test(
 
 
 def _numeric(evidence: Evidence) -> FloatArray:
-    """Return columns and target as numbers, categories by the order of their names."""
+    """Return columns and target as numbers; categories are numbered in the order of their names."""
     import pandas as pd
 
-    frame = framed(evidence.rows)
+    frame = to_frame(evidence.rows)
     columns = []
     for name in frame.columns:
         series = frame[name]
@@ -190,10 +191,10 @@ def _numeric(evidence: Evidence) -> FloatArray:
 def blind_scores(
     rows: FloatArray, member: BoolArray, others: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return how a classifier of the columns scores others, higher for members."""
+    """Train a classifier on the columns and score ``others``, higher for members."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    most = 20_000  # more rows change nothing here
+    most = 20_000  # more rows do not help here
     if len(rows) > most:
         sample = rng.permutation(len(rows))[:most]
         rows, member = rows[sample], member[sample]
@@ -206,10 +207,10 @@ def blind_scores(
     return np.asarray(score, dtype=np.float64)
 
 
-# ── Facts about the fitted model that an output checker asks for before any attack is run ─────────
+# ── Facts about the fitted model that an output checker needs before any attack ──────────────────
 #
-# None of them is a probability: each says what the model keeps or could show of single training
-# rows, whether it passes a rule of thumb, and why that matters.
+# None of them is a probability.  Each reports what the model stores or could reveal about single
+# training rows, whether it passes a rule of thumb, and why that matters.
 
 
 @dataclass(frozen=True)
@@ -224,13 +225,13 @@ class Fact:
 
 
 def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]:
-    """Return what the fitted model and its answers to the members show of single rows.
+    """Return facts about single rows that the fitted model or its answers reveal.
 
-    The ideas are those of SACRO-ML's pre-checks: residual degrees of freedom, small leaves, small
-    cells of answers, small classes, stored rows.  Counts below ``small`` are small, as in the
-    threshold rule of most statistical offices.
+    The checks follow SACRO-ML's pre-checks: residual degrees of freedom, small leaves, small cells
+    of answers, small classes, stored rows.  A count below ``small`` fails, as under the threshold
+    rule of most statistical offices.
 
-    Edge cases: a model that is no scikit-learn object yields only what its answers show.
+    Edge cases: a model that is not a scikit-learn object is checked by its answers only.
     """
     member, rows = evidence.member, int(evidence.member.sum())
     parts = _parts(None if evidence.model is None else evidence.model.model)
@@ -254,7 +255,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
     reason = f"{(sizes < small).sum()} different answers are given to fewer than {small} members "
     reason += "each: an answer that is nearly a record's own identifies it when it is published."
     counted.append(("smallest cell of answers", int(sizes.min()), " members", reason))
-    stored = max((_stored(part) for part in parts), default=0)
+    stored = max((_count_stored_rows(part) for part in parts), default=0)
     reason = "Whoever has a file that holds training records can read them, without any attack."
     return (
         Fact("stored training rows", stored, "none", stored == 0, reason),
@@ -266,7 +267,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
 
 
 def _parts(model: object) -> list[object]:
-    """Return the fitted object and the fitted parts that it is made of."""
+    """Return the fitted object and its fitted components."""
     parts: list[object] = []
     queue = [model]
     while queue and len(parts) < 10_000:
@@ -284,8 +285,8 @@ def _parts(model: object) -> list[object]:
     return parts
 
 
-def _stored(part: object) -> int:
-    """Return how many training rows a part keeps as they are."""
+def _count_stored_rows(part: object) -> int:
+    """Return the number of training rows that a component stores verbatim."""
     for name in ("_fit_X", "X_train_", "support_vectors_", "X_fit_"):
         rows = getattr(part, name, None)
         if rows is not None and len(getattr(rows, "shape", ())) == 2:
@@ -294,7 +295,7 @@ def _stored(part: object) -> int:
 
 
 def _parameters(part: object) -> int:
-    """Return how many numbers were fitted: coefficients, or weights of a network."""
+    """Return the number of fitted parameters: coefficients, or weights of a network."""
     if callable(getattr(part, "state_dict", None)):
         return sum(p.numel() for p in part.parameters())  # type: ignore[attr-defined]
     total = 0

@@ -1,7 +1,7 @@
-"""What is known of a given model: its answers to members and to other records, with the truth.
+"""Evidence about a given model: its answers to members and non-members, with the true targets.
 
-The evidence is read from two tables and a model, from a table of the model's predictions, or from a
-table of an attack's scores.
+It comes from two tables and a model, from a table of predictions, or from a table of an attack's
+scores.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Answers of one model to its members and to other records, with the truth.
+    """Answers of one model to its members and to non-members, with the true targets.
 
     Attributes:
-        answers: what the model says, a row per record.
-        truth: number of the true class in ``classes``, or the target of a regression.
-        member: who is a member.
+        answers: the model's outputs, a row per record.
+        truth: index of the true class in ``classes``, or the target of a regression.
+        member: mask of the members.
         classes: the classes; empty for a regression.
-        rows: the records as the model gets them; None where only answers are known.
-        model: the model; None where only answers are known.
-        notes: what a reader has to know.
-        numbers: the place of each record in its own table.
+        rows: the model's input rows; None if only answers are known.
+        model: the model; None if only answers are known.
+        notes: remarks for readers of the audit.
+        numbers: the index of each record in its own table.
         groups: values of the column that divides the records into groups.
     """
 
@@ -62,24 +62,24 @@ class Evidence:
 
     @property
     def task(self) -> Task:
-        """What the model predicts."""
+        """The task of the model."""
         return "regression" if self.answers.access == "values" else "classification"
 
     @cached_property
     def signals(self) -> Signals:
-        """The usual signals, (1, N)."""
+        """The signals derived from the answers, (1, N)."""
         return signals_from(self.answers, self.truth)
 
     def generator(self, seed: int, purpose: str) -> np.random.Generator:
-        """Return coins that depend on the seed, the purpose and all that is known of the records.
+        """Return a generator seeded by the seed, the purpose and the content of the records.
 
-        Rows go in where they are known: labels alone may be the same for many tables.
+        The seed includes the rows when they are known, because many tables share the same labels.
         """
         import pandas as pd
 
         content = [np.asarray(self.answers.table), np.asarray(self.truth), self.member]
         if self.rows is not None:
-            hashes = pd.util.hash_pandas_object(framed(self.rows), index=False)
+            hashes = pd.util.hash_pandas_object(to_frame(self.rows), index=False)
             content.append(np.asarray(hashes))
         return content_generator(seed, *content, purpose=purpose)
 
@@ -93,10 +93,10 @@ class Evidence:
         *,
         name: str = "the target",
     ) -> Evidence:
-        """Ask a model about rows, and about some of them twice, to see if it is deterministic.
+        """Query a model, with some rows twice to check that it is deterministic.
 
-        Edge cases: NaN, the same answer to every record and a class that the model does not know
-        are refused in a sentence.
+        Edge cases: NaN answers, identical answers to all records and classes unknown to the model
+        are refused.
         """
         answers = model.answers(rows)
         evidence = cls.from_answers(answers, target, member, name=name)
@@ -122,7 +122,7 @@ class Evidence:
         *,
         name: str = "the target",
     ) -> Evidence:
-        """Check answers and find the true class of each row; see :meth:`of`."""
+        """Check the answers and match each row's true class; see :meth:`of`."""
         table = answers.table
         bad: Labels = np.zeros(0)
         if table.dtype.kind == "f":
@@ -153,7 +153,7 @@ class Evidence:
     def _of_classes(
         cls, answers: Answers, target: Labels, member: BoolArray, name: str
     ) -> Evidence:
-        """Find the class of every row among the model's."""
+        """Match the class of every row to the model's classes."""
         true = [_class_name(v) for v in target.tolist()]
         labels = answers.table.tolist() if answers.access == "labels" else []
         predicted = [_class_name(value) for value in labels]
@@ -167,9 +167,9 @@ class Evidence:
         names = sorted(set(true))
         numbered = classes == [str(code) for code in range(len(classes))]
         if numbered and len(names) == len(classes) and not set(names) & set(classes):
-            # LightGBM, XGBoost and torch keep the numbers of classes, not their names.
+            # LightGBM, XGBoost and torch store class numbers instead of names.
             code_of, classes = {key: code for code, key in enumerate(names)}, names
-            shown = _shown((f"{code} = {key}" for code, key in enumerate(names)), 5)
+            shown = _list_names((f"{code} = {key}" for code, key in enumerate(names)), 5)
             notes = (
                 f"The model numbers its classes; they were taken for {name} in alphabetical order "
                 f"({shown})",
@@ -177,7 +177,7 @@ class Evidence:
         unknown = [v for v in true if v not in code_of]
         if unknown:
             raise InputError(
-                f"{name} must hold classes that the model knows ({_shown(classes, 5)}), got "
+                f"{name} must hold classes that the model knows ({_list_names(classes, 5)}), got "
                 f"{unknown[0]!r} in {unknown.count(unknown[0])} rows."
             )
         truth = np.array([code_of[v] for v in true], dtype=np.int64)
@@ -185,14 +185,14 @@ class Evidence:
 
 
 def _class_name(value: object) -> str:
-    """Return a class as text: 1, 1.0 and numpy's 1 are one class."""
+    """Return a class as text, so that 1, 1.0 and numpy's 1 coincide."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value.item() if isinstance(value, np.generic) else value)
 
 
-def framed(rows: DataFrame | Labels | None) -> DataFrame:
-    """Return records as a table with named columns; images are flattened."""
+def to_frame(rows: DataFrame | Labels | None) -> DataFrame:
+    """Return records as a data frame; images are flattened."""
     import pandas as pd
 
     if isinstance(rows, pd.DataFrame):
@@ -205,8 +205,8 @@ def framed(rows: DataFrame | Labels | None) -> DataFrame:
 # ── Two tables and a model ────────────────────────────────────────────────────────────────────────
 
 
-def given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
-    """Return a model that exists: a fitted object, a model file, or what ``protect`` released."""
+def load_given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
+    """Load an existing model: a fitted object, a model file, or a release of ``protect``."""
     if not isinstance(model, (str, os.PathLike)):
         return TrainedModel.of(model)
     if not certificate_path(Path(model)).is_file():
@@ -227,7 +227,7 @@ def ask_model(
     columns: Sequence[str] | None = None,
     by: str | None = None,
 ) -> Evidence:
-    """Read two tables (or pairs of rows and targets) and ask a model about them.
+    """Read two tables (or pairs of rows and targets) and query a model on them.
 
     Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
     """
@@ -240,7 +240,7 @@ def ask_model(
     groups = None
     rows: DataFrame | Labels
     if isinstance(x, pd.DataFrame) and isinstance(x0, pd.DataFrame):
-        both = _joined(x, x0, trained.columns if columns is None else columns)
+        both = _concat(x, x0, trained.columns if columns is None else columns)
         groups = None if by is None else _values_of(by, both, target, truth)
         rows = _model_columns(both, columns, trained)
     elif isinstance(x, pd.DataFrame) or isinstance(x0, pd.DataFrame):
@@ -256,9 +256,9 @@ def ask_model(
 
 
 def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, str]:
-    """Return a table as ``predict`` reads it, and its name: ``NA`` and ``01`` are texts.
+    """Read a table as ``predict`` does, with ``NA`` and ``01`` as text; return it and its name.
 
-    A column becomes one of numbers where that changes no label.
+    Convert a column to numbers only if that changes no label.
     """
     with opened_table(source) as table:
         frame, name = table.frame.copy(), table.name
@@ -279,7 +279,7 @@ def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, s
 def _rows_and_target(
     source: object, name: str, target: str | None, released: PrivateModel | None
 ) -> tuple[DataFrame | Labels, Labels]:
-    """Return rows and targets of one side."""
+    """Return the rows and targets of one sample."""
     import pandas as pd
 
     if isinstance(source, tuple) and len(source) == 2:
@@ -300,7 +300,7 @@ def _rows_and_target(
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
             raise InputError(
-                f"{called} must have the target {target!r}; it has {_shown(frame.columns)}."
+                f"{called} must have the target {target!r}; it has {_list_names(frame.columns)}."
             )
         rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
     missing = np.flatnonzero(pd.isna(truth))
@@ -314,13 +314,13 @@ def _rows_and_target(
     return rows, truth
 
 
-def _shown(names: Iterable[object], most: int = 8) -> str:
+def _list_names(names: Iterable[object], most: int = 8) -> str:
     first = [str(name) for name in names]
     return ", ".join(first[:most]) + (" …" if len(first) > most else "")
 
 
-def _joined(members: DataFrame, others: DataFrame, needed: Sequence[str] | None) -> DataFrame:
-    """Return members and non-members one below the other, with the columns that both have."""
+def _concat(members: DataFrame, others: DataFrame, needed: Sequence[str] | None) -> DataFrame:
+    """Concatenate members and non-members, restricted to their common columns."""
     import pandas as pd
 
     sides = [table.set_axis(table.columns.map(str), axis=1) for table in (members, others)]
@@ -338,7 +338,7 @@ def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> 
         return list(truth.tolist())
     if by not in frame.columns:
         raise InputError(
-            f"by must be a column of the records ({_shown(frame.columns)}), got {by!r}."
+            f"by must be a column of the records ({_list_names(frame.columns)}), got {by!r}."
         )
     return list(frame[by].tolist())
 
@@ -346,7 +346,7 @@ def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> 
 def _model_columns(
     both: DataFrame, columns: Sequence[str] | None, model: TrainedModel
 ) -> DataFrame:
-    """Return the columns that the model gets."""
+    """Return the model's input columns."""
     if columns is None:
         return both if model.columns is None else both[list(model.matched(both))]
     missing = [c for c in columns if c not in both.columns]
@@ -355,12 +355,12 @@ def _model_columns(
     return both[list(columns)]
 
 
-# ── A table that stands for a model: its predictions, or an attack's scores ───────────────────────
+# ── A table in place of a model: its predictions, or an attack's scores ───────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """An attack's scores of members and others, and the values that divide them into groups."""
+    """An attack's scores of members and non-members, with optional group values."""
 
     score: FloatArray
     member: BoolArray
@@ -368,7 +368,7 @@ class ScoreTable:
 
 
 def read_table(source: object, by: str | None = None) -> Evidence | ScoreTable:
-    """Read a table of predictions or of scores, whichever its columns say it is."""
+    """Read a table of predictions or of scores, depending on its columns."""
     columns, name = column_names(source)
     if "score" not in columns and {"label", "member"} <= {*columns}:
         return read_predictions(source, by)
@@ -382,7 +382,7 @@ def read_table(source: object, by: str | None = None) -> Evidence | ScoreTable:
 
 
 def read_scores(source: object, by: str | None = None) -> ScoreTable:
-    """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
+    """Read a table with the columns ``score`` (higher for members) and ``member`` (1 or 0)."""
     table, _ = read_population(source, ("score", "member"), numeric=True, target=by)
     groups = None if by is None else list(table.frame[by].tolist())
     member = membership(table.numbers("member").tolist())
@@ -390,10 +390,10 @@ def read_scores(source: object, by: str | None = None) -> ScoreTable:
 
 
 def read_predictions(source: object, by: str | None = None) -> Evidence:
-    """Read a table of a model's predictions: ``label``, ``member`` and what the model said.
+    """Read a table of a model's predictions: ``label``, ``member`` and the model's outputs.
 
-    That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
-    the numbers of a regression.
+    The outputs are ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``:
+    labels, or the values of a regression.
     """
     frame, name = rows_as_trained(source)
     for needed in ("label", "member"):
@@ -425,7 +425,7 @@ def _answers_in(frame: DataFrame, name: str) -> Answers:
     if "prediction" not in frame.columns:
         raise InputError(
             f"{name} must have columns probability_<class>, logit_<class> or prediction, got "
-            f"{_shown(frame.columns)}."
+            f"{_list_names(frame.columns)}."
         )
     predicted = frame["prediction"]
     if pd.api.types.is_float_dtype(predicted):

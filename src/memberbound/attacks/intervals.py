@@ -1,7 +1,7 @@
-"""Confidence bounds for what a threshold attack reaches (proofs/audit-intervals.md).
+"""Confidence bounds on the performance of a threshold attack (proofs/audit-intervals.md).
 
-Every bound holds for any laws of the scores, ties included, at any sample size.  ``error`` is the
-probability with which one stated side may fail.
+Every bound holds for any score distributions, ties included, at any sample size.  ``error`` bounds
+the failure probability of the stated side.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scipy import special
 from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
-#: Relative error granted to scipy's incomplete beta functions and their inverses.
+#: Allowance for the relative error of scipy's incomplete beta functions and their inverses.
 _SLACK = 1e-11
-#: Cells into which one deviation is divided before the other is added to it.
+#: Grid size for one deviation in the convolution of two.
 _CELLS = 4096
 
 
@@ -29,7 +29,7 @@ def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatAr
     Theorem: Clopper and Pearson 1934: the p at which ``hits`` or more have probability ``error``;
     proofs/audit-intervals.md claim 3 for trials without replacement.
     Assumes: independent trials with one probability; or, for an error of at most ¼, draws without
-    replacement from a finite population of which the share p hits.
+    replacement from a finite population in which a share p are hits.
     Numerics: lowered by 1e-11 of its size, more than the error of the inverse beta function.
     Edge cases: no hits give 0.  One hit gives ``error``/``trials``, a little below Clopper and
     Pearson's value, which would not hold without replacement.
@@ -65,9 +65,9 @@ def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatAr
 def auc_lower(auc: float, members: int, non_members: int, error: float) -> float:
     """Bound P(X > Y) + ½P(X = Y) from below, from its Mann-Whitney estimate.
 
-    Guarantee: P(result > AUC) ≤ ``error`` for any laws of X and Y.
+    Guarantee: P(result > AUC) ≤ ``error`` for any distributions of X and Y.
     Theorem: proofs/audit-intervals.md claim 1: with n the smaller sample, the estimate deviates no
-    more easily than the mean of n coins: P(Û ≥ u) ≤ exp(-n·kl(u, AUC)) for u ≥ AUC.
+    more easily than the mean of n coin tosses: P(Û ≥ u) ≤ exp(-n·kl(u, AUC)) for u ≥ AUC.
     Assumes: members' scores i.i.d. or drawn without replacement, non-members' scores i.i.d., the
     two independent.
     Numerics: the last double that the inequality excludes, from a divergence computed from below.
@@ -80,7 +80,7 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
     pairs, level = min(members, non_members), -math.log(error) * (1 + _SLACK)
 
     def excess(mean: float) -> float:
-        # Each logarithm is off by a few units, each product by its size: 8 units of 1 cover both.
+        # Each logarithm errs by a few ulps, each product by its size: 8 ulps of 1 cover both.
         return level - pairs * (_divergence(auc, mean) * (1 - _SLACK) - 16 * UNIT)
 
     if auc == 0:
@@ -103,7 +103,7 @@ def auc_upper(auc: float, members: int, non_members: int, error: float) -> float
 
 
 def _divergence(p: float, q: float) -> float:
-    """kl(p, q) between two coins."""
+    """Return kl(p, q) between two Bernoulli distributions."""
     if q in (0.0, 1.0):
         return 0.0 if p == q else math.inf
     first = p * math.log(p / q) if p > 0 else 0.0
@@ -111,38 +111,38 @@ def _divergence(p: float, q: float) -> float:
     return max(0.0, first + second)
 
 
-# The radius depends on the sizes only, and an audit of many attacks asks for the same again.
+# The radius depends on the sample sizes only, so the attacks of an audit share it.
 @lru_cache(maxsize=1024)
 def two_sample_deviation(members: int, non_members: int, error: float) -> float:
-    """Return s: no threshold's TPR - FPR is over-estimated by more than s.
+    """Return s such that no threshold's TPR - FPR is over-estimated by more than s.
 
-    Guarantee: with probability at least 1 - ``error``, at all thresholds at once, and so also at
-    one chosen on the same scores.  The same s bounds under-estimates (a separate event).
+    Guarantee: with probability at least 1 - ``error``, at all thresholds at once, including one
+    chosen on the same scores.  The same s bounds under-estimates (a separate event).
     Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for either sample, doubled for
-    the members, who may be drawn without replacement, and the law of the sum of the two independent
-    deviations instead of a union bound.
+    the members, who may be drawn without replacement, and the distribution of the sum of the two
+    independent deviations instead of a union bound.
     Assumes: as :func:`auc_lower`.
     Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
-    Edge cases: can exceed 2, in which case it says nothing.
+    Edge cases: can exceed 2, in which case the bound is vacuous.
 
     Examples:
         >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0972
         0.0766
     """
-    # The members' deviation is divided into cells of equal width, from the least value the
-    # inequality speaks of to the point it passes with a thousandth of the error.
+    # Divide the members' deviation into cells of equal width, from the least value covered by the
+    # inequality to the point exceeded with a thousandth of the error.
     floor = math.sqrt(math.log(2) / (2 * members))
     top = math.sqrt(-math.log(error / 2000) / (2 * members)) + floor
     ends = np.linspace(floor, top, _CELLS)
     beyond = np.minimum(2.0 * np.exp(-2.0 * members * np.square(ends)), 1.0)
     masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
-    def reached(s: float) -> float:
+    def tail_bound(s: float) -> float:
         return float(masses @ _massart(s - ends, non_members) + beyond[-1]) * (1 + 1e-9)
 
     both = top + math.sqrt(-math.log(error / 4) / (2 * non_members)) + 1
-    near = guessed_zero(lambda s: math.log(reached(s) / error), both, 0.0)
-    return last_true(lambda s: reached(s) <= error, both, 0.0, near) * (1 + _SLACK)
+    near = guessed_zero(lambda s: math.log(tail_bound(s) / error), both, 0.0)
+    return last_true(lambda s: tail_bound(s) <= error, both, 0.0, near) * (1 + _SLACK)
 
 
 def _massart(s: FloatArray, n: int) -> FloatArray:
@@ -152,11 +152,11 @@ def _massart(s: FloatArray, n: int) -> FloatArray:
 
 
 def rank_within(non_members: int, fpr: float, error: float) -> int:
-    """Return k: "score above the k-th largest non-member" has false-positive rate ≤ ``fpr``.
+    """Return k such that "score above the k-th largest non-member" has an FPR ≤ ``fpr``.
 
-    Guarantee: with probability at least 1 - ``error``.  0 if no rank can promise that.
+    Guarantee: with probability at least 1 - ``error``.  0 if no rank can guarantee that.
     Theorem: proofs/audit-intervals.md claim 3: the rate is at most a Beta(k, n-k+1) variable, which
-    exceeds α exactly if fewer than k of n coins of probability α come up.
+    exceeds α exactly if fewer than k of n coins of bias α land heads.
     Numerics: tails granted 1e-11 of their size.
 
     Examples:

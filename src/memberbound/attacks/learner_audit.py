@@ -1,19 +1,18 @@
-"""The audit of a learner: what attacks reach on models trained on random halves (subset game).
+"""The audit of a learner: attacks on models trained on random halves (subset game).
 
-What happens to a record:
+The steps, for one record:
 
 1. *Split*: every model was trained on its own uniform half of the population, so the record is in
    about half of the training sets (``shadows``).
-2. *Score*: a target model is attacked with other models, whose halves the attacker knows; each
-   attack of the list gives the record a score (``attacks``).  Estimates attack every model with all
-   others.  Intervals take the models in order and attack a target only with models *before* its
-   block, at a threshold chosen on these.
-3. *Interval*: the records of one release depend on each other, releases do not.  So a target gives
-   one number per quantity, and the mean over targets is bounded.
-4. *Choice*: the best attack is chosen after looking, so its floor is one at an error shared among
-   all attacks that ran.
-5. *Record*: every target gives a verdict about the record, right or wrong.  The share of right ones
-   is bounded for all records at once, as readers look at the most exposed ones.
+2. *Score*: each attack scores the record on a target model, using other models with known halves
+   (``attacks``).  Point estimates attack every model with all others.  Intervals process the models
+   in order and attack a target only with models *before* its block, at a threshold chosen on these.
+3. *Interval*: records within one release are dependent, releases are not.  Each target therefore
+   contributes one number per quantity, and the mean over targets is bounded.
+4. *Choice*: the best attack is selected after seeing the results, so its lower bound uses an error
+   shared among all attacks that ran.
+5. *Record*: every target yields a correct or incorrect verdict on the record.  The share of correct
+   verdicts is bounded for all records at once, because readers look at the most exposed ones.
 
 The proofs are in proofs/audit-subset-game.md.
 """
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, EstimateOf, Lower, Upper, computed
-from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Targets, runnable, scored
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Targets, runnable, score_targets
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.attacks.scores import AttackAudit, MeasuredAttacks, area_under_roc
 from memberbound.attacks.shadows import ShadowRun
@@ -40,10 +39,10 @@ from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import AuditBound, significant
 
-#: The fewest models that leave shadows and targets apart.
+#: The fewest models that can be divided into shadows and targets.
 FEWEST_MODELS = 8
-#: One value per target model by quantity (``auc``, ``accuracy``, ``advantage``), and by the FPR at
-#: which a TPR is measured.
+#: One value per target model, keyed by quantity (``auc``, ``accuracy``, ``advantage``), or by the
+#: FPR for a TPR.
 ReleaseStatistics = Mapping[str | float, FloatArray]
 
 
@@ -51,8 +50,8 @@ ReleaseStatistics = Mapping[str | float, FloatArray]
 class ShadowAudit(MeasuredAttacks):
     """Result of :func:`audit_shadows`.
 
-    ``roc`` has the FPR and the TPR of ``roc_attack``, the one with the largest estimate, averaged
-    over releases (an estimate).
+    ``roc`` holds the FPR and TPR of ``roc_attack``, the attack with the largest estimated
+    advantage, averaged over releases (an estimate).
     """
 
     run: ShadowRun
@@ -62,7 +61,7 @@ class ShadowAudit(MeasuredAttacks):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the intervals rest on, and which records they are about."""
+        """The assumptions of the intervals, and the records that they cover."""
         sampled: tuple[str, ...] = ()
         if self.run.sample is not None:
             sampled = (
@@ -89,14 +88,14 @@ def audit_shadows(
 ) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
-    Guarantee: an attack is carried out once per block, with the models before the block.  With
-    probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
-    weakest at most ``upper``.  An estimate from all shadows that falls outside widens the interval.
+    Guarantee: each attack runs once per block, with the models before the block.  With probability
+    at least ``confidence`` the strongest of these reaches at least ``lower`` and the weakest at
+    most ``upper``.  An estimate from all shadows that falls outside widens the interval.
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
     Assumes: :attr:`ShadowAudit.assumptions`; the models are attacked in the order of their numbers.
     Numerics: means are bounded with outward rounding; rounding of scores is part of the attack.
-    Edge cases: fewer than 8 models are refused; where any release has too few non-members for an
-    FPR its entry is ``None``; attacks that cannot run on the learner are left out with a warning.
+    Edge cases: fewer than 8 models are refused; if any release has too few non-members for an FPR,
+    its entry is ``None``; attacks that cannot run on the learner are omitted with a warning.
     """
     total = run.signals.models
     if total < FEWEST_MODELS:
@@ -104,7 +103,7 @@ def audit_shadows(
     everyone = Targets.each_by_the_others(run.signals, run.membership)
     chosen, warnings = runnable(everyone, attacks)
     out = int((~run.membership).sum(axis=1).min())
-    rates = tuple(rate for rate in fpr if allowed_above(rate, out) >= 0)
+    rates = tuple(rate for rate in fpr if max_false_positives(rate, out) >= 0)
     warnings += [
         f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are too few, "
         f"at least {int(np.ceil(1 / rate)) - 1} are needed."
@@ -117,7 +116,7 @@ def audit_shadows(
     audits: dict[str, AttackAudit] = {}
     scores: dict[str, FloatArray] = {}
     for name, attack in chosen.items():
-        scores[name] = scored(attack, everyone)
+        scores[name] = score_targets(attack, everyone)
         estimates = _everyone_statistics(scores[name], run, rates)
         parts = [block.statistics[name] for block in blocks]
         drawn = {kind: np.concatenate([part[kind] for part in parts]) for kind in estimates}
@@ -136,18 +135,18 @@ def audit_shadows(
     )
 
 
-# ── Targets are attacked: with all other models, and with those before their block ────────────────
+# ── Attacks on the targets: with all other models, and with those before their block ──────────────
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Targets that were attacked with the models before them; everything is per attack.
+    """Results of one block of targets, attacked with the models before it; keyed by attack.
 
     Attributes:
-        right: whether the verdict about each target (row) and record is right, at the threshold
+        right: whether the verdict on each target (row) and record is correct, at the threshold
             chosen on the shadows.
-        shadow_accuracy: what the attack reached on the shadows.
-        statistics: what it reached against each target.
+        shadow_accuracy: the attack's accuracy on the shadows.
+        statistics: the attack's results against each target.
     """
 
     right: dict[str, BoolArray]
@@ -156,7 +155,7 @@ class Block:
 
 
 def blocks_of(models: int, blocks: int = 3) -> list[tuple[int, int]]:
-    """Return (first, last) of the targets of each block; as many models as in a block warm up.
+    """Return the [first, last) range of targets of each block, after one block of warm-up models.
 
     Examples:
         >>> blocks_of(64)
@@ -179,11 +178,12 @@ def _attack_block(
     block = Targets(run.signals[first:last], run.signals[:first], known)
     right, accuracy, statistics = {}, {}, {}
     for name, attack in chosen.items():
-        # The threshold is that of the same attack among the shadows, where all halves are known.
-        practice = scored(attack, block.practice)
+        # Choose the threshold by running the same attack among the shadows, where all halves are
+        # known.
+        practice = score_targets(attack, block.practice)
         threshold = best_threshold(practice, known)
         accuracy[name] = float(((practice >= threshold) == known).mean())
-        scores = scored(attack, block)
+        scores = score_targets(attack, block)
         right[name] = (scores >= threshold) == truth
         statistics[name] = release_statistics(
             scores, truth, threshold, rates, sampled=run.sample is not None
@@ -194,7 +194,7 @@ def _attack_block(
 def _everyone_statistics(
     scores: FloatArray, run: ShadowRun, rates: tuple[float, ...]
 ) -> ReleaseStatistics:
-    """Return what is reached against every model, attacked with all others."""
+    """Return the statistics of every model, attacked with all others."""
     member, odd = run.membership, np.arange(len(scores)) % 2 == 1
     thresholds = np.empty(len(scores))
     for half in (odd, ~odd):  # a target's threshold is chosen on the other half of the targets
@@ -203,7 +203,7 @@ def _everyone_statistics(
 
 
 def best_threshold(scores: FloatArray, member: BoolArray) -> float:
-    """Return the threshold with the most right answers of "member if the score reaches it".
+    """Return the threshold t for which "member if score ≥ t" is most often correct.
 
     Examples:
         >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
@@ -211,9 +211,9 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
     """
     order = np.argsort(scores, axis=None)
     value, truth = scores.ravel()[order], member.ravel()[order]
-    # Calling all from place i upwards members is right on the members there and the others below.
+    # Entry i: correct calls if everything from index i upwards is called a member.
     right = np.append(0, np.cumsum(~truth)) + np.append(np.cumsum(truth[::-1])[::-1], 0)
-    # Only places between different scores are thresholds.
+    # A threshold must lie between two distinct scores.
     edges = np.concatenate([[True], value[1:] > value[:-1], [True]])
     place = int(np.argmax(np.where(edges, right, -1)))
     if place in (0, len(value)):
@@ -222,15 +222,15 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
     return float(middle) if middle > value[place - 1] else float(value[place])
 
 
-# ── What an attack reaches against each release, and bounds for its mean over releases ────────────
+# ── Statistics of an attack against each release, and bounds on their mean over releases ──────────
 
 
-def allowed_above(rate: float, others: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many non-members of a release may be above the threshold; -1 if they are too few.
+def max_false_positives(rate: float, others: int | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many non-members of a release may exceed the threshold; -1 if there are too few.
 
-    Scores without information then reach the rate or less on average (claim 4).
+    Uninformative scores then have a mean TPR of at most the rate (claim 4).
     """
-    # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
+    # Round up slightly, so that α(n₀+1) = 2 survives rounding.
     return np.floor(rate * (np.asarray(others) + 1) * (1 + 1e-12)).astype(np.int64) - 1
 
 
@@ -245,10 +245,10 @@ def release_statistics(
     """Return AUC, accuracy, advantage and TPR of each target; scores and member are (T, N).
 
     ``threshold`` must not depend on the target's half.  The TPR at an FPR counts the members above
-    all but :func:`allowed_above` of the release's own non-members; 0 where these are too few.
+    all but :func:`max_false_positives` of the release's own non-members; 0 if there are too few.
 
-    Of a sample of the records a half holds a varying number.  Its advantage is then twice its
-    accuracy less 1, whose mean over releases is linear in the records' (claim 7).
+    A half contains a random number of a sample of the records.  The advantage is then twice the
+    accuracy minus 1, because its mean over releases is linear in the records' (claim 7).
     """
     guess = scores >= np.asarray(threshold).reshape(-1, 1)
     n1, n0 = member.sum(axis=1), (~member).sum(axis=1)
@@ -259,7 +259,7 @@ def release_statistics(
         advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
     auc = np.empty(len(scores))
     tpr: dict[str | float, FloatArray] = {rate: np.zeros(len(scores)) for rate in rates}
-    allowed = {rate: allowed_above(rate, n0) for rate in rates}
+    allowed = {rate: max_false_positives(rate, n0) for rate in rates}
     for row, (value, inside) in enumerate(zip(scores, member, strict=True)):
         out, ins = np.sort(value[~inside]), np.sort(value[inside])
         auc[row] = area_under_roc(ins, out)
@@ -280,7 +280,7 @@ def _attack_audit(
     among: int,
     confidence: float,
 ) -> AttackAudit:
-    """Bound the mean of each quantity by ``drawn``, of targets attacked with earlier models."""
+    """Bound the mean of each quantity from ``drawn``: targets attacked with earlier models."""
     measured = partial(mean_bound, confidence=confidence, game=run.game, attack=attack)
 
     def bound(kind: str | float, quantity: str, among: int = 1) -> AuditBound:
@@ -289,7 +289,7 @@ def _attack_audit(
 
     shared = bound("advantage", "advantage", among)
     if run.failures:
-        # Halves on which a fit succeeds need not be uniform: no floor follows from them.
+        # Halves on which a fit succeeds need not be uniform, so they give no lower bound.
         shared = replace(shared, lower=min(shared.lower, 0.0))
     tpr: dict[str, AuditBound | None] = {repr(float(rate)): None for rate in fpr}
     for rate in (rate for rate in fpr if rate in drawn):
@@ -307,12 +307,12 @@ def _attack_audit(
 def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return the ROC curve of an attack, averaged over releases at equal FPR; an estimate.
 
-    Of records with one score a random share is called members, as any attacker can do.
+    Ties are broken at random, as any attacker can do.
     """
     from sklearn.metrics import roc_curve
 
     others = (~member).sum(axis=1)
-    # Close together where α is small, for a logarithmic axis, and even on a linear one.
+    # Dense for small α, for a logarithmic axis, and even on a linear one.
     fpr = np.unique(np.concatenate([np.geomspace(1 / others.max(), 1, 41), np.linspace(0, 1, 51)]))
     tpr = np.zeros(len(fpr))
     for value, inside in zip(scores, member, strict=True):
@@ -333,10 +333,10 @@ def mean_bound(
 ) -> AuditBound:
     """Bound the mean over releases from both sides, around an estimate (default: their mean).
 
-    Guarantee: values in [0, 1] (advantage: [-1, 1]), one per release, are taken in order, each with
-    a mean given the earlier ones.  With probability at least ``confidence`` the lower end is at
-    most the largest and the upper end at least the smallest of these means, for ``among`` such
-    bounds together; each side fails with half the error.
+    Guarantee: values in [0, 1] (advantage: [-1, 1]), one per release, arrive in order, each with a
+    conditional mean given the earlier ones.  With probability at least ``confidence`` the lower end
+    is at most the largest and the upper end at least the smallest of these means, for ``among``
+    such bounds together; each side fails with half the error.
     Theorem: proofs/audit-subset-game.md claim 2.
     Assumes: a release's mean is determined before it is seen; all means equal give the usual case.
     Numerics: rounded outwards.
@@ -358,12 +358,12 @@ def mean_bound(
     return AuditBound(quantity, mean, min(lower, mean), max(upper, mean), confidence, game, attack)
 
 
-# ── Records that a learner exposes: the attacks' accuracy on each, and a list that is proved ──────
+# ── Records that a learner exposes: the attacks' accuracy on each, and a proved list ──────────────
 
 
 @dataclass(frozen=True)
 class ExposedRecord:
-    """How often the attack is right about one record."""
+    """The accuracy of the attack on one record."""
 
     record: int
     estimate: EstimateOf
@@ -378,17 +378,17 @@ class Exposure:
 
     Attributes:
         estimate: share of the target models on which the attack was right about the record.
-        lower: the best of the attacks is right at least this often; for all records at once, with
-            half of the error.
-        upper: the weakest of the attacks is right at most this often; likewise.
-        exposed: numbers of the records whose ``lower`` exceeds ``blind_accuracy``, the most exposed
+        lower: lower bound on the accuracy of the best attack; for all records at once, with half of
+            the error.
+        upper: upper bound on the accuracy of the weakest attack; likewise.
+        exposed: indices of the records with ``lower`` above ``blind_accuracy``, the most exposed
             first.
         rows: the rows of the attacked records in the population.
         blind_accuracy: accuracy of an attacker who sees no model.
         attacks: the attack of each block of targets, chosen on the shadows before it.
-        worst_record_estimate: accuracy on the record that is guessed best, chosen on half of the
-            target models and measured on the other, so that choosing it does not flatter it; the
-            largest ``lower`` where that is more.
+        worst_record_estimate: accuracy on the most exposed record, selected on half of the target
+            models and measured on the other to avoid selection bias; at least the largest
+            ``lower``.
     """
 
     estimate: FloatArray = field(metadata=INTERNAL)
@@ -405,17 +405,17 @@ class Exposure:
 
     @computed
     def exposed_records(self) -> int:
-        """How many records are listed."""
+        """The number of listed records."""
         return int(self.exposed.size)
 
     @computed
     def exposed_above(self) -> Lower:
-        """What the accuracy on every listed record exceeds."""
+        """The accuracy that the attack exceeds on every listed record."""
         return self.blind_accuracy
 
     @computed
     def most_exposed(self) -> tuple[ExposedRecord, ...]:
-        """The records that are guessed best."""
+        """The records on which the attack is most accurate."""
         return tuple(
             ExposedRecord(
                 int(self.rows[place]),
@@ -429,18 +429,18 @@ class Exposure:
 
 
 def record_exposure(run: ShadowRun, blocks: Sequence[Block], confidence: float) -> Exposure:
-    """Measure how often the attack is right about each record, and list the exposed ones.
+    """Measure the attack's accuracy on each record, and list the exposed ones.
 
     Each block of targets is attacked with the attack that was best on the shadows before it.  A
     record is listed if its accuracy provably exceeds blind guessing.
 
     Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
-    records hold together, so whichever records are looked at; ``lower`` alone fails with half the
-    error.  About every listed record some attack is right more often than by blind guessing, so no
-    certificate for every record may promise less.
+    records hold together, so for any selection of records; ``lower`` alone fails with half the
+    error.  On every listed record some attack beats blind guessing, so no certificate for every
+    record may promise less.
     Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
-    Assumes: as the audit.  Where fits failed there is no floor: a record without which the learner
-    fails is in most of the other halves, and saying "in" is right about it.
+    Assumes: as the audit.  With failed fits there is no lower bound: a record without which the
+    learner fails is in most of the remaining halves, so always guessing "in" is accurate.
     Numerics: ends are rounded outward.
     Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
     """
@@ -467,11 +467,11 @@ def record_exposure(run: ShadowRun, blocks: Sequence[Block], confidence: float) 
 
 
 def worst_accuracy(answers: BoolArray) -> float:
-    """Return the accuracy on the record guessed best, chosen and measured on different targets."""
+    """Return the accuracy on the most exposed record, chosen and measured on separate targets."""
     odd = np.arange(len(answers)) % 2 == 1
     shares = []
     for choosing, measuring in ((answers[odd], answers[~odd]), (answers[~odd], answers[odd])):
         share = choosing.mean(axis=0)
-        # Several may look equally bad: the mean over all of them.
+        # Average over tied records.
         shares.append(float(measuring[:, share == share.max()].mean()))
     return sum(shares) / 2

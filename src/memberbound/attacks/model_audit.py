@@ -1,19 +1,19 @@
-"""The audit of a given model: its members against fresh records (the model game).
+"""The audit of a given model: members against fresh records (the model game).
 
-What happens to a record:
+The steps, for one record:
 
-1. *Split*: a random part of the records is known to the attacker, who trains reference models on it
-   (``shadows``); the others are measured.
-2. *Score*: the given model, the one target, is asked about the record (``evidence``); every attack
-   of the list (``attacks``) gives it a score from the answer and, if it learns, from the known
-   part.  An attack that learns is measured on records its rule has never seen.
+1. *Split*: the attacker knows a random part of the records and trains reference models on it
+   (``shadows``); the rest are measured.
+2. *Score*: the given model, the only target, is queried on the record (``evidence``); every attack
+   (``attacks``) scores the answer, using the known part if it learns.  An attack that learns is
+   evaluated on records unseen in its training.
 3. *Interval*: the scores of members and of others give AUC, advantage and TPR with intervals
    (``scores``, ``intervals``; proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md
    claim 1).
-4. *Choice*: the best attack is chosen after looking, so its floor is one at an error shared among
-   all attacks that ran.
-5. *Record*: one attack, fixed before looking, names members that stand out from non-members, with
-   false discoveries controlled; by groups its intervals hold for all groups at once.
+4. *Choice*: the best attack is selected after seeing the results, so its lower bound uses an error
+   shared among all attacks that ran.
+5. *Record*: one attack, fixed in advance, identifies members with the false discovery rate
+   controlled; by group, its intervals hold for all groups at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from memberbound.answers import INTERNAL, Lower, Upper, computed
-from memberbound.attacks.attacks import ATTACKS, AccessLevel, Targets, runnable, scored
+from memberbound.attacks.attacks import ATTACKS, AccessLevel, Targets, runnable, score_targets
 from memberbound.attacks.checks import (
     Fact,
     LawTest,
@@ -45,36 +45,36 @@ from memberbound.attacks.scores import (
     highest_floor,
     interval_fields,
 )
-from memberbound.attacks.shadows import ShadowRun, known_records
+from memberbound.attacks.shadows import ShadowRun, select_known_records
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import AuditBound
 
-#: Fewer records of either kind are refused.
+#: The fewest members, and the fewest non-members, in an audit.
 FEWEST = 20
-#: The attack of a table of scores.
+#: The name of the attack in a table of scores.
 SCORES = "scores"
-#: Attacks behind the list of records and the groups, strongest first; fixed before looking.
+#: Attacks used for single records and groups, strongest first; fixed in advance.
 _FOR_RECORDS = ("combined", "loss", "label-only")
 _NO_COLUMNS = (
     "Whether members and non-members come from one distribution cannot be tested without their "
     "columns"
 )
-#: Scores of every record, and the records that an attack may be measured on.
+#: Scores of every record, and a mask of the records to evaluate the attack on.
 AttackScores = Mapping[str, tuple[FloatArray, BoolArray]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelAudit(MeasuredAttacks):
-    """What was measured of one given model; see :func:`audit_records`.
+    """The result of auditing one given model; see :func:`audit_records`.
 
     Attributes:
-        scores: per attack the score of every record, and the records that it is measured on.
-        evidence: None where only scores are known; then nobody knows what the attack had to see.
-        law: None where the columns are not known.
-        groups: None where none were asked for.
+        scores: per attack, the score of every record and a mask of the evaluated records.
+        evidence: None if only scores are known; the access of the attack is then unknown.
+        law: None if the columns are unknown.
+        groups: None unless requested.
     """
 
     ASSUMPTIONS = (
@@ -99,30 +99,30 @@ class ModelAudit(MeasuredAttacks):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the intervals to hold."""
+        """The assumptions under which the intervals hold."""
         return ASSUMPTIONS if self.evidence is None else self.ASSUMPTIONS
 
     @property
     def comparable(self) -> bool:
-        """Whether members and non-members are not known to differ in distribution.
+        """Whether no difference in distribution between members and non-members was found.
 
-        Where they are, attacks measure that difference, and nothing is a floor for the model.
+        Otherwise attacks measure that difference, and no lower bound applies to the model.
         """
         return self.law is None or not self.law.differs
 
     @property
     def by_access(self) -> dict[str, AuditBound]:
-        """As ``best_advantage``, for an attacker who sees labels only, or probabilities."""
+        """``best_advantage`` by access: labels only, or probabilities."""
         attacks = self.attacks.values()
         labels = [a.shared_advantage for a in attacks if a.access == "labels"]
-        # Whoever sees more than labels sees the label too.
+        # An attacker with more access sees the labels too.
         return {
             level: highest_floor(labels) if level == "labels" else self.best_advantage
             for level in sorted({a.access for a in attacks if a.access is not None})
         }
 
 
-# ── What happens to the records ───────────────────────────────────────────────────────────────────
+# ── The steps of the audit ────────────────────────────────────────────────────────────────────────
 
 
 def audit_records(
@@ -135,12 +135,12 @@ def audit_records(
     by: str | None = None,
     seed: int = 0,
 ) -> ModelAudit:
-    """Audit a given model: attacks, records, groups, structure, and the two sides.
+    """Audit a given model: attacks, single records, groups, structure and comparability.
 
     Guarantee: each interval of an attack contains its quantity with probability at least
     ``confidence``, given the model; the intervals of ``best_advantage`` and ``by_access`` hold for
-    all attacks together with that probability, whichever is looked at.  For the rest see
-    :func:`recognised_members`, :func:`audit_groups` and :func:`one_law_test`, each on its own.
+    all attacks together with that probability, whichever is selected.  For the rest see
+    :func:`recognise_members`, :func:`audit_groups` and :func:`one_law_test`, each on its own.
     Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1.
     Assumes: :attr:`ModelAudit.assumptions`.
     Edge cases: fewer than 20 records of either kind are refused.
@@ -183,12 +183,12 @@ def attack_scores(
     references: ShadowRun | None = None,
     seed: int = 0,
 ) -> AttackScores:
-    """Return per attack the score of every record and the records it may be measured on.
+    """Return the scores of every attack, with a mask of the records to evaluate it on.
 
-    Edge cases: an unknown name is refused, and so is a named attack that cannot run here.
+    Edge cases: unknown names, and named attacks that cannot run, are refused.
     """
     if references is None or references.known is None:
-        known = known_records(evidence, seed, references=False)
+        known = select_known_records(evidence, seed, references=False)
         target = Targets.of_given_model(evidence, known)
     else:
         known = references.known
@@ -198,7 +198,7 @@ def attack_scores(
         raise InputError(f"attacks must be able to run here, got one that cannot. {skipped[0]}")
     everywhere = np.ones(len(known), dtype=np.bool_)
     return {
-        name: (scored(attack, target)[0], ~known if attack.learns else everywhere)
+        name: (score_targets(attack, target)[0], ~known if attack.learns else everywhere)
         for name, attack in chosen.items()
     }
 
@@ -212,7 +212,7 @@ def audit_score_table(
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     seed: int = 0,
 ) -> ModelAudit:
-    """Measure attacks from their scores alone, higher for a member; ``access`` is what each sees.
+    """Measure attacks from their scores alone; ``access`` gives the outputs that each one sees.
 
     Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`; the
     intervals of ``best_advantage`` and ``by_access`` hold for all attacks at once.
@@ -221,7 +221,7 @@ def audit_score_table(
         audit_scores, confidence=confidence, fpr=tuple(fpr), among=len(scores), seed=seed
     )
     audits = {}
-    # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
+    # Keep one note per rate: attacks that learn have fewer records and would repeat it.
     too_few: dict[str, str] = {}
     for name, (score, where) in scores.items():
         audit = measured(Scores.of(score[where], member[where]), attack=name)
@@ -249,16 +249,17 @@ def with_records(
     attacks: Sequence[str] = _FOR_RECORDS,
     seed: int = 0,
 ) -> ModelAudit:
-    """Add what one attack says of single records, and of groups by the column ``by``.
+    """Add one attack's results for single records, and for groups by the column ``by``.
 
-    It is the first of ``attacks`` that ran, an order that is fixed before looking.  Where the two
-    sides are not comparable there are no groups: their intervals would be about that difference.
+    The attack is the first of ``attacks`` that ran, an order fixed in advance.  If members and
+    non-members are not comparable, groups are omitted: their intervals would measure that
+    difference.
     """
     attack = next((n for n in attacks if n in audit.attacks), next(iter(audit.attacks)))
     scores, where = audit.scores[attack]
     scores, member = scores[where], audit.member[where]
     rows = np.asarray(names)[where & audit.member].tolist()
-    recognised = recognised_members(scores, member, rows, attack=attack, seed=seed)
+    recognised = recognise_members(scores, member, rows, attack=attack, seed=seed)
     if groups is None or by is None or not audit.comparable:
         return replace(audit, recognised=recognised)
     values = [value for value, used in zip(groups, where, strict=True) if used]
@@ -270,7 +271,7 @@ def with_records(
 
 @dataclass(frozen=True)
 class NamedMember:
-    """A member that stands out: the share of calibrating non-members that score as high."""
+    """A member with its p-value: the share of calibration non-members that score as high."""
 
     record: int | str
     p_value: Upper
@@ -279,15 +280,14 @@ class NamedMember:
 
 @dataclass(frozen=True, eq=False)
 class Recognised:
-    """Members that a rule names which, on a list mixed with non-members, is seldom wrong.
+    """Members identified by a rule with a controlled false discovery rate.
 
     Attributes:
-        rows: numbers (from 0) or names of the members that were tried, in the order of
-            ``p_values``.
-        p_values: share of calibrating non-members that score as high, per member.
-        named: which of them the rule names.
-        others_named: how many of the non-members on the list it names.
-        false_discovery_rate_upper: the expected share of wrong names is at most this.
+        rows: numbers (from 0) or names of the tested members, in the order of ``p_values``.
+        p_values: share of calibration non-members that score as high, per member.
+        named: mask of the members that the rule identifies.
+        others_named: number of tested non-members that the rule identifies.
+        false_discovery_rate_upper: upper bound on the expected share of false discoveries.
     """
 
     rows: tuple[int | str, ...] = field(metadata=INTERNAL)
@@ -300,24 +300,24 @@ class Recognised:
 
     @computed
     def tried(self) -> int:
-        """How many members are on the list."""
+        """The number of tested members."""
         return len(self.rows)
 
     @computed
     def recognised(self) -> int:
-        """How many of them are named."""
+        """The number of identified members."""
         return int(self.named.sum())
 
     @computed
     def most(self) -> tuple[NamedMember, ...]:
-        """The members that stand out most."""
+        """The members with the smallest p-values."""
         return tuple(
             NamedMember(self.rows[place], float(self.p_values[place]), bool(self.named[place]))
             for place in np.argsort(self.p_values, kind="stable")[:20]
         )
 
 
-def recognised_members(
+def recognise_members(
     scores: FloatArray,
     member: BoolArray,
     rows: Sequence[int | str],
@@ -326,31 +326,31 @@ def recognised_members(
     rate: float = 0.1,
     seed: int = 0,
 ) -> Recognised:
-    """Name members by conformal p-values and Benjamini and Hochberg's rule.
+    """Identify members by conformal p-values and the Benjamini-Hochberg procedure.
 
-    Half of the non-members calibrate: a record's p-value is the share of them that scores at least
-    as high.  The other half is mixed with the members, and the rule sees one list.
+    Half of the non-members calibrate: a record's p-value is the share of them that score at least
+    as high.  The other half is mixed with the members, and the procedure tests them together.
 
-    Guarantee: E[wrong names / max(1, names)] ≤ ``rate``·(others)/(members + others), for any scores
-    of the members.  It is reported as the rate.
+    Guarantee: E[false discoveries / max(1, discoveries)] ≤ ``rate``·(others)/(members + others),
+    for any scores of the members.  It is reported as the rate.
     Theorem: proofs/given-models.md claim 2 (after Bates, Candès, Lei, Romano and Sesia 2023; the
     p-values of fresh records are positively dependent, which Benjamini and Yekutieli's theorem
     allows).
     Assumes: given the model, non-members are exchangeable draws whose scores do not depend on each
-    other, in whatever order they are listed; the attack was chosen without looking.
-    Edge cases: ties are broken by coins; with fewer than 20 non-members nobody is named.
+    other, in whatever order they are listed; the attack was chosen in advance.
+    Edge cases: ties are broken at random; with fewer than 20 non-members nothing is identified.
     """
     from scipy.stats import false_discovery_control
 
     rng = content_generator(seed, scores, member, purpose="recognised")
-    # Ties are broken by coins: then all orders of exchangeable scores are equally likely.
+    # Break ties at random: then all orders of exchangeable scores are equally likely.
     rank = np.argsort(np.lexsort((rng.random(len(scores)), scores)))
     outside = rng.permutation(np.flatnonzero(~member))
     calibrating, others = outside[: len(outside) // 2], outside[len(outside) // 2 :]
     tried = np.concatenate([np.flatnonzero(member), others])
     below = np.searchsorted(np.sort(rank[calibrating]), rank[tried], "left")
     p_values = (1 + len(calibrating) - below) / (1 + len(calibrating))
-    # Where rounding leaves open whether p ≤ k·rate/m, the record is not named.
+    # If rounding leaves p ≤ k·rate/m undecided, do not identify the record.
     named = false_discovery_control(p_values) <= rate * (1 - 1e-12)
     if len(outside) < FEWEST_SCORES:
         named[:] = False
@@ -368,7 +368,7 @@ def recognised_members(
 
 @dataclass(frozen=True)
 class Group:
-    """What one attack reaches within a group; no intervals where the records are too few."""
+    """One attack's results within a group; without intervals if there are too few records."""
 
     value: str
     members: int
@@ -404,8 +404,8 @@ def audit_groups(
     intervals together, and so do the AUCs.
     Theorem: proofs/audit-intervals.md claims 1 and 4, the error shared among the groups.
     Assumes: as :func:`audit_records`, within each group.
-    Edge cases: more than 50 values are refused; a group with fewer than 10 members or others is
-    counted but not measured, and pays for nothing.
+    Edge cases: more than 50 values are refused; a group with fewer than 10 members or non-members
+    is counted but not measured, and takes no share of the error.
     """
     import pandas as pd
 

@@ -1,10 +1,10 @@
-"""Floors on ε and μ from one training run with canaries that fair coins put in or left out.
+"""Lower bounds on ε and μ from one training run with canaries included by fair coin flips.
 
-After the run the auditor guesses r of the m coins, abstains from the others, and v guesses are
-right.  Changing one coin changes the training set by one record, so privacy limits how often
-guesses can be right.  Two limits are used (proofs/audit-intervals.md): claim 6, after Steinke, Nasr
-and Jagielski (NeurIPS 2023), and claim 7, after Mahloujifar, Melis and Chaudhuri (ICML 2025), which
-applies to any trade-off curve.  Either bounds the same probability: the better one may be taken.
+After the run the auditor guesses r of the m coin flips, abstains on the others, and gets v right.
+Flipping one coin changes the training set by one record, so privacy limits how many guesses can be
+correct.  Two limits are used (proofs/audit-intervals.md): claim 6, after Steinke, Nasr and
+Jagielski (NeurIPS 2023), and claim 7, after Mahloujifar, Melis and Chaudhuri (ICML 2025), which
+applies to any trade-off curve.  Both bound the same probability, so the tighter one applies.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from memberbound.errors import InputError, fraction, nonnegative
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import confident, significant
 
-#: Relative error granted to binomial tails and to one step of the recursion.
+#: Allowance for the relative error of binomial tails and of one step of the recursion.
 _SLACK = 1e-11
-#: Hypotheses tested at once, and how often the interval between two of them is divided again.
+#: Hypotheses tested at once, and the number of refinements of the interval between two.
 _WIDTH, _ROUNDS = 129, 4
-#: No ε or μ beyond this is looked for.
+#: Upper end of the search for ε and μ.
 _LARGEST = 64.0
-#: More right guesses than this are left to claim 6: claim 7 takes a step for each.
+#: Use claim 6 alone above this many correct guesses: claim 7 takes a step for each.
 _MOST_STEPS = 20_000
 
-#: From TPR to the least FPR that a hypothesis allows, for an array of hypotheses.
+#: Map from TPR to the least FPR allowed by each of an array of hypotheses.
 _Inverse = Callable[[FloatArray, FloatArray], FloatArray]
 
 
@@ -41,9 +41,9 @@ _Inverse = Callable[[FloatArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class OneRun:
-    """What one training run proves about the ε and the μ of its mechanism.
+    """Lower bounds on the ε and the μ of a mechanism, proved by one training run.
 
-    ``guessed`` and ``correct`` are those of the number of guesses with the highest floor on ε.
+    ``guessed`` and ``correct`` belong to the guess count with the highest lower bound on ε.
     """
 
     canaries: int
@@ -68,12 +68,12 @@ class OneRun:
 
     @computed
     def claim_exceeded(self) -> bool:
-        """Whether the floor is above the claimed ε."""
+        """Whether the lower bound exceeds the claimed ε."""
         return self.claimed_epsilon is not None and self.epsilon_lower > self.claimed_epsilon
 
     @computed
     def sentence(self) -> str:
-        """What is proved, beside what was claimed."""
+        """The proved lower bounds next to the claimed ε."""
         at = f"δ = {significant(self.delta, 'given')}, confidence {confident(self.confidence)}"
         text = (
             f"One run with {self.canaries} canaries shows ε ≥ "
@@ -92,7 +92,7 @@ class OneRun:
 def check_claim(
     name: str, canaries: object, claimed_epsilon: float | None, delta: float | None
 ) -> None:
-    """Refuse a claim that no canaries are there to test."""
+    """Refuse a claimed ε without canaries to test it."""
     if canaries is None and (claimed_epsilon is not None or delta is not None):
         raise InputError(f"{name} must be given with claimed_epsilon and delta, got none.")
 
@@ -106,16 +106,16 @@ def audit_one_run(
 ) -> OneRun:
     """Bound ε and μ from below by one training run with canaries.
 
-    The auditor guesses "in" for the highest scores and "out" for as many of the lowest: for all
-    canaries, for half of them, a quarter, and so on.  Each number of guesses gets an equal share of
-    the error, so that taking the best is paid for.
+    The auditor guesses "in" for the highest scores and "out" for equally many of the lowest: on all
+    canaries, on half of them, on a quarter, and so on.  Each guess count gets an equal share of the
+    error, which pays for selecting the best.
 
     Guarantee: P(epsilon_lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism, and
     P(mu_lower > μ) likewise for every μ-GDP mechanism.
     Theorem: proofs/audit-intervals.md claims 6 and 7, the error shared among the guess counts.
     Assumes: :attr:`OneRun.assumptions`.
     Numerics: as :func:`one_run_epsilon`.
-    Edge cases: δ is 1e-5 unless given; members that fair coins would hardly give (p < 1e-6) are
+    Edge cases: δ defaults to 1e-5; a member count implausible under fair coins (p < 1e-6) is
     refused.
 
     Examples:
@@ -153,7 +153,7 @@ def audit_one_run(
 
 
 def guess_counts(canaries: int) -> list[int]:
-    """Return the numbers of guesses that are tried: all canaries, half of them, down to about 24.
+    """Return the guess counts to try: all canaries, half of them, down to about 24.
 
     Examples:
         >>> guess_counts(1000), guess_counts(30)
@@ -166,7 +166,7 @@ def guess_counts(canaries: int) -> list[int]:
 
 
 class Guesses(NamedTuple):
-    """The outcome of one run: ``correct`` of ``guessed`` right, among ``canaries``."""
+    """Outcome of one run: ``correct`` of ``guessed`` guesses, among ``canaries``."""
 
     canaries: int
     guessed: int
@@ -176,8 +176,8 @@ class Guesses(NamedTuple):
 def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesses:
     """Guess "in" for the ``guess_in`` highest scores and "out" for the ``guess_out`` lowest.
 
-    The two numbers must be fixed before looking at the labels.  Ties at the border are counted
-    against the auditor, so that no order of the rows can help.
+    Both counts must be fixed before seeing the labels.  Ties at the boundary count against the
+    auditor, so the order of the rows cannot help.
 
     Examples:
         >>> guesses_from_scores(Scores.of(range(40), [0] * 20 + [1] * 20), 5, 5)
@@ -185,7 +185,7 @@ def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesse
     """
     values = np.concatenate(scores)
     inside = np.arange(values.size) < scores.members.size
-    # At the top a tie puts non-members first, at the bottom members.
+    # Ties put non-members first at the top and members first at the bottom.
     top = np.lexsort((inside, -values))[:guess_in]
     left = np.ones(values.size, dtype=bool)
     left[top] = False
@@ -199,15 +199,15 @@ def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesse
 
 
 def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> float:
-    """Bound the probability of so many right guesses if the mechanism is (ε, δ)-DP.
+    """Bound the probability of at least ``run.correct`` correct guesses under (ε, δ)-DP.
 
-    Guarantee: at least P(right guesses ≥ ``run.correct``), for every (``epsilon``, ``delta``)-DP
-    mechanism and every way of guessing.
+    Guarantee: at least P(correct guesses ≥ ``run.correct``), for every (``epsilon``, ``delta``)-DP
+    mechanism and every guessing strategy.
     Theorem: proofs/audit-intervals.md claim 6.
     Assumes: independent fair coins; the number of guesses fixed beforehand (with δ = 0 it may
     depend on the run).
     Numerics: tails raised by 1e-10 of their size.
-    Edge cases: no right guess gives 1.
+    Edge cases: no correct guess gives 1.
 
     Examples:
         >>> one_run_p_value(Guesses(10, 10, 10), epsilon=0.0)
@@ -235,9 +235,9 @@ def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.9
 
     Guarantee: P(result > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claims 6 and 7, whichever rejects more.
-    Assumes: as :func:`one_run_p_value`.  A canary that is in or out is add-remove; one that stands
-    in the place of another record is replace-one.
-    Numerics: the result was itself seen to be rejected; it is within 1e-6 of the last one that is.
+    Assumes: as :func:`one_run_p_value`.  A canary that is included or omitted gives add-remove
+    adjacency; a canary that replaces another record gives replace-one.
+    Numerics: the result itself was tested and rejected; it is within 1e-6 of the last rejected ε.
     Edge cases: 0 if even ε = 0 is not rejected.
 
     Examples:
@@ -283,9 +283,9 @@ def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:
 def _impossible(
     run: Guesses, error: float, least_fpr: _Inverse, hypotheses: FloatArray
 ) -> FloatArray:
-    """Say which hypotheses make P(right guesses ≥ v) ≥ ``error`` impossible (claim 7).
+    """Return the hypotheses under which P(correct guesses ≥ v) ≥ ``error`` is impossible (claim 7).
 
-    If that probability were ``error``, the recursion would bound P(right guesses ≥ k) from below
+    If that probability were ``error``, the recursion would bound P(correct guesses ≥ k) from below
     for k = v-1, …, 0; a bound above 1 is the contradiction.
     """
     m, r, v = run
@@ -298,7 +298,7 @@ def _impossible(
         step = (sums + m * least_fpr(reached, hypotheses) * (1 - _SLACK)) / (r - k + 1)
         tail = np.maximum(tail, step * (1 - _SLACK))
         sums = sums + tail
-        # Once above 1 it stays there; capped so that later steps cannot overflow.
+        # Once above 1 it stays there; cap it so that later steps cannot overflow.
         tail, sums = np.minimum(tail, 2.0), np.minimum(sums, 2.0 * r)
         if not (tail <= 1.0).any():
             break
@@ -306,7 +306,7 @@ def _impossible(
 
 
 def _last_rejected(rejected: Callable[[FloatArray], FloatArray]) -> float:
-    """Return the largest hypothesis found that is rejected together with all tried below it."""
+    """Return the largest hypothesis found to be rejected along with all those tested below it."""
     low, high = 0.0, _LARGEST
     if not rejected(np.zeros(1))[0]:
         return 0.0
@@ -327,5 +327,5 @@ def _log_masses(r: int, k: ArrayLike, epsilon: float) -> FloatArray:
     exact = (
         choices + count * special.log_expit(epsilon) + (size - count) * special.log_expit(-epsilon)
     )
-    # Each term is off by a few units of its size, the largest of which is ln r!.
+    # Each term errs by a few ulps of its size; the largest is ln r!.
     return np.asarray(exact + 4e-15 * (float(special.gammaln(size + 1)) + size))

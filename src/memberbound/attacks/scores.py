@@ -1,4 +1,4 @@
-"""What an attack reached (AUC, advantage, accuracy, TPR), and how that follows from its scores."""
+"""Performance of an attack (AUC, advantage, accuracy, TPR), computed from its scores."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def content_generator(
 ) -> np.random.Generator:
     """Return a generator seeded by a SHA-256 of the seed, the purpose and the content.
 
-    A seed alone splits every table at the same places.  In a file sorted by a score these are the
-    same *ranks* in every sample, and one part is no fresh sample for the other.  With the records
-    in the hash the places differ from table to table; the claims that rest on it take the hash for
+    A seed alone splits every table at the same indices.  In a file sorted by a score these are the
+    same *ranks* in every sample, and one part is not a fresh sample for the other.  Hashing the
+    records makes the split differ from table to table; claims that rely on it treat the hash as
     random (proofs/audit-intervals.md claim 4, proofs/given-models.md).
 
     Examples:
@@ -60,7 +60,7 @@ _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 
 def membership(values: Iterable[object]) -> BoolArray:
-    """Return who is a member: 1 or 0, also as text, as truth values and as yes or no.
+    """Parse membership: 1 or 0, also as text, booleans, or yes and no.
 
     Examples:
         >>> membership([1, "0", True, 0.0, "Yes"]).tolist()
@@ -78,25 +78,25 @@ def membership(values: Iterable[object]) -> BoolArray:
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
 
-#: Fewer scores than this are refused: no interval would say anything.
+#: The fewest scores of each class; below this, every interval would be vacuous.
 FEWEST_SCORES = 20
 
 
 class Scores(NamedTuple):
-    """Scores of members and of non-members, each sorted upwards; higher speaks for membership."""
+    """Ascending scores of members and of non-members; higher scores indicate membership."""
 
     members: FloatArray
     non_members: FloatArray
 
     @classmethod
     def of(cls, scores: ArrayLike, member: ArrayLike) -> Scores:
-        """Sort scores into the two classes, or refuse them."""
+        """Divide checked scores into the two classes."""
         values, inside = np.asarray(scores, dtype=np.float64), np.asarray(member, dtype=np.bool_)
         return cls.from_samples(values[inside], values[~inside])
 
     @classmethod
     def from_samples(cls, members: ArrayLike, non_members: ArrayLike) -> Scores:
-        """Return the two samples, sorted, or refuse them."""
+        """Check and sort the two samples."""
         pair = cls(*(np.sort(np.asarray(s, dtype=np.float64)) for s in (members, non_members)))
         for name, sample in (("members", pair.members), ("non-members", pair.non_members)):
             if sample.size == 0:
@@ -119,7 +119,7 @@ class Scores(NamedTuple):
         return pair
 
     def split(self, seed: int) -> tuple[Scores, Scores]:
-        """Return a random third for choosing a threshold, and the rest for evaluating it.
+        """Return a random third for choosing a threshold, and the rest for evaluation.
 
         The split is drawn from a hash of the sorted scores and the seed, so it does not depend on
         the order of the rows (proofs/audit-intervals.md claim 4).
@@ -135,14 +135,14 @@ class Scores(NamedTuple):
         return Scores(a, c), Scores(b, d)
 
     def hits(self, threshold: float) -> tuple[int, int]:
-        """Return how many members and how many non-members reach the threshold."""
+        """Return the numbers of members and of non-members at or above the threshold."""
         return (
             int(self.members.size - np.searchsorted(self.members, threshold, "left")),
             int(self.non_members.size - np.searchsorted(self.non_members, threshold, "left")),
         )
 
     def best_threshold(self) -> tuple[float, float]:
-        """Return the threshold (a member's score, or +∞) with the largest TPR - FPR, and that."""
+        """Return the threshold (a member's score, or +∞) and the value of the largest TPR - FPR."""
         x, y = self
         reached = (x.size - np.searchsorted(x, x, "left")) / max(x.size, 1)
         alarms = (y.size - np.searchsorted(y, x, "left")) / max(y.size, 1)
@@ -153,16 +153,16 @@ class Scores(NamedTuple):
         return float(x[place]), float(gap[place])
 
 
-# ── What was measured ─────────────────────────────────────────────────────────────────────────────
+# ── Results ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class AttackAudit:
-    """What one attack reached; every bound holds with the audit's confidence on its own.
+    """Results of one attack; each bound holds individually at the audit's confidence.
 
-    ``shared_advantage`` holds together with those of all attacks that ran, so that choosing the
-    best of them after looking is paid for.  ``access`` is what the attack had to see of a given
-    model; ``notes`` say which quantities are missing, and why.
+    ``shared_advantage`` holds simultaneously for all attacks that ran, so the best one may be
+    selected afterwards.  ``access`` names the outputs of a given model that the attack saw;
+    ``notes`` explain missing quantities.
     """
 
     advantage: AuditBound
@@ -176,7 +176,7 @@ class AttackAudit:
     notes: tuple[str, ...] = ()
 
     def to_dict(self, *, proved: bool = True) -> dict[str, object]:
-        """Return the contract's fields; ends are missing where nothing is proved."""
+        """Return the contract's fields, without interval ends if nothing is proved."""
 
         def fields(bound: AuditBound | None) -> IntervalFields | None:
             return None if bound is None else interval_fields(bound, proved=proved)
@@ -193,7 +193,7 @@ class AttackAudit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeasuredAttacks:
-    """What the attacks reached that ran in one audit."""
+    """Results of all attacks that ran in one audit."""
 
     attacks: dict[str, AttackAudit]
     confidence: float
@@ -201,22 +201,22 @@ class MeasuredAttacks:
 
     @property
     def best_advantage(self) -> AuditBound:
-        """The advantage of the attack with the highest floor; choosing it is paid for."""
+        """The advantage of the attack with the highest lower bound, corrected for the selection."""
         return highest_floor(attack.shared_advantage for attack in self.attacks.values())
 
     @property
     def best(self) -> str:
-        """The attack that :attr:`best_advantage` is about."""
+        """The name of the attack behind :attr:`best_advantage`."""
         return self.best_advantage.attack
 
 
 def highest_floor(bounds: Iterable[AuditBound]) -> AuditBound:
-    """Return the interval with the highest floor."""
+    """Return the interval with the highest lower bound."""
     return max(bounds, key=lambda b: (max(b.lower, 0.0), b.estimate))
 
 
 class IntervalFields(TypedDict):
-    """A measured bound in the contract; the ends are missing where nothing is proved."""
+    """A measured bound in the contract, without ends if nothing is proved."""
 
     estimate: EstimateOf | None
     lower: Lower | None
@@ -224,14 +224,14 @@ class IntervalFields(TypedDict):
 
 
 def interval_fields(bound: AuditBound, *, proved: bool = True) -> IntervalFields:
-    """Return what a measured bound is in the contract."""
+    """Return the contract's fields of a measured bound."""
     ends = (bound.lower, bound.upper) if proved else (None, None)
     estimate, lower, upper = map(json_number, (bound.estimate, *ends))
     return {"estimate": estimate, "lower": lower, "upper": upper}
 
 
 def interval_text(bound: IntervalFields) -> str:
-    """Return the estimate and the ends, where there are any."""
+    """Format the estimate, with the ends if present."""
     estimate = decimals(bound["estimate"], "estimate", 3)
     if bound["lower"] is None or bound["upper"] is None:
         return estimate
@@ -240,10 +240,10 @@ def interval_text(bound: IntervalFields) -> str:
 
 # ── One model: its members against fresh records ──────────────────────────────────────────────────
 #
-# The attack calls "member" when its score reaches a threshold.  The price of choosing the threshold
-# on the same scores is paid in every interval (proofs/audit-intervals.md).
+# The attack predicts "member" if its score reaches a threshold.  Every interval accounts for
+# choosing the threshold on the same scores (proofs/audit-intervals.md).
 
-#: What has to be true for the intervals of scores to hold.
+#: Assumptions under which intervals of scores hold.
 ASSUMPTIONS = (
     "All scores are about one model. The numbers are about it and its own members; nothing is "
     "said about other models of the same learner.",
@@ -269,8 +269,8 @@ def audit_scores(
 
     Quantities, for the attack "score at least t", a uniform member of this model with score X and
     a fresh record with score Y: AUC = P(X > Y) + ½P(X = Y); advantage = max over t of TPR - FPR;
-    accuracy = max over t of ½·TPR + ½·(1 - FPR); TPR at FPR α = the largest TPR of a threshold
-    whose true FPR is at most α.
+    accuracy = max over t of ½·TPR + ½·(1 - FPR); TPR at FPR α = the largest TPR of any threshold
+    with a true FPR of at most α.
 
     Guarantee: given the model and its training set, each ``[lower, upper]`` contains its quantity
     with probability at least ``confidence``, over the draw of the scored records and the random
@@ -279,9 +279,9 @@ def audit_scores(
     Assumes: the members are the training set or a uniform part of it, the non-members independent
     fresh records.
     Numerics: thresholds and counts are exact, bounds are rounded outwards.
-    Edge cases: constant scores give AUC ½ and advantage 0; infinite scores are ranked like others;
-    where the non-members are too few for an FPR its entry is ``None`` and a note says why.
-    ``shared_advantage`` holds together with those of the ``among`` attacks that are compared.
+    Edge cases: constant scores give AUC ½ and advantage 0; infinite scores are ranked like any
+    other; if there are too few non-members for an FPR, its entry is ``None`` and a note explains
+    why.  ``shared_advantage`` holds simultaneously for all ``among`` attacks compared.
 
     Examples:
         >>> pair = Scores.of([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30)
@@ -295,7 +295,7 @@ def audit_scores(
     split = scores.split(seed)
 
     def bound(quantity: str, low: float, estimate: float, high: float) -> AuditBound:
-        # A lower bound from a part of the scores may by chance pass the estimate from all of them.
+        # A lower bound from part of the scores may by chance exceed the estimate from all of them.
         low, high = min(max(low, 0.0), estimate), max(min(high, 1.0), estimate)
         return AuditBound(quantity, estimate, low, high, confidence, ModelGame(), attack)
 
@@ -331,14 +331,14 @@ def audit_scores(
 
 
 def area_under_roc(members: FloatArray, non_members: FloatArray) -> float:
-    """Return the share of pairs in which the member scores higher, ties half; both are sorted.
+    """Return the share of pairs in which the member scores higher; inputs sorted, ties count half.
 
     Examples:
         >>> area_under_roc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
         0.625
     """
     places = (np.searchsorted(non_members, members, side) for side in ("left", "right"))
-    # Whole numbers, added exactly.
+    # Integer sums are exact.
     return sum(int(place.sum()) for place in places) / (2 * members.size * non_members.size)
 
 
@@ -347,8 +347,8 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
     n1, n0 = pair.members.size, pair.non_members.size
     _, estimate = pair.best_threshold()
     upper = estimate + two_sample_deviation(n1, n0, side)
-    # From below two bounds share the error: all thresholds at once, which is better for weak
-    # attacks, and one threshold chosen on other scores, which is better for strong ones.
+    # Two lower bounds share the error: one for all thresholds at once, better for weak attacks, and
+    # one for a threshold chosen on separate scores, better for strong attacks.
     lower = max(estimate - two_sample_deviation(n1, n0, side / 2), 0.0)
     choose, evaluate = split
     threshold, _ = choose.best_threshold()
@@ -356,8 +356,8 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
         hits, alarms = evaluate.hits(threshold)
         falsely = clopper_pearson_upper(alarms, evaluate.non_members.size, side / 4)
         others = float(clopper_pearson_lower(hits, evaluate.members.size, side / 4))
-        # The bound is about the members outside the choosing third.  That third is from none to
-        # n₁/3 of all members, so the TPR of all is between these two.
+        # The bound covers the members outside the choosing third.  That third has between none and
+        # n₁/3 of all members, so the TPR of all lies between these two.
         share = choose.members.size / n1
         among = choose.hits(threshold)[0] / choose.members.size
         reached = min(others, share * among + (1 - share) * others)
@@ -371,7 +371,7 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
     n1, n0 = x.size, y.size
 
     def above(rank: int) -> int:
-        """Members above the rank-th largest non-member."""
+        """Count the members above the rank-th largest non-member."""
         return int(n1 - np.searchsorted(x, y[n0 - rank], "right"))
 
     low = clopper_pearson_lower(above(rank_within(n0, alpha, side / 2)), n1, side / 2)
@@ -388,7 +388,7 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
 def permutation_p_value(
     score: FloatArray, member: BoolArray, rng: np.random.Generator, shuffles: int = 1999
 ) -> float:
-    """Return the p-value of the members' rank sum among random rearrangements of membership.
+    """Return the permutation p-value of the members' rank sum.
 
     Guarantee: at most α with probability at most α if membership is exchangeable given the scores.
     Theorem: proofs/given-models.md claims 3 and 4.

@@ -1,6 +1,6 @@
-"""Models trained on random halves, and reference models trained on records that are known.
+"""Shadow models trained on random halves, and reference models trained on known records.
 
-Finished fits are kept in a cache, so that a run that was stopped goes on.
+Finished fits are cached, so an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from memberbound.attacks.evidence import Evidence, framed
+from memberbound.attacks.evidence import Evidence, to_frame
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, whole_number
@@ -30,23 +30,23 @@ from memberbound.numerics.rounding import FloatArray
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
 #
 # Model i is trained on its own uniform half, drawn independently of all others from (seed, i)
-# alone. So any model can play the target and the others the attacker's shadows, adding models keeps
-# the first ones, and a run that was killed goes on with the fits that are missing.
+# alone.  So any model can serve as the target with the others as shadows, adding models keeps the
+# existing ones, and an interrupted run resumes with the missing fits.
 
 R = TypeVar("R")
-#: Smaller populations cannot be halved into something that a learner and an audit can use.
+#: The smallest population; half of a smaller one is useless to a learner or an audit.
 SMALLEST_POPULATION = 20
-#: Fewer models than this, trained within a time limit, are no audit.
+#: The fewest models, trained within a time limit, that allow an audit.
 FEWEST_IN_TIME = 4
-#: The word of entropy that draws the attacked records.
+#: The entropy word of the stream that samples the attacked records.
 _SAMPLED = 1
-#: Parameters by which a learner is given its coins; models must not share them.
+#: Seed parameters of learners; they must differ between models.
 _SEEDS = ("random_state", "seed", "random_seed")
 
 
 @dataclass(frozen=True)
 class FailedFit:
-    """A fit that gave no model: which one, the learner's seed, and what it said."""
+    """A failed fit: the model's number, the learner's seed and the error message."""
 
     model: int
     seed: int
@@ -55,19 +55,19 @@ class FailedFit:
 
 @dataclass(frozen=True, eq=False)
 class ShadowRun:
-    """Trained models by what they say about every record; row i belongs to one model.
+    """Trained models, represented by their signals on every record; one row per model.
 
     Attributes:
-        membership: (S, M) truth values: was record x in model i's half?
-        signals: what the models say, row by row.
-        models: the number of each row's model; failed ones are missing.
-        failures: fits that failed, with the reason.
-        examples: the M records that are attacked.
-        reused: how many rows came from the cache.
-        warnings: what a reader of the audit has to know.
-        sample: the rows of the population that are attacked, where that is not all of it.
-        population: its N records, of which each model was trained on half.
-        known: of reference models: whose membership in the given model the attacker knows.
+        membership: (S, M) booleans, whether record x is in model i's half.
+        signals: outputs of the models, row by row.
+        models: the model number of each row, without failed fits.
+        failures: failed fits with their reasons.
+        examples: the M attacked records.
+        reused: the number of rows from the cache.
+        warnings: caveats for readers of the audit.
+        sample: the attacked rows of the population; None if all are attacked.
+        population: the number N of records, half of which train each model.
+        known: for reference models, a mask of the records with known membership.
     """
 
     membership: BoolArray
@@ -83,13 +83,13 @@ class ShadowRun:
 
     @property
     def game(self) -> SubsetGame:
-        """The subset game these models play, about a uniform one of the attacked records."""
+        """The subset game of these models, for a uniform attacked record."""
         rows = self.examples.rows if self.population is None else self.population
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
 class KnownRows(NamedTuple):
-    """Training sets that are no halves: all of ``always``, and ``drawn`` of the rows ``among``."""
+    """Training sets other than halves: all of ``always``, and ``drawn`` rows out of ``among``."""
 
     always: BoolArray
     among: BoolArray
@@ -99,9 +99,9 @@ class KnownRows(NamedTuple):
 def draw_half(
     rows: int, seed: int, model: int, known: KnownRows | None = None
 ) -> tuple[BoolArray, int]:
-    """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+    """Sample the half of model ``model`` and a learner seed, from (seed, model) alone.
 
-    With ``known`` the model is trained on these rows instead: such models attack the other rows.
+    With ``known``, return a training set of these rows instead, to attack the other rows.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -118,18 +118,20 @@ def draw_half(
     return member, int(rng.integers(2**31 - 1))
 
 
-def attacked_records(rows: int, most: int | None, seed: int) -> NDArray[np.intp] | None:
-    """Return which records are attacked: a uniform sample, ``None`` where all of them are.
+def sample_attacked_records(rows: int, most: int | None, seed: int) -> NDArray[np.intp] | None:
+    """Sample the attacked records uniformly; return ``None`` if all are attacked.
 
-    It is drawn apart from the halves, so that each half is uniform whatever the sample is.
+    The sample is independent of the halves, so each half is uniform given the sample.
 
     Examples:
-        >>> attacked_records(10, 20, seed=0) is None, attacked_records(10, 4, seed=0).size
-        (True, 4)
+        >>> sample_attacked_records(10, 20, seed=0) is None
+        True
+        >>> sample_attacked_records(10, 4, seed=0).size
+        4
     """
     if most is None or rows <= most:
         return None
-    # Three words of entropy, where a half takes two: never the stream of a half.
+    # Three entropy words, where a half takes two, so the streams never coincide.
     draws = np.random.default_rng([seed, most, _SAMPLED])
     return np.sort(draws.permutation(rows)[:most])
 
@@ -152,18 +154,19 @@ def train_shadows(
     Args:
         examples: the population.
         learner: an unfitted estimator; it is cloned, and every parameter called ``random_state``,
-            ``seed`` or ``random_seed`` is set anew.  A generator kept inside it is copied as it is:
-            then all models share their coins, which no interval of an audit allows.
+            ``seed`` or ``random_seed`` is set anew.  A generator stored inside it is copied
+            unchanged: all models would then share their randomness, which invalidates the intervals
+            of an audit.
         models: number of models.
-        seed: of halves and learners.
-        n_jobs: processes, as in joblib; None: all cores unless the fits take a moment only.  Where
-            there is a current cluster it trains, unless one process is asked for.
-        cache: folder in which each finished fit is written at once; none by default.
-        records: how many records are attacked at most: a uniform sample of a larger population,
-            whose halves the models are trained on all the same.  All of them unless given.
-        known: the rows that are trained on, where they are no halves (see :func:`draw_half`).
-        seconds: no fit is waited for after this time; of the first ones, in order and without a
-            gap, a power of two is kept, so that a little more or less time changes nothing.
+        seed: seed of halves and learners.
+        n_jobs: processes, as in joblib; None uses all cores unless the fits are very short.  A
+            current cluster does the training unless a single process is requested.
+        cache: folder to which each fit is written as soon as it finishes; none by default.
+        records: maximum number of attacked records, a uniform sample of a larger population; the
+            models still train on halves of the whole population.  Default: all records.
+        known: the training rows, if they are not halves (see :func:`draw_half`).
+        seconds: time limit; of the consecutive fits finished by then, a power of two is kept, so
+            that a slightly different time gives the same result.
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -192,12 +195,12 @@ def train_shadows(
         )
     if records is not None:
         whole_number("records", records, at_least=SMALLEST_POPULATION)
-    sample = attacked_records(examples.rows, records, seed)
+    sample = sample_attacked_records(examples.rows, records, seed)
     attacked = examples if sample is None else examples.take(sample)
-    # A fit needs the numbers alone: the encoder would travel with every one.
+    # A fit needs only the numbers; keep the encoder out of every pickled task.
     numbers, attacked_numbers = (replace(some, encoder=None) for some in (examples, attacked))
     work = _Training(numbers, learner, seed, attacked_numbers, known)
-    # Failed fits are not stored: they are tried again.
+    # Failed fits are not cached, so they are retried.
     store = None if cache is None else FitStore.at(cache, work.fingerprint(), Signals)
     end = math.inf if seconds is None else time.monotonic() + seconds
     fits: dict[int, Signals | FailedFit] = {}
@@ -213,7 +216,7 @@ def train_shadows(
             f"learner must be able to train on random halves, got {len(failures)} failures in "
             f"{len(fits)} fits; the first one said: {failures[0].message}"
         )
-    signals = Signals.stacked(list(trained.values()))
+    signals = Signals.stack(list(trained.values()))
     membership = np.vstack([work.half(model)[0] for model in trained])
     reused, damaged = (0, 0) if store is None else (store.reused, store.damaged)
     notes = {
@@ -240,7 +243,7 @@ def train_shadows(
 
 
 def _first_fits(fits: dict[int, R]) -> dict[int, R]:
-    """Return the fits before the first missing one, as many as the largest power of two.
+    """Return the largest power of two of consecutive fits before the first missing one.
 
     Examples:
         >>> list(_first_fits(dict.fromkeys([0, 2, 1, 3, 4, 6])))
@@ -256,7 +259,7 @@ def _first_fits(fits: dict[int, R]) -> dict[int, R]:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """One fit per call; sent to the workers."""
+    """A task for the workers: each call fits one model."""
 
     examples: Examples
     learner: Learner
@@ -268,7 +271,7 @@ class _Training:
         return draw_half(self.examples.rows, self.seed, model, self.known)
 
     def fingerprint(self) -> str:
-        """Return what names the run: data, learner, seeds, and the code of halves and signals."""
+        """Return a hash of data, learner, seeds, and the code of halves and signals."""
         population, settings = self.examples, (self.seed, self.known)
         numbers = (population.features, population.target, self.attacked.rows, population.task)
         return fingerprint(numbers, self.learner, settings, draw_half, signals_of)
@@ -276,25 +279,25 @@ class _Training:
     def __call__(self, model: int) -> Signals | FailedFit:
         member, learner_seed = self.half(model)
         try:
-            fitted = _unfitted(self.learner, learner_seed)
+            fitted = _clone_with_seed(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
             return signals_of(fitted, self.attacked)
-        except MemoryError:  # which models are missing would depend on the machine
+        except MemoryError:  # otherwise the missing models would depend on the machine
             raise
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)
 
 
-def _unfitted(learner: Learner, seed: int) -> Learner:
-    """Return a fresh copy with every seed set anew, those of its parts included."""
+def _clone_with_seed(learner: Learner, seed: int) -> Learner:
+    """Clone a learner and set all of its seeds, including those of nested estimators."""
     if not callable(getattr(learner, "get_params", None)):
         return copy.deepcopy(learner)
     return _with_parameters(clone(learner), _SEEDS, seed)
 
 
 def _with_parameters(estimator: Any, names: tuple[str, ...], value: int) -> Learner:
-    """Set the parameters of these names, those of parts of the estimator included."""
+    """Set all parameters with these names, including those of nested estimators."""
     parameters = estimator.get_params(deep=True)
 
     def applies(name: str) -> bool:
@@ -310,19 +313,20 @@ def _with_parameters(estimator: Any, names: tuple[str, ...], value: int) -> Lear
 
 # ── Reference models of a given model: trained on records that the attacker knows ─────────────────
 
-#: Reference models that are trained where the time allows it.
+#: Default number of reference models, time permitting.
 MODELS = 32
-#: Parameters by which estimators are told how many threads to use.
+#: Thread-count parameters of estimators.
 _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
-#: Fewer members or non-members than this leave fewer than 20 of either to measure on.
+#: The fewest members and non-members; below this, fewer than 20 of either remain to measure.
 FEWEST_RECORDS = 80
 
 
-def known_records(evidence: Evidence, seed: int, *, references: bool) -> BoolArray:
-    """Return whose membership attacks are told: uniform parts, whatever the order of the rows.
+def select_known_records(evidence: Evidence, seed: int, *, references: bool) -> BoolArray:
+    """Select the records with membership known to attacks, independently of the row order.
 
-    A half of the members and of the others.  With reference models, which are trained on them, all
-    members but a quarter (of the smaller side); of few members 250 are left to measure, or a half.
+    These are half of the members and half of the non-members.  With reference models, which train
+    on the known members, the number of measured members is only a quarter of the smaller class, but
+    at least 250 and at most half of the members.
     """
     member = evidence.member
     members, others = int(member.sum()), int((~member).sum())
@@ -346,12 +350,12 @@ def train_references(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> ShadowRun:
-    """Train models as a given one may have been, without the records that are measured.
+    """Train reference models like the given one, without the measured records.
 
-    Each is trained on all known members; known non-members, drawn anew for each, stand in for the
-    members that are not known.  So the models differ from each other as the given one would from
-    them if a measured record were no member, and known non-members are in some of them and not in
-    others, from which attacks learn what a record gains by being in.
+    Each is trained on all known members; a fresh sample of known non-members replaces the unknown
+    members.  The models thus differ from each other as the given model would from them if a
+    measured record were not a member.  Known non-members are in some models and absent from others,
+    so attacks can learn the gain of inclusion.
 
     The learner is None or ``"same"`` (the given model's own kind) or an unfitted estimator, both
     trained on the rows as the model gets them; or a short name or ``package.module:factory``,
@@ -370,28 +374,28 @@ def train_references(
             f"members and non-members must be at least {FEWEST_RECORDS} each for reference "
             f"models, got {few}."
         )
-    known = known_records(evidence, seed, references=True)
+    known = select_known_records(evidence, seed, references=True)
     truth = np.asarray(evidence.truth)
     if isinstance(learner, str) and learner != "same":
-        features = _encoded(evidence, known)
+        features = _encode_columns(evidence, known)
         estimator = learner_from_name(learner, evidence.task)
     else:
         assert evidence.model is not None
         own = learner is None or isinstance(learner, str)
-        estimator = unfitted_copy(evidence) if own else cast(Learner, learner)
+        estimator = clone_given_model(evidence) if own else cast(Learner, learner)
         features = cast(FloatArray, evidence.model.matched(evidence.rows))  # a table for a pipeline
         classes = getattr(evidence.model.model, "classes_", None)
         if evidence.classes and classes is not None:
             truth = np.asarray(classes)[truth]
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     examples = Examples(features, truth, evidence.task, names, evidence.classes)
-    # At most a half of the known non-members: attacks learn from those in and those out.
+    # At most half of the known non-members: attacks learn from both included and omitted ones.
     drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
     run = train_shadows(
         examples,
         estimator,
         models=models,
-        # The training sets are drawn from the content too: the order of the rows must not matter.
+        # Seed the training sets by the content too, so that the row order does not matter.
         seed=int(evidence.generator(seed, "reference models").integers(2**63)),
         n_jobs=workers,
         known=KnownRows(known & member, known & ~member, drawn),
@@ -401,8 +405,8 @@ def train_references(
     return replace(run, known=known)
 
 
-def unfitted_copy(evidence: Evidence) -> Learner:
-    """Return the given model untrained; refused where it is no estimator that clones."""
+def clone_given_model(evidence: Evidence) -> Learner:
+    """Return an unfitted clone of the given model; refuse one that is not a clonable estimator."""
     model = None if evidence.model is None else evidence.model.model
     try:
         unfitted = clone(model)
@@ -411,13 +415,13 @@ def unfitted_copy(evidence: Evidence) -> Learner:
             "learner must be named: 'same' trains the given model's own kind anew, which only a "
             f"scikit-learn estimator allows, got {type(model).__name__}."
         ) from None
-    # Many are trained side by side: threads of their own would only wait for each other.
+    # Many fits run in parallel; threads within each would only compete.
     return _with_parameters(unfitted, _THREADS, 1)
 
 
-def _encoded(evidence: Evidence, known: BoolArray) -> FloatArray:
-    """Return the columns as learners take them; the encoding is fitted on the known records."""
-    frame = framed(evidence.rows)
+def _encode_columns(evidence: Evidence, known: BoolArray) -> FloatArray:
+    """Encode the columns for learners, with an encoding fitted on the known records."""
+    frame = to_frame(evidence.rows)
     label = "target"
     while label in frame.columns:
         label += "_"

@@ -1,4 +1,4 @@
-"""What one fitted model says about every record of the population.
+"""Signals: per-record outputs of a fitted model that attacks use.
 
 A signal is a number per record that an attacker can compute from the released model and the record:
 the logit of the true class (regression: the residual), and whether the predicted label is right.
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 BoolArray = NDArray[np.bool_]
-#: Where the logits come from.
+#: The source of the logits.
 Kind = Literal["probabilities", "decision values", "labels", "residuals"]
-#: Probabilities are kept away from 0 and 1 by this much before the logit is taken.
+#: Clip probabilities this far from 0 and 1 before taking the logit.
 _SMALLEST = 1e-12
-#: Logits this large stand for a probability of exactly 0 or 1.
+#: Logits at least this large represent a probability of exactly 0 or 1.
 EXACT = 0.999 * float(-np.log(_SMALLEST))
 
 
@@ -36,7 +36,7 @@ EXACT = 0.999 * float(-np.log(_SMALLEST))
 class Signals:
     """Signals of S models on N records, each an (S, N) array.
 
-    ``logit`` is ln(p/(1-p)) of the true class's probability p, or the residual (prediction less
+    ``logit`` is ln(p/(1-p)) of the true class's probability p, or the residual (prediction minus
     target) if ``kind`` is ``"residuals"``.
     """
 
@@ -51,7 +51,7 @@ class Signals:
 
     @property
     def regression(self) -> bool:
-        """Whether the target is a number."""
+        """Whether the task is a regression."""
         return self.kind == "residuals"
 
     @property
@@ -62,7 +62,7 @@ class Signals:
         return np.asarray(np.logaddexp(0.0, -self.logit))
 
     def score(self, model: int, target: Labels, where: BoolArray) -> float | None:
-        """Return a model's accuracy or R² on some records; no R² where their targets are equal."""
+        """Return a model's accuracy or R² on some records; None if R² is undefined."""
         if not self.regression:
             return float(self.correct[model][where].mean())
         truth = np.asarray(target, dtype=np.float64)[where]
@@ -80,13 +80,13 @@ class Signals:
         return Signals(self.logit[:, records], self.correct[:, records], self.kind)
 
     def in_kind_of(self, target: Signals) -> Signals:
-        """Return signals of reference models in the kind of a given model's."""
+        """Convert the signals of reference models to the kind of a given model."""
         if self.kind == target.kind:
             return self
         if target.kind == "labels":
             return Signals(np.where(self.correct, 1.0, -1.0), self.correct, "labels")
         if {self.kind, target.kind} == {"probabilities", "decision values"}:
-            # Both are log-odds of the true class; a network's logits are those of probabilities.
+            # Both are log-odds of the true class; a network's logits come from probabilities.
             return Signals(self.logit, self.correct, target.kind)
         raise InputError(
             f"learner must answer with {target.kind} as the given model does, got {self.kind}. "
@@ -94,8 +94,8 @@ class Signals:
         )
 
     @classmethod
-    def stacked(cls, parts: Sequence[Signals]) -> Signals:
-        """Return one table of the signals of several models."""
+    def stack(cls, parts: Sequence[Signals]) -> Signals:
+        """Stack the signals of several models."""
         kinds = {p.kind for p in parts}
         if len(kinds) != 1:
             raise InputError(
@@ -112,9 +112,9 @@ class Signals:
 def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
     """Return the signals of one fitted model on every record, as (1, N) arrays.
 
-    Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (a logistic
-    squashing of its values), and without that to the label alone; ``kind`` says which.  A class the
-    model has never seen has probability 0.  Non-finite answers are refused.
+    Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (as
+    log-odds), and without that to the label alone; ``kind`` records the choice.  A class unseen in
+    training has probability 0.  Non-finite answers are refused.
     """
     features, target = examples.features, examples.target
     classes = getattr(model, "classes_", None)
@@ -137,7 +137,7 @@ def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
 def _true_class(
     scores: FloatArray, place: NDArray[np.intp], kind: Kind
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the logit of the class at ``place`` and whether it is the predicted one."""
+    """Return the logit of the class at ``index`` and whether it is the predicted one."""
     rows, seen = np.arange(len(scores)), place >= 0
     own = scores[rows, place]
     others = scores.copy()
@@ -155,17 +155,17 @@ def _true_class(
 
 
 def class_probabilities(answers: Answers) -> FloatArray | None:
-    """Return the probabilities of all classes, (N, K); None where the model does not give them."""
+    """Return the probabilities of all classes, (N, K); None if the model has none."""
     if answers.access == "logits":
         return np.asarray(special.softmax(answers.table, axis=1))
     return answers.table if answers.access == "probabilities" else None  # type: ignore[return-value]
 
 
 def signals_from(answers: Answers, truth: Labels) -> Signals:
-    """Return the signals of a model that exists, from its answers: (1, N) arrays.
+    """Return the signals of an existing model from its answers, as (1, N) arrays.
 
-    ``truth`` holds the number of each row's class in ``answers.classes``, -1 for one that the model
-    has never seen, or the targets of a regression.
+    ``truth`` holds the index of each row's class in ``answers.classes``, -1 for a class unseen in
+    training, or the targets of a regression.
     """
     table = answers.table
     if answers.access == "values":

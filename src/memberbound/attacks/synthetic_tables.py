@@ -1,13 +1,13 @@
-"""Attacks on a synthetic table: is it closer to the rows it was made from than to fresh ones?
+"""Attacks on a synthetic table: is it closer to its training rows than to fresh rows?
 
 Every attack scores a record by the synthetic table (and a reference table of the same kind that the
-synthesizer never saw).  Scales, bins and categories are those of these two tables, so that a score
-is a function of its own record alone.  Distance to the closest synthetic row is one attack among
-others; that it finds nothing proves nothing.
+synthesizer never saw).  Scales, bins and categories come from these two tables, so a record's score
+depends on no other record.  Distance to the closest synthetic row is only one of the attacks;
+finding nothing with it proves nothing.
 
-A table that exists plays the model game.  A synthesizer that can be fitted again plays the subset
-game: random halves of the records are synthesized, and what an attack reaches on a fresh half is
-one draw of a mean.
+An existing table is audited in the model game.  A synthesizer that can be refitted is audited in
+the subset game: it synthesizes random halves of the records, and an attack's result on a fresh half
+is one observation of a mean.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 IntArray = NDArray[np.int64]
-#: Rows of a synthetic or reference table that distances are measured to.
+#: Maximum number of rows of a synthetic or reference table in distance computations.
 _MOST_ROWS = 20_000
-#: Bins of a column of numbers, and categories of a column, in tables of counts.
+#: Bins of a numeric column, and maximum categories of a column, in contingency tables.
 _BINS, _MOST_LABELS = 12, 60
-#: Neighbours whose distance stands for a density.
+#: Number of nearest neighbours in density estimates.
 _NEIGHBOURS = 5
-#: Share of the non-members that serves as reference where none is given.
+#: Share of the non-members used as reference if none is given.
 _REFERENCE_SHARE = 1 / 3
-#: Rows of either kind, and refits, that are needed at least.
+#: Minimum number of rows of each class, and of refits.
 _FEWEST, _FEWEST_REFITS = 60, 9
-#: Refits that thresholds are chosen on, at most.
+#: Maximum number of refits used to choose thresholds.
 _THRESHOLD_REFITS = 8
 
 
 class Synthesizer(Protocol):
-    """What ``module:factory`` returns: fitted to a table, it draws rows."""
+    """The object returned by ``module:factory``: fit it to a table, then sample rows."""
 
     def fit(self, table: DataFrame) -> object:
         """Learn from a table."""
@@ -68,12 +68,12 @@ class Synthesizer(Protocol):
         """Return new rows."""
 
 
-# ── Records as coordinates and cells, by a table that is not theirs ───────────────────────────────
+# ── Records as coordinates and cells defined by another table ─────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """A column of numbers with its scale and bins, or of categories with their labels."""
+    """A numeric column with scale and bins, or a categorical column with labels."""
 
     name: str
     form: str
@@ -97,7 +97,7 @@ class _Axis:
         return cls(name, reading.form, labels=tuple(names[k] for k in sorted(common)))
 
     def cells(self, values: Values) -> IntArray:
-        """Return the cell of every value; missing and unknown ones have cells of their own."""
+        """Return the cell of every value, with separate cells for missing and unknown values."""
         if self.edges is None:
             return values.positions((*self.labels, "")) + 1
         numbers = values.numbers
@@ -110,7 +110,7 @@ class _Axis:
         return len(self.labels) + 2 if self.edges is None else len(self.edges) + 2
 
     def coordinates(self, values: Values) -> FloatArray:
-        """Return coordinates: different categories are 1 apart, as is the spread of numbers."""
+        """Return coordinates with distinct categories, and one spread of numbers, 1 apart."""
         if self.edges is None:
             return np.asarray(np.eye(self.count)[self.cells(values)] / np.sqrt(2.0))
         numbers = np.clip((values.numbers - self.centre) / self.scale, -10.0, 10.0)
@@ -120,7 +120,7 @@ class _Axis:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A table in the coordinates and cells of a synthetic one."""
+    """Rows of a table in the coordinates and cells of a synthetic table."""
 
     points: FloatArray
     cells: IntArray
@@ -146,7 +146,7 @@ class _Rows:
 
 
 def _axes(synthetic: DataFrame, names: Sequence[str]) -> list[_Axis]:
-    """Return the columns by which records are compared: identifiers and free text are not."""
+    """Return the columns for comparing records, without identifiers and free text."""
     table, _ = read_population(synthetic[list(names)])
     readings = table.readings()
     return [_Axis.of(name, table.frame[name], readings[name]) for name in table.columns]
@@ -156,7 +156,7 @@ def _axes(synthetic: DataFrame, names: Sequence[str]) -> list[_Axis]:
 
 
 def _distances(points: FloatArray, table: FloatArray) -> FloatArray:
-    """Return the distances of points to their nearest rows of a table, nearest first."""
+    """Return the distances of points to their nearest rows of a table, in ascending order."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(table))).fit(table)
@@ -164,7 +164,7 @@ def _distances(points: FloatArray, table: FloatArray) -> FloatArray:
 
 
 def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray:
-    """Return Σ over pairs of columns of the log share that a record's cells have in a table."""
+    """Return Σ over column pairs of the log frequency of a record's cells in a table."""
     total = np.zeros(len(rows.cells))
     for a, b in itertools.combinations(range(len(axes)), 2) if len(axes) > 1 else ((0, 0),):
         width = axes[b].count
@@ -177,7 +177,7 @@ def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray
 def attack_signals(
     rows: _Rows, synthetic: _Rows, reference: _Rows, axes: Sequence[_Axis]
 ) -> dict[str, FloatArray]:
-    """Return the scores of records, higher for members, by attack."""
+    """Return each attack's scores of the records, higher for members."""
     near, fresh = (_distances(rows.points, table.points) for table in (synthetic, reference))
     ratio = np.log(fresh + 1e-6) - np.log(near + 1e-6)
     return {
@@ -188,8 +188,8 @@ def attack_signals(
     }
 
 
-def _combined(signals: Mapping[str, FloatArray], member: BoolArray, known: BoolArray) -> FloatArray:
-    """Return the scores of a classifier of the signals, trained on records whose side is known."""
+def _combine(signals: Mapping[str, FloatArray], member: BoolArray, known: BoolArray) -> FloatArray:
+    """Train a classifier on the signals of the known records and score all records."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import QuantileTransformer
@@ -204,15 +204,15 @@ def _combined(signals: Mapping[str, FloatArray], member: BoolArray, known: BoolA
     return np.asarray(learner.decision_function(table), dtype=np.float64)
 
 
-# ── A table that exists ───────────────────────────────────────────────────────────────────────────
+# ── An existing table ─────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Records that stand in the synthetic table as they are, in every column compared.
+    """Records that appear verbatim in the synthetic table, in all compared columns.
 
-    Fresh records are copied by chance alone: ``non_member_share_estimate`` is that chance.
-    ``member_rows`` are the first twenty members that are copied, counted from 0 as in ``records``.
+    Fresh records can be copied only by chance, with probability ``non_member_share_estimate``.
+    ``member_rows`` lists the first twenty copied members, numbered from 0 as in ``records``.
     """
 
     members: int
@@ -232,16 +232,16 @@ def audit_synthetic(
     fpr: Sequence[float] = (0.1, 0.01, 0.001),
     seed: int = 0,
 ) -> tuple[ModelAudit, Copies, tuple[str, ...]]:
-    """Measure attacks on a synthetic table, its members against fresh records.
+    """Measure attacks on a synthetic table, with its training rows against fresh records.
 
-    Returns what was measured, rows that were copied, and the columns that were compared.
+    Return the audit, the copied rows, and the compared columns.
 
     Guarantee: each interval of an attack contains its quantity with probability at least
     ``confidence``, given the table; ``best_advantage`` holds for all attacks together.
     Theorem: proofs/audit-intervals.md claims 1 to 4, proofs/given-models.md claim 1: scores are
     functions of single records, given the synthetic and the reference table.
-    Assumes: :data:`memberbound.attacks.scores.ASSUMPTIONS`, with the table in the model's place.
-    Edge cases: without a reference a third of the non-members is one, and is not measured on.
+    Assumes: :data:`memberbound.attacks.scores.ASSUMPTIONS`, with the table in place of the model.
+    Edge cases: without a reference, a third of the non-members serves as one and is not measured.
     """
     tables = [members, non_members, synthetic, *([] if reference is None else [reference])]
     names = [c for c in synthetic.columns if all(c in table.columns for table in tables)]
@@ -273,7 +273,7 @@ def audit_synthetic(
         places = rng.permutation(np.flatnonzero(side))
         known[places[: len(places) // 2]] = True
     scores = {name: (score, measured) for name, score in signals.items()}
-    scores["combined"] = _combined(signals, member, known), measured & ~known
+    scores["combined"] = _combine(signals, member, known), measured & ~known
     audit = audit_score_table(scores, member, confidence=confidence, fpr=fpr, seed=seed)
     points = rows.points.astype(np.float64)
     law = law_test(points, member, blind_scores, confidence=confidence, seed=seed)
@@ -290,7 +290,7 @@ def audit_synthetic(
     return audit, copies, tuple(axis.name for axis in axes)
 
 
-# ── A synthesizer that can be fitted again ────────────────────────────────────────────────────────
+# ── A synthesizer that can be refitted ────────────────────────────────────────────────────────────
 
 
 def audit_refits(
@@ -302,15 +302,15 @@ def audit_refits(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[MeasuredAttacks, tuple[str, ...]]:
-    """Measure attacks on what a synthesizer makes of random halves of the records.
+    """Measure attacks on a synthesizer refitted to random halves of the records.
 
-    The first refit gives the reference table and the scales, the next ones the thresholds; every
-    further one is a draw of TPR - FPR and of the AUC, whose means over halves and the
-    synthesizer's coins are bounded.  The columns that were compared are returned too.
+    The first refit provides the reference table and the scales, the next ones the thresholds; each
+    further refit is one observation of TPR - FPR and of the AUC.  Their means over halves and the
+    synthesizer's randomness are bounded.  Also return the compared columns.
 
     Guarantee: each interval contains the mean with probability at least ``confidence``;
-    ``best_advantage`` holds for all attacks together.  Its lower end is a floor for the average
-    record's advantage in the subset game.
+    ``best_advantage`` holds for all attacks together.  Its lower end bounds the average record's
+    advantage in the subset game from below.
     Theorem: proofs/bounded-means.md; given the first refits the draws are independent, in [-1, 1].
     Assumes: refits are independent of one another.
     """

@@ -1,8 +1,8 @@
-"""Documents and what a language model says about them: reading, blind test, scores (X28).
+"""Audits of language models: reading documents, the blind test, and token scores (X28).
 
 Published evaluations of language models often compare members from one time or source with
-non-members of another, and measure that difference.  So a classifier that sees the texts but not
-the model always runs beside the attacks.
+non-members of another, and measure that difference.  A classifier that sees the texts but not the
+model therefore always runs alongside the attacks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _LINES = (".jsonl", ".ndjson", ".txt")
-#: Words and pairs of words that the blind classifier counts at most.
+#: Maximum number of words and word pairs in the blind classifier.
 _FEATURES = 20_000
 
 
 def read_documents(source: object, column: str, name: str) -> DataFrame:
-    """Read documents, a row each: JSON Lines, plain text (a document a line), or a table.
+    """Read documents, one per row: JSON Lines, plain text (one per line), or a table.
 
-    Edge cases: a missing column, an empty document and a line that is no JSON object are refused.
+    Edge cases: a missing column, an empty document and a line that is not a JSON object are
+    refused.
     """
     import pandas as pd
 
@@ -62,8 +63,8 @@ def read_documents(source: object, column: str, name: str) -> DataFrame:
     return documents
 
 
-def named_documents(documents: DataFrame, name: str) -> DataFrame:
-    """Return documents with their column ``record`` as index."""
+def index_documents(documents: DataFrame, name: str) -> DataFrame:
+    """Index documents by their column ``record``."""
     if "record" not in documents:
         raise InputError(f"{name} must have the column 'record', which names the document.")
     named = documents.set_axis(documents["record"].map(str))
@@ -73,7 +74,7 @@ def named_documents(documents: DataFrame, name: str) -> DataFrame:
 
 
 def coins(documents: DataFrame) -> BoolArray:
-    """Return which canaries are members."""
+    """Return the mask of member canaries."""
     if "member" not in documents:
         raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
     return membership(documents["member"])
@@ -120,7 +121,7 @@ def blind_test(
     from scipy.sparse import csr_matrix, hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    # No label is used: exchangeable documents stay exchangeable.
+    # Fitted without labels, so exchangeable documents stay exchangeable.
     words = TfidfVectorizer(ngram_range=(1, 2), max_features=_FEATURES, sublinear_tf=True)
     try:
         counted = words.fit_transform(texts)
@@ -166,17 +167,17 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
 _LABELS = ("record", "member")
 REQUIRED = (*_LABELS, "position", "logprob")
 OPTIONAL = ("reference_logprob", "mean_logprob", "std_logprob", "rank")
-#: The share of tokens of min-k and min-k++, as their papers have it.
+#: The share of tokens in min-k and min-k++, from their papers.
 _LOWEST = 0.2
-#: Sizes of windows, about geometric.
+#: Window sizes, roughly geometric.
 _WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
-#: Tokens of a block that is scored at a time.
+#: Tokens scored at a time.
 _BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Whole documents, their tokens in order; ``starts`` are the places of their first tokens."""
+    """Whole documents with ordered tokens; ``starts`` holds the index of each first token."""
 
     records: NDArray[np.object_]
     member: BoolArray
@@ -189,12 +190,12 @@ class _Block:
 
     @cached_property
     def documents(self) -> NDArray[np.int64]:
-        """The place of every token's document."""
+        """The document index of every token."""
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @property
     def gains(self) -> FloatArray:
-        """What every token gains over the reference model."""
+        """The log-probability gain of every token over the reference model."""
         return self.columns["logprob"] - self.columns["reference_logprob"]
 
     def sums(self, values: FloatArray) -> FloatArray:
@@ -207,17 +208,17 @@ class _Block:
         place = np.arange(len(values)) - self.starts[self.documents]
         return self.sums(np.where(place < count[self.documents], values[order], 0.0)) / count
 
-    def standardised(self) -> FloatArray:
-        """Return log-probabilities by the model's own mean and spread at each position."""
+    def standardise(self) -> FloatArray:
+        """Standardise log-probabilities by the model's mean and spread at each position."""
         spread = np.maximum(self.columns["std_logprob"], 1e-12)
         return np.asarray((self.columns["logprob"] - self.columns["mean_logprob"]) / spread)
 
     def window_votes(self) -> FloatArray:
-        """Return the share of windows with a gain, a mean over the sizes that fit."""
+        """Return the share of windows with a gain, averaged over the sizes that fit."""
         total = np.concatenate([[0.0], np.cumsum(self.gains)])
         votes, sizes = np.zeros(len(self.starts)), np.zeros(len(self.starts))
         for size in (1, *_WINDOWS):
-            # Documents of one token have no window but this.
+            # Size 1 serves documents of one token only.
             fits = self.lengths == 1 if size == 1 else self.lengths >= size
             if not fits.any():
                 continue
@@ -230,7 +231,7 @@ class _Block:
         return votes / np.maximum(sizes, 1)
 
     def error_zone(self) -> FloatArray:
-        """Return the logarithm of gains over losses where the model is wrong about the token."""
+        """Return the log ratio of gains to losses at mispredicted tokens."""
         wrong = np.where(self.columns["rank"] > 1, self.gains, 0.0)
         room = 1e-6  # no wrong token: neither gain nor loss
         up, down = (self.sums(np.maximum(sign * wrong, 0.0)) + room for sign in (1, -1))
@@ -239,29 +240,29 @@ class _Block:
 
 @dataclass(frozen=True)
 class _TextAttack:
-    """A score of documents, higher for members; what it needs besides the required columns."""
+    """A document score, higher for members, with its inputs besides the required columns."""
 
     score: Callable[[_Block], FloatArray]
     needs: tuple[str, ...] = ()
 
 
-#: Every attack by name.  A record is a document, however many tokens it has.
+#: Every attack by name.  A record is one document of any length.
 TEXT_ATTACKS: dict[str, _TextAttack] = {
     # Mean log-probability of the tokens.
     "loss": _TextAttack(lambda block: block.sums(block.columns["logprob"]) / block.lengths),
-    # Its sum over the length of the compressed text (Carlini 2021), by which score_tokens divides.
+    # Their sum over the length of the compressed text (Carlini 2021); score_tokens divides.
     "zlib": _TextAttack(lambda block: block.sums(block.columns["logprob"]), ("texts",)),
     # Mean over the fifth of the tokens with the lowest log-probabilities (Shi 2024).
     "min-k": _TextAttack(lambda block: block.lowest_means(block.columns["logprob"])),
-    # The same of standardised log-probabilities (Zhang 2025).
+    # The same for standardised log-probabilities (Zhang 2025).
     "min-k++": _TextAttack(
-        lambda block: block.lowest_means(block.standardised()), ("mean_logprob", "std_logprob")
+        lambda block: block.lowest_means(block.standardise()), ("mean_logprob", "std_logprob")
     ),
-    # Mean gain over a reference model, best the base model.
+    # Mean gain over a reference model, preferably the base model.
     "ratio": _TextAttack(
         lambda block: block.sums(block.gains) / block.lengths, ("reference_logprob",)
     ),
-    # Gain against loss, at tokens that the model does not rank first (Ilić 2026).
+    # Gains against losses at tokens that the model does not rank first (Ilić 2026).
     "error-zone": _TextAttack(_Block.error_zone, ("reference_logprob", "rank")),
     # Share of windows of 2 to 40 tokens that gain (Chen 2026).
     "window": _TextAttack(_Block.window_votes, ("reference_logprob",)),
@@ -270,25 +271,25 @@ TEXT_ATTACKS: dict[str, _TextAttack] = {
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """One line per document: its name, whether it is a member, its number of tokens, its scores."""
+    """Scores by document, with its name, membership and number of tokens."""
 
     records: NDArray[np.object_]
     member: BoolArray
     tokens: NDArray[np.int64]
     scores: dict[str, FloatArray]
-    #: Why a score could not be computed, by its name.
+    #: Reasons for omitted scores, by attack.
     missing: dict[str, str]
 
 
 def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenScores:
     """Score the documents of a token table, block by block.
 
-    ``texts`` are the documents' texts by record.
+    ``texts`` maps each record to its text.
 
-    Edge cases: one sentence refuses a missing column, values that are no numbers, log-probabilities
-    above 0, positions that repeat, a record that is member and non-member, one kind of records only
-    and texts that do not match.  A score whose columns are absent, or empty for some tokens, is
-    left out with the reason.
+    Edge cases: refused are missing columns, values that are not numbers, log-probabilities above 0,
+    repeated positions, a record that is both member and non-member, records of one class only, and
+    texts that do not match.  A score is omitted, with the reason, if its columns are absent or
+    empty for some tokens.
 
     Examples:
         >>> import pandas
@@ -334,7 +335,7 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
 def _missing_inputs(
     usable: list[str], gaps: set[str], texts: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """Return why attacks cannot be carried out, by name."""
+    """Return the attacks that cannot run, with reasons."""
     at_hand = {*usable, *(() if texts is None else ("texts",))}
     missing: dict[str, str] = {}
     for name, attack in TEXT_ATTACKS.items():
@@ -348,7 +349,7 @@ def _missing_inputs(
 
 
 def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
-    """Return the columns that are empty in some rows."""
+    """Return the columns with empty values in some rows."""
     if not columns:
         return set()
     counts = ", ".join(
@@ -361,7 +362,7 @@ def _columns_with_gaps(table: Table, columns: list[str]) -> set[str]:
 
 
 def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
-    """Yield whole documents in order of their records, checked."""
+    """Yield checked blocks of whole documents, ordered by record."""
     numbers = ["position", "logprob", *optional]
     selected = ", ".join(
         [
@@ -381,17 +382,17 @@ def _blocks(table: Table, optional: list[str]) -> Iterator[_Block]:
         if rest is not None:
             values = {name: np.concatenate([rest[name], values[name]]) for name in values}
         records = values["record"]
-        # The last document may go on in the next batch.
+        # The last document may continue in the next batch.
         changes = np.flatnonzero(records[1:] != records[:-1])
         cut = int(changes[-1]) + 1 if len(changes) else 0
         if cut:
-            yield _checked_block({name: value[:cut] for name, value in values.items()}, table.name)
+            yield _check_block({name: value[:cut] for name, value in values.items()}, table.name)
         rest = {name: value[cut:] for name, value in values.items()}
     if rest is not None and len(rest["record"]):
-        yield _checked_block(rest, table.name)
+        yield _check_block(rest, table.name)
 
 
-def _checked_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Block:
+def _check_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Block:
     records = np.asarray(values["record"], dtype=object)
     if any(record is None for record in records):
         raise InputError(f"record must be given for every token of {name}, got an empty one.")

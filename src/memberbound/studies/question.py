@@ -15,7 +15,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.attacks.evidence import given_model
+from memberbound.attacks.evidence import load_given_model
 from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.learners.examples import Examples, examples_of
@@ -89,7 +89,7 @@ class StudyModel:
             raise InputError(
                 "nonmembers must be given with a model: rows that it was not trained on."
             )
-        trained = given_model(model, trust=trust)
+        trained = load_given_model(model, trust=trust)
         digest = hashlib.sha256(_digest(model) + _digest(nonmembers))
         return cls(trained, nonmembers, digest.hexdigest())
 

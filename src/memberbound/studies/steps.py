@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from memberbound.attacks.learner_audit import Exposure as RecordExposure
 from memberbound.attacks.learner_audit import ShadowAudit, mean_roc
 from memberbound.attacks.model_audit import ModelAudit
-from memberbound.attacks.shadows import attacked_records, train_shadows
+from memberbound.attacks.shadows import sample_attacked_records, train_shadows
 from memberbound.curve import TradeoffCurve
 from memberbound.declarations import command_text
 from memberbound.errors import InputError
@@ -127,7 +127,9 @@ class Context:
     def sampled(self, most: int) -> Examples:
         """Return the examples; for a quick study, a uniform sample of at most ``most``."""
         examples, question = self.data.examples, self.question
-        rows = attacked_records(examples.rows, most, question.seed) if question.quick else None
+        rows = (
+            sample_attacked_records(examples.rows, most, question.seed) if question.quick else None
+        )
         return examples if rows is None else examples.take(rows)
 
     def noting_sample(self, finding: Finding, rows: int) -> Finding:

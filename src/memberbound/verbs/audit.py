@@ -15,7 +15,7 @@ from memberbound.attacks.evidence import (
     Evidence,
     ScoreTable,
     ask_model,
-    given_model,
+    load_given_model,
     read_predictions,
     read_scores,
     read_table,
@@ -27,8 +27,8 @@ from memberbound.attacks.shadows import (
     FEWEST_IN_TIME,
     MODELS,
     ShadowRun,
+    clone_given_model,
     train_references,
-    unfitted_copy,
 )
 from memberbound.declarations import (
     Column,
@@ -261,7 +261,7 @@ def audit(
     if model is not None:
         if predictions is not None or one_run is not None:
             raise InputError("predictions and one_run must be left out with a model.")
-        trained = given_model(model, trust=trust, factory=factory)
+        trained = load_given_model(model, trust=trust, factory=factory)
         evidence = ask_model(trained, members, nonmembers, target, columns=names, by=by)
         references, notes = _trained_references(
             evidence,
@@ -379,7 +379,7 @@ def _trained_references(
         )
     try:
         if learner is None:
-            unfitted_copy(evidence)
+            clone_given_model(evidence)
     except InputError:
         return None, (
             "Stronger attacks need --learner: this model cannot be trained again from what is "

@@ -19,7 +19,7 @@ from memberbound.attacks.texts import (
     TokenScores,
     blind_test,
     coins,
-    named_documents,
+    index_documents,
     read_documents,
     score_tokens,
 )
@@ -287,7 +287,7 @@ def _documents_of_tokens(sources: Mapping[str, object], text: str) -> DataFrame 
     if len(sources) == 2:
         raise InputError("texts must be left out with canaries, which have texts.")
     for name, source in sources.items():
-        return named_documents(read_documents(source, text, name), name)
+        return index_documents(read_documents(source, text, name), name)
     return None
 
 
