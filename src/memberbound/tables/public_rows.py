@@ -110,8 +110,8 @@ def first_rows(
             f"unit must say whose row it is, got {int((whose < 0).sum())} rows of {name} without "
             f"a value in {unit!r}."
         )
-    _, places = np.unique(whose, return_index=True)
-    kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
+    _, first = np.unique(whose, return_index=True)
+    kept = frame.drop(columns=unit).iloc[np.sort(first)].reset_index(drop=True)
     note = (
         f"one person is one value of {unit!r}, by the first row: {len(kept)} of {len(frame)} rows "
         "are used"

@@ -64,13 +64,13 @@ def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
     return np.where(np.isnan(numbers), MISSING, signed).astype(np.int16)
 
 
-def counted(places: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
+def counted(cells: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
     """Count the records in every cell; with persons, each person's rows share a weight of 1.
 
     Guarantee: exact; L2 sensitivity at most √2 under replace-one (X26, proofs/persons.md).
     """
     weights = None if persons is None else persons.weights
-    return np.asarray(np.bincount(places, weights, minlength=count), dtype=np.float64)
+    return np.asarray(np.bincount(cells, weights, minlength=count), dtype=np.float64)
 
 
 def octave_ends(cell: int) -> tuple[float, float]:

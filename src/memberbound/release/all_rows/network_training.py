@@ -143,20 +143,20 @@ def train_network(
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
     # Torch has one generator for all threads.
     with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
-        # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
+        # Random numbers of the network itself (dropout) depend on the sample: secret too.
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):
             sample = sample_rows(count, training.sample_rate, source, persons)
             sums = [torch.zeros(p.shape, dtype=torch.float64) for p in learnt]
             for start in range(0, len(sample), BLOCK_ROWS):
-                places = sample[start : start + BLOCK_ROWS]
-                missing = BLOCK_ROWS - len(places)
-                taken = to_tensor(rows.features[places], unit)
+                indices = sample[start : start + BLOCK_ROWS]
+                missing = BLOCK_ROWS - len(indices)
+                taken = to_tensor(rows.features[indices], unit)
                 taken = torch.cat([taken, torch.zeros(missing, taken.shape[1])])
-                goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
+                goal = torch.from_numpy(np.pad(goals[indices], (0, missing)))
                 wrapped.zero_grad()
                 _loss(wrapped(taken), goal, classes).backward()
-                kept = torch.from_numpy(np.pad(weighted[places], (0, missing)))
+                kept = torch.from_numpy(np.pad(weighted[indices], (0, missing)))
                 parts = clipped_sums(learnt, kept, training.clip)
                 sums = [total + part for total, part in zip(sums, parts, strict=True)]
             # From here on nothing but the noisy sum is used: post-processing.

@@ -129,7 +129,7 @@ class NetworkModel:
     slope: float = 1.0
     offsets: FloatArray | float = 0.0
     #: Rows that are asked about together: within a block the last digit of an answer depends on the
-    #: row's place (proofs/persons.md).
+    #: row's index (proofs/persons.md).
     at_once: int = 4 * BLOCK_ROWS
 
     @property
