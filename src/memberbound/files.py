@@ -24,10 +24,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 
@@ -498,13 +497,11 @@ def _locked(handle: int) -> bool:
 
 # ── The encoding of CSV files: declared, never guessed, as that would look at secret rows ─────────
 
-_codec: ContextVar[str] = ContextVar("codec", default="utf-8")
-#: The declared encoding of CSV files, as Python calls it.
-csv_codec = _codec.get
 
-
-def codec_named(encoding: str) -> str:
-    """Return what Python calls an encoding, or refuse it."""
+def codec_named(encoding: str | None) -> str:
+    """Return Python's name of an encoding, UTF-8 for None; refuse an unknown one."""
+    if encoding is None:
+        return "utf-8"
     try:
         codec = codecs.lookup(encoding).name
         "".encode(codec)  # some codecs are not of texts
@@ -514,24 +511,3 @@ def codec_named(encoding: str) -> str:
             f"{encoding!r}."
         ) from None
     return codec
-
-
-@contextlib.contextmanager
-def csv_encoding(name: str | None) -> Iterator[None]:
-    """Read CSV files in this encoding; None changes nothing."""
-    before = _codec.set(csv_codec() if name is None else codec_named(name))
-    try:
-        yield
-    finally:
-        _codec.reset(before)
-
-
-def in_encoding(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a verb read CSV files in the encoding that its ``encoding`` names."""
-
-    @functools.wraps(function)
-    def run(*arguments: P.args, **keywords: P.kwargs) -> R:
-        with csv_encoding(cast("str | None", keywords.get("encoding"))):
-            return function(*arguments, **keywords)
-
-    return run

@@ -13,6 +13,7 @@ from memberbound.errors import InputError
 #: Leaf → its module.
 LEAVES = {
     "networks": "memberbound.release.all_rows.networks",
+    "workers": "memberbound.release.all_rows.on_workers",
     "onnx": "memberbound.release.onnx_file",
     "evidence": "memberbound.report.evidence",
     "mlflow": "memberbound.report.mlflow_run",

@@ -24,7 +24,6 @@ from memberbound.release.all_rows.boosting import Boosting
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
 from memberbound.release.all_rows.gradient import TrainingRows
 from memberbound.release.all_rows.learner_forms import LearnerForm
-from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.private_columns import FirstCells, count_column
 from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
@@ -134,8 +133,8 @@ def test_rows_in_memory_are_sent_and_a_folder_is_one_table(file, client, tmp_pat
 
 
 def records_there(file, client):
-    with connected(client=client):
-        return read_secret_columns(file, {}, columns=COLUMNS, spread=current_spread())
+    with connected(client=client) as cluster:
+        return read_secret_columns(file, {}, columns=COLUMNS, spread=cluster.spread)
 
 
 def test_every_row_is_counted_once_and_a_share_that_is_read_twice_is_seen(

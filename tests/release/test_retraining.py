@@ -9,7 +9,6 @@ import pytest
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import current_cluster
 from memberbound.release.half.fitting import FreshSubsets, fitted
 from memberbound.release.half.refitting import (
     METHODS,
@@ -103,7 +102,6 @@ def test_warnings_of_fits_are_passed_on_once():
 def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
     """Where it is installed, importing it takes longer than a small calibration."""
     monkeypatch.delitem(sys.modules, "distributed", raising=False)
-    assert current_cluster() is None
     fitted(normal_column(), [[np.arange(50)]])
     assert "distributed" not in sys.modules
 

@@ -19,6 +19,7 @@ FILES = {
         f"release/all_rows/{name}.py"
         for name in ("networks", "network_modules", "network_training")
     ),
+    "workers": ("release/all_rows/on_workers.py",),
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),
     "mlflow": ("report/mlflow_run.py",),

@@ -226,6 +226,7 @@ def ask_model(
     *,
     columns: Sequence[str] | None = None,
     by: str | None = None,
+    encoding: str | None = None,
 ) -> Evidence:
     """Read two tables (or pairs of rows and targets) and query a model on them.
 
@@ -234,8 +235,8 @@ def ask_model(
     import pandas as pd
 
     released = trained.model if isinstance(trained.model, PrivateModel) else None
-    x, y = _rows_and_target(members, "members", target, released)
-    x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, released)
+    x, y = _rows_and_target(members, "members", target, released, encoding)
+    x0, y0 = _rows_and_target(nonmembers, "nonmembers", target, released, encoding)
     truth = np.concatenate([y, y0])
     groups = None
     rows: DataFrame | Labels
@@ -255,12 +256,14 @@ def ask_model(
     return replace(evidence, numbers=numbers, groups=groups)
 
 
-def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, str]:
+def _rows_as_released(
+    source: object, model: PrivateModel, encoding: str | None
+) -> tuple[DataFrame, str]:
     """Read a table as ``predict`` does, with ``NA`` and ``01`` as text; return it and its name.
 
     Convert a column to numbers only if that changes no label.
     """
-    with opened_table(source) as table:
+    with opened_table(source, encoding=encoding) as table:
         frame, name = table.frame.copy(), table.name
     forms = {**model.encoder.forms, model.target.name: model.target.form}
     for column in frame.columns:
@@ -277,7 +280,11 @@ def _rows_as_released(source: object, model: PrivateModel) -> tuple[DataFrame, s
 
 
 def _rows_and_target(
-    source: object, name: str, target: str | None, released: PrivateModel | None
+    source: object,
+    name: str,
+    target: str | None,
+    released: PrivateModel | None,
+    encoding: str | None,
 ) -> tuple[DataFrame | Labels, Labels]:
     """Return the rows and targets of one sample."""
     import pandas as pd
@@ -293,9 +300,9 @@ def _rows_and_target(
         raise InputError(f"{name} must be given with a model: a table, or a pair (X, y).")
     else:
         if released is None or isinstance(source, pd.DataFrame):
-            frame, called = rows_as_trained(source)
+            frame, called = rows_as_trained(source, encoding)
         else:
-            frame, called = _rows_as_released(source, released)
+            frame, called = _rows_as_released(source, released, encoding)
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
@@ -367,35 +374,40 @@ class ScoreTable:
     groups: Sequence[object] | None = None
 
 
-def read_table(source: object, by: str | None = None) -> Evidence | ScoreTable:
+def read_table(
+    source: object, by: str | None = None, encoding: str | None = None
+) -> Evidence | ScoreTable:
     """Read a table of predictions or of scores, depending on its columns."""
-    columns, name = column_names(source)
+    columns, name = column_names(source, encoding=encoding)
     if "score" not in columns and {"label", "member"} <= {*columns}:
-        return read_predictions(source, by)
+        return read_predictions(source, by, encoding)
     for column in ("score", "member"):
         if column not in columns:
             raise InputError(
                 f"{name} must have the columns score and member, {column!r} is missing. A learner "
                 "is audited on its table by audit-learner, a model with --model."
             )
-    return read_scores(source, by)
+    return read_scores(source, by, encoding)
 
 
-def read_scores(source: object, by: str | None = None) -> ScoreTable:
+def read_scores(source: object, by: str | None = None, encoding: str | None = None) -> ScoreTable:
     """Read a table with the columns ``score`` (higher for members) and ``member`` (1 or 0)."""
-    table, _ = read_population(source, ("score", "member"), numeric=True, target=by)
+    names = ("score", "member")
+    table, _ = read_population(source, names, numeric=True, target=by, encoding=encoding)
     groups = None if by is None else list(table.frame[by].tolist())
     member = membership(table.numbers("member").tolist())
     return ScoreTable(table.numbers("score"), member, groups)
 
 
-def read_predictions(source: object, by: str | None = None) -> Evidence:
+def read_predictions(
+    source: object, by: str | None = None, encoding: str | None = None
+) -> Evidence:
     """Read a table of a model's predictions: ``label``, ``member`` and the model's outputs.
 
     The outputs are ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``:
     labels, or the values of a regression.
     """
-    frame, name = rows_as_trained(source)
+    frame, name = rows_as_trained(source, encoding)
     for needed in ("label", "member"):
         if needed not in frame.columns:
             raise InputError(

@@ -24,7 +24,7 @@ from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.learner import Learner
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import FitStore, fingerprint, refits
+from memberbound.learners.refits import Cluster, FitStore, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
@@ -143,6 +143,7 @@ def train_shadows(
     models: int = 64,
     seed: int = 0,
     n_jobs: int | None = -1,
+    cluster: Cluster | None = None,
     cache: str | os.PathLike[str] | None = None,
     records: int | None = None,
     known: KnownRows | None = None,
@@ -159,8 +160,8 @@ def train_shadows(
             of an audit.
         models: number of models.
         seed: seed of halves and learners.
-        n_jobs: processes, as in joblib; None uses all cores unless the fits are very short.  A
-            current cluster does the training unless a single process is requested.
+        n_jobs: processes, as in joblib; None uses all cores unless the fits are very short.
+        cluster: dask cluster that trains the models unless ``n_jobs`` is 1.
         cache: folder to which each fit is written as soon as it finishes; none by default.
         records: maximum number of attacked records, a uniform sample of a larger population; the
             models still train on halves of the whole population.  Default: all records.
@@ -204,7 +205,10 @@ def train_shadows(
     store = None if cache is None else FitStore.at(cache, work.fingerprint(), Signals)
     end = math.inf if seconds is None else time.monotonic() + seconds
     fits: dict[int, Signals | FailedFit] = {}
-    for model, fit in refits(work, range(total), workers=n_jobs, store=store, progress=progress):
+    running = refits(
+        work, range(total), workers=n_jobs, cluster=cluster, store=store, progress=progress
+    )
+    for model, fit in running:
         fits[model] = fit
         if time.monotonic() > end and len(fits) < total:
             fits = _first_fits(fits)

@@ -33,7 +33,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
 from memberbound.faces.terminal import preview_lines, print_text
-from memberbound.files import check_output, csv_encoding, remove_leftovers
+from memberbound.files import check_output, remove_leftovers
 from memberbound.leaves import load_leaf
 from memberbound.limits import Limit, Limited, write_junit
 
@@ -425,8 +425,8 @@ def at_terminal() -> bool:
 def _print_preview(source: object, typed: Keywords) -> None:
     """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
     if isinstance(source, Path):
-        with suppress(MemberboundError, OSError), csv_encoding(typed.get("encoding")):
-            for line in preview_lines(source, typed.get("database_table")):
+        with suppress(MemberboundError, OSError):
+            for line in preview_lines(source, typed.get("database_table"), typed.get("encoding")):
                 print_text(line, stream=sys.stderr)
 
 

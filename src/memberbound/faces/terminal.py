@@ -175,8 +175,10 @@ _HEADS = {
 }
 
 
-def preview_lines(path: Path, database_table: str | None = None) -> list[str]:
-    r"""Return what a file is read as, a line per kind of column; none for what is no small file.
+def preview_lines(
+    path: Path, database_table: str | None = None, encoding: str | None = None
+) -> list[str]:
+    r"""Return how a file is read, a line per kind of column; none for a large file.
 
     Examples:
         >>> import tempfile
@@ -193,7 +195,7 @@ def preview_lines(path: Path, database_table: str | None = None) -> list[str]:
 
     if not path.is_file() or path.stat().st_size > _LARGEST:
         return []
-    with open_table(path, database_table) as table:
+    with open_table(path, database_table, encoding=encoding) as table:
         readings = table.readings()
         rows, blanks = _blanks(table)
         lines = [f"{path.name}: {rows} rows, {len(readings)} columns"]

@@ -122,10 +122,11 @@ def read_examples(
     roles: Roles = None,
     task: Task | None = None,
     database_table: str | None = None,
+    encoding: str | None = None,
     unit: str | None = None,
 ) -> Examples:
     """Read a table and encode it for learners (:func:`examples_of`), an open one once."""
-    with opened_table(source, database_table) as table:
+    with opened_table(source, database_table, encoding=encoding) as table:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         key = ("examples", target, names, repr(roles), task, unit)
         if key not in table.made:
@@ -234,6 +235,7 @@ def raw_records(
     *,
     ignore: str | None = None,
     database_table: str | None = None,
+    encoding: str | None = None,
     strict: bool = False,
 ) -> tuple[Records, tuple[str, ...]]:
     """Return these columns of a table as the model of secret rows reads them, and notices.
@@ -248,7 +250,7 @@ def raw_records(
         # An array without names is taken in the columns' order.
         named = dict(zip(columns, source.T, strict=True))
     if named is None:
-        records = read_records(source, forms, database_table=database_table)
+        records = read_records(source, forms, database_table=database_table, encoding=encoding)
     else:
         values: dict[str, Values] = {
             n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named
@@ -295,6 +297,7 @@ def encoded_rows(
     *,
     ignore: str | None = None,
     database_table: str | None = None,
+    encoding: str | None = None,
     strict: bool = False,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Return the features of further rows, encoded as the population's were, and notices.
@@ -315,7 +318,7 @@ def encoded_rows(
     elif named is not None or isinstance(source, pd.DataFrame):
         frame, name = (source if named is None else pd.DataFrame(named)), "the table"
     else:
-        with opened_table(source, database_table) as table:
+        with opened_table(source, database_table, encoding=encoding) as table:
             frame, name = table.frame, table.name
     names = [str(c) for c in frame.columns]
     notes = list(_checked_rows(columns, names, len(frame), name, ignore))

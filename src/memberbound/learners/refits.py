@@ -9,7 +9,6 @@ the numbers are the same.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import math
@@ -21,21 +20,25 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
-from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import make_private_folder, unwritable, written_whole
+from memberbound.leaves import load_leaf
 from memberbound.threads import no_warnings
 
-P = ParamSpec("P")
+if TYPE_CHECKING:
+    from memberbound.tables.records import Records
+    from memberbound.tables.spelling import Form
+    from memberbound.tables.table import Table
+
 R = TypeVar("R")
 Piece = TypeVar("Piece")
 #: Called with (done, total).
@@ -58,14 +61,15 @@ def refits(
     pieces: Sequence[Piece],
     *,
     workers: int | None = None,
+    cluster: Cluster | None = None,
     batches: int | None = None,
     store: FitStore[Any] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, R]]:
-    """Yield the place of each piece and ``work(piece)``: stored ones first, then as they finish.
+    """Yield the index of each piece and ``work(piece)``: stored ones first, then as they finish.
 
-    They are computed on the current cluster unless one worker is asked for, else in this process or
-    in ``workers`` processes (-1: all cores; None: all cores unless the work takes a moment only).
+    Pieces run on the ``cluster`` unless ``workers`` is 1, else in this process or in ``workers``
+    processes (-1: all cores; None: all cores unless the work takes a moment only).
     Each worker gets about ``batches`` batches of pieces, or each piece alone.  What ``work`` raises
     is passed on.
 
@@ -78,7 +82,8 @@ def refits(
     if progress is not None:
         progress(len(stored), len(pieces))
     yield from stored.items()
-    with contextlib.closing(_computed(work, left, workers, batches)) as computed:
+    used = None if workers == 1 else cluster
+    with contextlib.closing(_computed(work, left, workers, used, batches)) as computed:
         for done, (place, fit) in enumerate(computed, len(stored) + 1):
             if store is not None:
                 store.save(place, fit)
@@ -88,10 +93,13 @@ def refits(
 
 
 def _computed(
-    work: Callable[[Piece], R], left: dict[int, Piece], workers: int | None, batches: int | None
+    work: Callable[[Piece], R],
+    left: dict[int, Piece],
+    workers: int | None,
+    cluster: Cluster | None,
+    batches: int | None,
 ) -> Generator[tuple[int, R]]:
-    """Yield what is left, wherever it is computed."""
-    cluster = None if workers == 1 else current_cluster()
+    """Compute the pieces that are left, here, in processes or on a cluster."""
     if cluster is None and workers is None:
         workers = yield from _timed(work, left)
     import joblib  # not before fits are asked for: a model is loaded without it
@@ -223,6 +231,11 @@ class Cluster:
         except TypeError as problem:
             raise pickle.PicklingError(str(problem)) from problem
 
+    def spread(self, table: Table, forms: Mapping[str, Form], names: list[str]) -> Records:
+        """Spread the secret records of an open table over the workers."""
+        records: Records = load_leaf("workers").spread_records(self, table, forms, names)
+        return records
+
     def reconnect(self) -> None:
         """Wait for the scheduler to come back."""
         end = time.monotonic() + _AGAIN
@@ -237,14 +250,6 @@ class Cluster:
                         f"{_AGAIN} seconds. Finished fits in the cache are kept; run it again."
                     ) from None
                 time.sleep(0.5)
-
-
-_CLUSTER: ContextVar[Cluster | None] = ContextVar("cluster of this call", default=None)
-
-
-def current_cluster() -> Cluster | None:
-    """Return the cluster of the block :func:`connected` that runs, if there is one."""
-    return _CLUSTER.get()
 
 
 def _client(address: str, seconds: float) -> object:
@@ -262,36 +267,23 @@ def _client(address: str, seconds: float) -> object:
 
 
 @contextlib.contextmanager
-def connected(scheduler: str | None = None, client: object = None) -> Iterator[Cluster]:
-    """Make a cluster the current one: by a client or by an address."""
-    if (client is None) == (scheduler is None):
+def connected(scheduler: str | None = None, client: object = None) -> Iterator[Cluster | None]:
+    """Connect to the cluster that an address or a client names; None without either."""
+    if client is None and scheduler is None:
+        yield None
+        return
+    if client is not None and scheduler is not None:
         raise InputError("a cluster must be named by either scheduler or client.")
     if client is not None and not callable(getattr(client, "submit", None)):
         raise InputError(f"client must be a distributed.Client, got {type(client).__name__}.")
     first: Any = client if scheduler is None else _client(scheduler, _FIRST)
-    # The address is asked for now: a client without its connection does not know it any more.
+    # Keep the address: a client that lost its connection has forgotten it.
     cluster = Cluster(first, str(getattr(getattr(first, "scheduler", None), "address", "")))
-    token = _CLUSTER.set(cluster)
     try:
         yield cluster
     finally:
-        _CLUSTER.reset(token)
         if cluster.client is not client:
             cluster.client.close()
-
-
-def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a verb train on the cluster that its ``scheduler`` or ``client`` names."""
-
-    @functools.wraps(function)
-    def run(*given: P.args, **named: P.kwargs) -> R:
-        scheduler, client = named.get("scheduler"), named.get("client")
-        if scheduler is None and client is None:
-            return function(*given, **named)
-        with connected(cast("str | None", scheduler), client):
-            return function(*given, **named)
-
-    return run
 
 
 # ── Finished fits on disk, so that a run that was stopped goes on ─────────────────────────────────

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.files import csv_codec
+from memberbound.files import codec_named
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.csv_files import is_csv, separator_of
@@ -316,7 +316,7 @@ def _classifies(model: object) -> bool:
 # ── Rows as the model's own code read them ────────────────────────────────────────────────────────
 
 
-def rows_as_trained(source: object) -> tuple[DataFrame, str]:
+def rows_as_trained(source: object, encoding: str | None = None) -> tuple[DataFrame, str]:
     """Return a table as a model's training script sees it, and its name.
 
     Every other reader here takes a CSV file as text, which is the finest reading.  A pipeline was
@@ -332,10 +332,11 @@ def rows_as_trained(source: object) -> tuple[DataFrame, str]:
             if not path.is_file():
                 raise InputError(f"{path} does not exist.")
             try:
-                frame = pd.read_csv(path, sep=separator_of(path, csv_codec()), encoding=csv_codec())
+                codec = codec_named(encoding)
+                frame = pd.read_csv(path, sep=separator_of(path, codec), encoding=codec)
                 return frame, str(path)
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]
                 raise InputError(f"{path} must be a readable table, got {first}.") from None
-    with opened_table(source) as table:
+    with opened_table(source, encoding=encoding) as table:
         return table.frame, table.name

@@ -181,6 +181,7 @@ class StudyData:
         source: object,
         question: Question,
         bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
+        encoding: str | None = None,
     ) -> StudyData:
         """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
         embedded = source is None
@@ -189,7 +190,8 @@ class StudyData:
                 public = read_bounds(path)
         else:
             public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
-        opened = open_table(_embedded_table() if embedded else source, question.database_table)
+        rows = _embedded_table() if embedded else source
+        opened = open_table(rows, question.database_table, encoding=encoding)
         try:
             return cls._of_table(opened, question, public, embedded=embedded)
         except BaseException:

@@ -442,6 +442,7 @@ def attack_given(context: Context, progress: Progress) -> Finding:
         columns=None if question.columns is None else list(question.columns),
         quick=question.quick,
         confidence=question.confidence,
+        encoding=context.encoding,
         seed=question.seed,
         workers=None if context.workers < 1 else context.workers,
     )

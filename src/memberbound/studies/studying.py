@@ -24,7 +24,6 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, whole_number
-from memberbound.files import in_encoding
 from memberbound.learners.names import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.quantities import (
@@ -169,7 +168,6 @@ def _row(name: str, floor: str, seen: str, most: str) -> str:
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@in_encoding
 def study(
     table: Table | None = None,
     *,
@@ -287,7 +285,7 @@ def study(
     given = _given_model(source, model, nonmembers, unit=question.unit, trust=trust)
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if destination is None else _check_folder(destination, resume=resume, force=force)
-    data = StudyData.read(source, question, public)
+    data = StudyData.read(source, question, public, encoding)
     with nullcontext() if data.source is source else data.source:
         task = data.examples.task
         # Without a named learner, retrain a given model as its own kind.

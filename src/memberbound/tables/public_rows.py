@@ -29,6 +29,7 @@ def read_population(
     target: str | None = None,
     numeric: bool = False,
     database_table: str | None = None,
+    encoding: str | None = None,
     unit: str | None = None,
 ) -> tuple[Table, Selection]:
     """Return the rows and columns of a public table that are used, and what the columns are.
@@ -48,7 +49,7 @@ def read_population(
         >>> table.values.shape, selection.columns
         ((2, 2), ('x0', 'x1'))
     """
-    with opened_table(source, database_table) as table:
+    with opened_table(source, database_table, encoding=encoding) as table:
         frame, readings = table.frame, table.local.readings(roles=roles)
     if target is not None:
         table.choose(target)
@@ -165,13 +166,13 @@ def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
 _PROBABILITY = ("probability", "probabilities", "p")
 
 
-def read_probabilities(source: object) -> FloatArray:
+def read_probabilities(source: object, encoding: str | None = None) -> FloatArray:
     """Return the positive probabilities of a law, from an array or a file.
 
     A file has one column, or one that is named ``probability`` or ``p``.
     """
     if isinstance(source, (str, os.PathLike)):
-        with opened_table(source) as table:
+        with opened_table(source, encoding=encoding) as table:
             columns = table.columns
             named = list(columns)
             if len(columns) > 1:

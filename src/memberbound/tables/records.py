@@ -250,6 +250,7 @@ def read_records(
     *,
     columns: Iterable[str] | None = None,
     database_table: str | None = None,
+    encoding: str | None = None,
 ) -> Records:
     """Read a secret table: a file, a database table, or an object in memory.
 
@@ -267,7 +268,7 @@ def read_records(
     """
     if isinstance(source, Records):
         return source if columns is None else source.select(columns)
-    with opened_table(source, database_table, secret=True) as table:
+    with opened_table(source, database_table, secret=True, encoding=encoding) as table:
         stored = table.stored_columns(None if columns is None else list(columns))
         values, types = {}, {}
         for name, column in stored.items():
@@ -303,6 +304,7 @@ def read_secret_columns(
     unit: str | None = None,
     with_unit: bool = False,
     database_table: str | None = None,
+    encoding: str | None = None,
     memory: str | None = None,
     spread: Callable[[Table, Mapping[str, Form], list[str]], Records] | None = None,
 ) -> Records:
@@ -319,7 +321,7 @@ def read_secret_columns(
     limit = size_in_bytes(memory)
     # A quarter for the reading engine; the rest for what is computed from the rows.
     engine = None if memory is None else f"{max(limit // 4, 2**28) // 1000}KB"
-    table = open_table(source, database_table, secret=True, memory_limit=engine)
+    table = open_table(source, database_table, secret=True, memory_limit=engine, encoding=encoding)
     kept = False
     try:
         chosen = [columns] if isinstance(columns, str) else list(columns or table.columns)
@@ -357,8 +359,10 @@ def read_secret_columns(
             table.close()
 
 
-def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
+def column_names(
+    source: object, database_table: str | None = None, encoding: str | None = None
+) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
     # The rows may be secret: no value may make this fail.
-    with opened_table(source, database_table, secret=True) as table:
+    with opened_table(source, database_table, secret=True, encoding=encoding) as table:
         return list(table.columns), table.name

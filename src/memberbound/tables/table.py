@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import codec_named, csv_codec
+from memberbound.files import codec_named
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.csv_files import CsvFormat
@@ -495,9 +495,9 @@ def open_table(
         ...     people.columns
         ('sex', 'age')
     """
+    codec = codec_named(encoding)
     if isinstance(source, Table):
         return source
-    codec = csv_codec() if encoding is None else codec_named(encoding)
     table = Table("", (), beside=beside, secret=secret, memory_limit=memory_limit, codec=codec)
     try:
         _fill(table, source, database_table)
@@ -553,9 +553,10 @@ def opened_table(
     *,
     beside: Table | None = None,
     secret: bool = False,
+    encoding: str | None = None,
 ) -> AbstractContextManager[Table]:
     """Return a context manager for a table that closes only what it has opened."""
-    table = open_table(source, database_table, beside=beside, secret=secret)
+    table = open_table(source, database_table, beside=beside, secret=secret, encoding=encoding)
     return nullcontext(table) if table is source else table
 
 

@@ -45,7 +45,7 @@ from memberbound.declarations import (
     command_text,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.files import in_encoding, write_table
+from memberbound.files import write_table
 from memberbound.learners.learner import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
 from memberbound.release.all_rows.learner_forms import other_learners
@@ -157,7 +157,6 @@ class Audit(RecordsAnswer):
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
 
 
-@in_encoding
 def audit(
     members: Table | None = None,
     *,
@@ -262,7 +261,9 @@ def audit(
         if predictions is not None or one_run is not None:
             raise InputError("predictions and one_run must be left out with a model.")
         trained = load_given_model(model, trust=trust, factory=factory)
-        evidence = ask_model(trained, members, nonmembers, target, columns=names, by=by)
+        evidence = ask_model(
+            trained, members, nonmembers, target, columns=names, by=by, encoding=encoding
+        )
         references, notes = _trained_references(
             evidence,
             learner,
@@ -275,10 +276,17 @@ def audit(
             seed=start,
         )
     else:
-        idle = {"nonmembers": nonmembers, "target": target, "columns": names, "learner": learner}
-        idle |= {"quick": quick or None, "seconds": seconds, "trust": trust or None}
-        tables = {"members": members, "predictions": predictions, "one_run": one_run}
-        evidence = _given_table(tables, by, idle | {"factory": factory})
+        _refuse_options_of_a_model(
+            nonmembers=nonmembers is not None,
+            target=target is not None,
+            columns=names is not None,
+            learner=learner is not None,
+            quick=quick,
+            seconds=seconds is not None,
+            trust=trust,
+            factory=factory is not None,
+        )
+        evidence = _read_answers(members, predictions, one_run, by, encoding)
     if one_run is not None and isinstance(evidence, ScoreTable):
         floors = audit_one_run(
             Scores.of(evidence.score, evidence.member),
@@ -332,26 +340,32 @@ def audit(
     return answer
 
 
-def _given_table(
-    tables: Mapping[str, object], by: str | None, idle: Mapping[str, object]
-) -> Evidence | ScoreTable:
-    """Read the one table that stands for a model; options that need a model are refused."""
-    idle_names, sources = (
-        [name for name, value in options.items() if value is not None] for options in (idle, tables)
-    )
-    if idle_names:
+def _refuse_options_of_a_model(**given: bool) -> None:
+    """Refuse options that apply to a model where only its answers are given."""
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
         raise InputError(
-            f"model must be given with {' and '.join(idle_names)}, got none. A learner is audited "
+            f"model must be given with {' and '.join(names)}, got none. A learner is audited "
             "on its table by audit-learner."
         )
-    if len(sources) != 1:
+
+
+def _read_answers(
+    members: object, predictions: object, one_run: object, by: str | None, encoding: str | None
+) -> Evidence | ScoreTable:
+    """Read the one table that is given instead of a model."""
+    sources = {"members": members, "predictions": predictions, "one_run": one_run}
+    given = [name for name, source in sources.items() if source is not None]
+    if len(given) != 1:
         raise InputError(
             "members must be one table of scores or predictions where there is no model, got "
-            f"{' and '.join(sources) or 'none'}."
+            f"{' and '.join(given) or 'none'}."
         )
-    (kind,) = sources
-    readers = {"members": read_table, "predictions": read_predictions, "one_run": read_scores}
-    return readers[kind](tables[kind], by)
+    if predictions is not None:
+        return read_predictions(predictions, by, encoding)
+    if one_run is not None:
+        return read_scores(one_run, by, encoding)
+    return read_table(members, by, encoding)
 
 
 def _trained_references(
@@ -436,6 +450,7 @@ def _rehearse_replacement(
                 learner=learner,
                 eta=_REPLACEMENT_ETA,
                 columns=columns,
+                encoding=encoding,
                 # For trial: this model is thrown away, the real release draws its own noise.
                 insecure_seed=seed,
             )

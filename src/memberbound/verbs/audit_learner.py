@@ -29,10 +29,10 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import fraction, whole_number
-from memberbound.files import in_encoding, write_table
+from memberbound.files import write_table
 from memberbound.learners.examples import read_examples
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
+from memberbound.learners.refits import Scheduler, cache_folder, connected
 from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -85,8 +85,6 @@ class LearnerAudit(AuditAnswer):
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
 
 
-@in_encoding
-@on_cluster
 def audit_learner(
     table: Table,
     *,
@@ -159,7 +157,6 @@ def audit_learner(
     """
     import pandas as pd
 
-    del scheduler, client  # connected by on_cluster
     models = whole_number("shadows", shadows, at_least=2)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     rates = audited_rates(fpr)
@@ -171,18 +168,21 @@ def audit_learner(
         columns=columns,
         roles=roles,
         database_table=database_table,
+        encoding=encoding,
         unit=unit,
     )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
-    run = train_shadows(
-        examples,
-        estimator,
-        models=models,
-        seed=start,
-        n_jobs=workers,
-        cache=cache_folder(cache),
-        progress=progress,
-    )
+    with connected(scheduler, client) as cluster:
+        run = train_shadows(
+            examples,
+            estimator,
+            models=models,
+            seed=start,
+            n_jobs=workers,
+            cluster=cluster,
+            cache=cache_folder(cache),
+            progress=progress,
+        )
     answer = audit_run(run, attacks=attacks, confidence=sure, fpr=rates)
     selection = examples.selection
     answer = replace(answer, warnings=(*answer.warnings, *selection.notes), roles=selection.roles)

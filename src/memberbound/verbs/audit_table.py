@@ -11,7 +11,6 @@ from memberbound.attacks.scores import ASSUMPTIONS
 from memberbound.attacks.synthetic_tables import Copies, audit_refits, audit_synthetic
 from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import in_encoding
 from memberbound.learners.learner import attribute_named
 from memberbound.quantities import percent
 from memberbound.tables.table import opened_table
@@ -75,7 +74,6 @@ class TableAudit(RecordsAnswer):
             yield self.one_law.sentence
 
 
-@in_encoding
 def audit_table(
     members: Table,
     *,
@@ -137,7 +135,7 @@ def audit_table(
     chosen = [columns] if isinstance(columns, str) else columns
 
     def read(source: object) -> DataFrame:
-        with opened_table(source) as table:
+        with opened_table(source, encoding=encoding) as table:
             names = [c for c in table.columns if chosen is None or c in chosen]
             if not names:
                 raise InputError(f"{table.name} must have one of the columns, got none.")

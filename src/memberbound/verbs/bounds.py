@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from memberbound.answers import INTERNAL, Answer, computed
 from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, Table
-from memberbound.files import check_output, in_encoding, write_text
+from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
 from memberbound.tables.table import opened_table, path_of
 
@@ -89,7 +89,6 @@ class BoundsTemplate(Answer):
         )
 
 
-@in_encoding
 def bounds(
     table: Table,
     *,
@@ -118,7 +117,7 @@ def bounds(
     """
     if out is not None:
         check_output(Path(out), formats=(".yaml", ".yml"), source=path_of(table), force=force)
-    with opened_table(table, database_table) as opened:
+    with opened_table(table, database_table, encoding=encoding) as opened:
         readings = opened.local.readings()
     kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
     forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}

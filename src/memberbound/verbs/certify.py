@@ -20,7 +20,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import check_excel_safe, in_encoding
+from memberbound.files import check_excel_safe
 from memberbound.games import IidGame, independent_records, record_name
 from memberbound.iid.certificates import (
     LeakBounds,
@@ -142,7 +142,6 @@ class Certification(IidAnswer, LeakBounds, Limited):
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@in_encoding
 def certify(
     table: Table | None = None,
     *,
@@ -215,7 +214,7 @@ def certify(
             raise InputError(
                 "columns, roles, reference, unit, database_table and records apply only to a table."
             )
-        return _certify_law(game, n, probabilities, uniform)
+        return _certify_law(game, n, probabilities, uniform, encoding)
     fraction("confidence", confidence, open_left=True, open_right=True)
     if n is not None:
         whole_number("n", n)
@@ -225,7 +224,7 @@ def certify(
     from memberbound.tables.references import reference_notes
     from memberbound.tables.table import chosen_columns, opened_table
 
-    with opened_table(table, database_table) as opened:
+    with opened_table(table, database_table, encoding=encoding) as opened:
         selection = chosen_columns(opened, columns, roles, unit)
         chosen = list(selection.columns)
         joint = None
@@ -233,7 +232,7 @@ def certify(
         if reference is None:
             profile = count_profile(opened, chosen, unit)
         else:
-            with opened_table(reference, beside=opened) as other:
+            with opened_table(reference, beside=opened, encoding=encoding) as other:
                 joint = JointProfile(*count_pair_profile(opened, other, chosen))
                 shared = reference_notes(opened, other, chosen, joint)
             profile = joint.training()
@@ -308,7 +307,7 @@ def certify_profile(
 
 
 def _certify_law(
-    game: IidGame, n: int, probabilities: object, uniform: int | None
+    game: IidGame, n: int, probabilities: object, uniform: int | None, encoding: str | None
 ) -> Certification:
     """Certify a known law: exact, without sampling (A25-T14, X7)."""
     if uniform is not None:
@@ -316,7 +315,7 @@ def _certify_law(
     else:
         from memberbound.tables.public_rows import read_probabilities
 
-        certified = certified_law(read_probabilities(probabilities), n, game)
+        certified = certified_law(read_probabilities(probabilities, encoding), n, game)
     return Certification(
         **vars(certified),
         game=game,

@@ -29,7 +29,6 @@ from memberbound.files import (
     check_excel_safe,
     check_output,
     excel_safe_table,
-    in_encoding,
     write_table,
     write_text,
 )
@@ -177,7 +176,6 @@ _ASSUMPTIONS = (
 )
 
 
-@in_encoding
 def harden(
     table: Table,
     *,
@@ -283,12 +281,13 @@ def harden(
         else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
     targets = () if target is None else (target,)
-    with opened_table(table, database_table) as opened:
+    with opened_table(table, database_table, encoding=encoding) as opened:
         named = None if columns is None else (*opened.choose(columns), *targets)
         frame = _read(opened, named, unit, targets)
         used = (*targets, *wish.keep, *wish.edges, *wish.hierarchies)
         check_names(used, list(frame.columns), opened.name)
-        with opened_table(opened if reference is None else reference, beside=opened) as fitted:
+        other_source = opened if reference is None else reference
+        with opened_table(other_source, beside=opened, encoding=encoding) as fitted:
             other = None if reference is None else _read(fitted, list(frame.columns), unit)
             fitting, others = _split_rows(frame, other, wish.seed)
             # Fitting rows decide what a column is: a released row must not change the recipe (X18).

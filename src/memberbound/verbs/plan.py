@@ -16,7 +16,6 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import in_encoding
 from memberbound.games import IidGame, independent_records, record_name
 from memberbound.iid.certificates import (
     MAX_PLAN,
@@ -27,6 +26,7 @@ from memberbound.iid.certificates import (
     smallest_n_for_uniform,
 )
 from memberbound.iid.profiles import CountProfile
+from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
     Certificate,
     at_confidence,
@@ -95,7 +95,6 @@ class Plan(IidAnswer):
         return f"{needed} give {wish}, whatever the learner ({self.source}{sure}).{notes}"
 
 
-@in_encoding
 def plan(
     table: Table | None = None,
     *,
@@ -154,12 +153,17 @@ def plan(
     if table is None:
         if any(option is not None for option in (columns, roles, unit, database_table)):
             raise InputError("columns, roles, unit and database_table apply only to a table.")
-        return _plan_for_law(security, record_leak, game, probabilities, uniform)
+        law = None
+        if probabilities is not None:
+            from memberbound.tables.public_rows import read_probabilities
+
+            law = read_probabilities(probabilities, encoding)
+        return _plan_for_law(security, record_leak, game, law, uniform)
     fraction("confidence", confidence, open_left=True, open_right=True)
     from memberbound.tables.counting import count_profile
     from memberbound.tables.table import chosen_columns, opened_table
 
-    with opened_table(table, database_table) as opened:
+    with opened_table(table, database_table, encoding=encoding) as opened:
         selection = chosen_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
@@ -209,7 +213,7 @@ def _plan_for_law(
     security: float | None,
     record_leak: float | None,
     game: IidGame,
-    probabilities: object,
+    law: FloatArray | None,
     uniform: int | None,
 ) -> Plan:
     """Plan for a known law, exactly (A25-T14, X7)."""
@@ -220,9 +224,7 @@ def _plan_for_law(
         if security is not None:
             enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:
-        from memberbound.tables.public_rows import read_probabilities
-
-        law = read_probabilities(probabilities)
+        assert law is not None
         atoms, rarest, source = int(law.size), float(law.min()), f"{law.size} probabilities"
         if security is not None:
             enough.append(smallest_n_for_law(security, law, game.nu, game.lam))

@@ -42,7 +42,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.files import check_output, in_encoding, write_table
+from memberbound.files import check_output, write_table
 from memberbound.games import SubsetGame
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, up
@@ -288,7 +288,6 @@ def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@in_encoding
 def population(
     table: Table,
     *,
@@ -379,7 +378,13 @@ def population(
     fraction("delta", delta, open_right=True)
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     data, selection = read_population(
-        table, columns, roles=roles, numeric=True, database_table=database_table, unit=unit
+        table,
+        columns,
+        roles=roles,
+        numeric=True,
+        database_table=database_table,
+        encoding=encoding,
+        unit=unit,
     )
     total = data.values.shape[0]
     if total < _FEWEST_RECORDS:
@@ -413,7 +418,7 @@ def population(
             raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
-        chooser, moved = _mechanism(question, candidates)
+        chooser, moved = _mechanism(question, _matrix(candidates, encoding))
         draws = None if subsets is None else whole_number("subsets", subsets, at_least=2)
         start = whole_number("seed", seed, at_least=0)
         choice = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
@@ -610,12 +615,10 @@ def _largest_norm(values: FloatArray) -> float:
 # ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
 
 
-def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechanism, int | None]:
+def _mechanism(question: _Question, points: FloatArray) -> tuple[ExponentialMechanism, int | None]:
     """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
-    if candidates is None:
-        raise InputError("the exponential mechanism needs candidates.")
     values, moved = question.clipped_values()
-    points, size, sensitivity = _matrix(candidates), question.game.size, question.sensitivity
+    size, sensitivity = question.game.size, question.sensitivity
     if sensitivity is None and question.clip is not None:
         sensitivity = clip_sensitivity(points, question.clip, size)
     if sensitivity is None:
@@ -627,8 +630,10 @@ def _mechanism(question: _Question, candidates: Any) -> tuple[ExponentialMechani
     return ExponentialMechanism(l2_losses(values, points), size, epsilon, sensitivity), moved
 
 
-def _matrix(source: Any) -> FloatArray:
-    """Return a table of numbers as they are: no column of it is anything else."""
-    with opened_table(source) as table:
+def _matrix(source: Any, encoding: str | None) -> FloatArray:
+    """Read the candidates, a table of numbers only."""
+    if source is None:
+        raise InputError("the exponential mechanism needs candidates.")
+    with opened_table(source, encoding=encoding) as table:
         columns = None if table.is_array else table.columns
         return read_population(table, columns, numeric=True)[0].values

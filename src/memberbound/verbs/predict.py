@@ -24,7 +24,6 @@ from memberbound.files import (
     check_excel_safe,
     check_output,
     excel_safe_table,
-    in_encoding,
     write_table,
 )
 from memberbound.learners.learner import network_factory
@@ -96,7 +95,6 @@ class Prediction(CertifiedAnswer):
         return "\n".join(lines + [f"note: {w}." for w in self.warnings])
 
 
-@in_encoding
 def predict(
     model: Annotated[object, Option("file", metavar="MODEL")],
     table: Table,
@@ -156,7 +154,7 @@ def predict(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
-    rows, notices = taker.encode(table, database_table, strict=strict)
+    rows, notices = taker.encode(table, database_table, encoding=encoding, strict=strict)
     probabilities = taker.probabilities(rows)
     result = Prediction(
         taker.predict_encoded(rows),

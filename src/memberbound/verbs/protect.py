@@ -33,7 +33,6 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError
-from memberbound.files import in_encoding
 from memberbound.learners.holdout import (
     Predictions,
     most_common,
@@ -43,13 +42,12 @@ from memberbound.learners.holdout import (
     score_beside_constant,
 )
 from memberbound.learners.learner import Labels
-from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.learners.refits import Scheduler, connected
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, checked_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
-from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import entered
@@ -71,8 +69,6 @@ _TRAINED, _MOST_ROWS = 0.8, 200_000
 _FITTING = 0.5
 
 
-@in_encoding
-@on_cluster
 def protect(
     source: Table,
     *,
@@ -141,13 +137,12 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    del scheduler, client  # connected by on_cluster
     # What is asked is checked before the table is opened.
     checked_eta(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = LearnerForm(default) if learner is None else checked_form(learner)
-    if form.factory is not None and current_spread() is not None:
+    if form.factory is not None and (scheduler is not None or client is not None):
         raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
@@ -155,57 +150,61 @@ def protect(
     seed = insecure_seed
     guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
-    # Every value is read by itself: no row decides how another one is read.
-    table = read_secret_columns(
-        source,
-        forms_of(public),
-        target=target,
-        columns=columns,
-        unit=unit,
-        database_table=database_table,
-        memory=memory,
-        spread=current_spread(),
-    )
-    public = {name: bound for name, bound in public.items() if name in table.columns}
-    if out is not None and Path(out).suffix.lower() == ".onnx":
-        features = (name for name in table.columns if name not in (*public, target))
-        load_leaf("onnx").check_onnx({name: table.types.get(name) for name in features})
+    with connected(scheduler, client) as cluster:
+        # Every value is read by itself: no row decides how another one is read.
+        table = read_secret_columns(
+            source,
+            forms_of(public),
+            target=target,
+            columns=columns,
+            unit=unit,
+            database_table=database_table,
+            encoding=encoding,
+            memory=memory,
+            spread=None if cluster is None else cluster.spread,
+        )
+        public = {name: bound for name, bound in public.items() if name in table.columns}
+        if out is not None and Path(out).suffix.lower() == ".onnx":
+            features = (name for name in table.columns if name not in (*public, target))
+            load_leaf("onnx").check_onnx({name: table.types.get(name) for name in features})
 
-    # All rows are encoded and trained on; they leave only through noisy sums that the budget pays.
-    advance = progress or (lambda _done, _total: None)
-    advance(0, 2)
-    trained = partial(train, target=target, form=form, eta=eta, bounds=public, tune=tune)
-    with entered(ledger, "protect", f"{form.name} model", eta, out, table=source) as reserve:
-        released = trained(table, seed=seed, reserve=reserve)
-        if out is not None:
-            save(released, Path(out), force=force)
-    advance(1, 2)
+        # All rows are trained on; they leave only through noisy sums that the budget pays for.
+        advance = progress or (lambda _done, _total: None)
+        advance(0, 2)
+        trained = partial(train, target=target, form=form, eta=eta, bounds=public, tune=tune)
+        with entered(ledger, "protect", f"{form.name} model", eta, out, table=source) as reserve:
+            released = trained(table, seed=seed, reserve=reserve)
+            if out is not None:
+                save(released, Path(out), force=force)
+        advance(1, 2)
 
-    # What follows is for the owner of the rows only.
-    scores: tuple[ReleaseScore, ...] = ()
-    notes: list[str] = []
-    if trial:
-        scores, notes = _trial_scores(table, target, trained, None if seed is None else seed + 1)
-    advance(2, 2)
-    if form.pipeline:
-        notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
-    return Protection(
-        calibration=released.calibration_,
-        released=released,
-        what=f"{form.name} model",
-        model_scores=scores,
-        warnings=(
-            *table.notes,
-            *notes,
-            *_misfit_notes(table, target, released, public),
-            _OWN_EYES,
-            *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
-        ),
-        bounds=tuple(sorted(public)),
-        columns=released.columns,
-        baseline=guesses,
-        out=None if out is None else str(out),
-    )
+        # What follows is for the owner of the rows only.
+        scores: tuple[ReleaseScore, ...] = ()
+        notes: list[str] = []
+        if trial:
+            scores, notes = _trial_scores(
+                table, target, trained, None if seed is None else seed + 1
+            )
+        advance(2, 2)
+        if form.pipeline:
+            notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
+        return Protection(
+            calibration=released.calibration_,
+            released=released,
+            what=f"{form.name} model",
+            model_scores=scores,
+            warnings=(
+                *table.notes,
+                *notes,
+                *_misfit_notes(table, target, released, public),
+                _OWN_EYES,
+                *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
+            ),
+            bounds=tuple(sorted(public)),
+            columns=released.columns,
+            baseline=guesses,
+            out=None if out is None else str(out),
+        )
 
 
 def train(

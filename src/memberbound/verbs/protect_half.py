@@ -29,11 +29,12 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, one_of, whole_number
-from memberbound.files import check_output, in_encoding
+from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples, encoded_rows, read_examples
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.learners.refits import Cluster, Scheduler, connected
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
 from memberbound.release.half.refitting import released_statistic
@@ -61,8 +62,6 @@ from memberbound.verbs.protection import HalfProtection
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
 
 
-@in_encoding
-@on_cluster
 def protect_half(
     source: Table,
     *,
@@ -139,7 +138,6 @@ def protect_half(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    del scheduler, client  # read by on_cluster
     checked_eta(eta)
     if pairs is not None:
         whole_number("pairs", pairs, at_least=2)
@@ -153,6 +151,7 @@ def protect_half(
         "columns": columns,
         "roles": roles,
         "database_table": database_table,
+        "encoding": encoding,
         "unit": unit,
     }
     how: dict[str, Any] = {
@@ -166,7 +165,7 @@ def protect_half(
         examples = read_examples(source, str(target), **read)
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
-        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
+        rows = None if query is None else _query_rows(examples, query, encoding)
         model = HalfPrivate(
             learner_from_name(chosen, examples.task) if named else chosen,
             record=record,
@@ -176,7 +175,8 @@ def protect_half(
             n_jobs=workers,
             **how,
         )
-        result = _released_model(model, examples, str(target), progress)
+        with connected(scheduler, client) as cluster:
+            result = _released_model(model, examples, str(target), cluster, progress)
     else:
         if query is not None or learner is not None:
             raise InputError("learner and query apply to a model: name its target.")
@@ -185,13 +185,15 @@ def protect_half(
         if count < _FEWEST:
             raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {count}.")
         game = SubsetGame(count, count // 2 if size is None else size, record)
-        release = released_statistic(
-            _statistic(table, statistic, game.size, clip),
-            game,
-            workers=workers,
-            progress=progress,
-            **how,
-        )
+        with connected(scheduler, client) as cluster:
+            release = released_statistic(
+                _statistic(table, statistic, game.size, clip),
+                game,
+                workers=workers,
+                cluster=cluster,
+                progress=progress,
+                **how,
+            )
         result = _described_statistic(release, selection, statistic)
     if insecure_seed is not None:
         seeded = "training set and noise come from a seed: whoever knows it knows the members"
@@ -281,12 +283,21 @@ def _described_statistic(release: Release, selection: Selection, statistic: Any)
     )
 
 
+def _query_rows(examples: Examples, query: object, encoding: str | None) -> FloatArray:
+    """Encode the public rows on which predictions are released."""
+    return encoded_rows(examples.encoder, examples.columns, query, encoding=encoding)[0]
+
+
 def _released_model(
-    model: HalfPrivate, examples: Examples, target: str, progress: Progress | None
+    model: HalfPrivate,
+    examples: Examples,
+    target: str,
+    cluster: Cluster | None,
+    progress: Progress | None,
 ) -> HalfProtection:
     values = examples.class_values
     truth = examples.target if values is None else values[examples.target]
-    model.fit(examples.features, truth, progress=progress)
+    model.fit(examples.features, truth, cluster=cluster, progress=progress)
     selection = examples.selection
     notes = (*_fit_notes(model.calibration_), *selection.notes, *usefulness_notes(model.scores_))
     return HalfProtection(

@@ -25,10 +25,8 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, one_of
-from memberbound.files import in_encoding
-from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.learners.refits import Scheduler, connected
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
-from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.calibration import VECTOR_ENDINGS
 from memberbound.release.ledger_file import entered
@@ -38,8 +36,6 @@ from memberbound.tables.records import read_secret_columns
 from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
 
 
-@in_encoding
-@on_cluster
 def summarize(
     source: Table,
     *,
@@ -94,7 +90,6 @@ def summarize(
         >>> bool(abs(result.released.values[0] - 39.5) < 2)
         True
     """
-    del scheduler, client  # connected by on_cluster
     one_of("statistic", statistic, TABLE_STATISTICS)
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
@@ -103,40 +98,42 @@ def summarize(
         source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed
     )
     public = read_bounds(bounds)
-    table = read_secret_columns(
-        source,
-        forms_of(public),
-        columns=columns,
-        unit=unit,
-        database_table=database_table,
-        memory=memory,
-        spread=current_spread(),
-    )
-    with entered(ledger, "summarize", statistic, eta, out, table=source) as reserve:
-        released = release_table_statistic(
-            table,
-            statistic,
-            eta=eta,
-            bounds=public,
-            bins=bins,
-            levels=levels,
-            source=source_from_seed(seed),
-            reserve=reserve,
+    with connected(scheduler, client) as cluster:
+        table = read_secret_columns(
+            source,
+            forms_of(public),
+            columns=columns,
+            unit=unit,
+            database_table=database_table,
+            encoding=encoding,
+            memory=memory,
+            spread=None if cluster is None else cluster.spread,
         )
-        if out is not None:
-            save(released, Path(out), force=force)
-    return Summary(
-        calibration=released.calibration,
-        released=released,
-        what=statistic,
-        warnings=(
-            *table.notes,
-            *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
-        ),
-        values=tuple(released.values.tolist()),
-        names=released.names,
-        bounds=tuple(sorted(name for name in public if name in table.columns)),
-        columns=tuple(table.columns),
-        baseline=guesses,
-        out=None if out is None else str(out),
-    )
+        with entered(ledger, "summarize", statistic, eta, out, table=source) as reserve:
+            released = release_table_statistic(
+                table,
+                statistic,
+                eta=eta,
+                bounds=public,
+                bins=bins,
+                levels=levels,
+                source=source_from_seed(seed),
+                reserve=reserve,
+            )
+            if out is not None:
+                save(released, Path(out), force=force)
+        return Summary(
+            calibration=released.calibration,
+            released=released,
+            what=statistic,
+            warnings=(
+                *table.notes,
+                *unit_and_seed_notes(unit, seed, persons=len(table), table=table),
+            ),
+            values=tuple(released.values.tolist()),
+            names=released.names,
+            bounds=tuple(sorted(name for name in public if name in table.columns)),
+            columns=tuple(table.columns),
+            baseline=guesses,
+            out=None if out is None else str(out),
+        )

@@ -36,18 +36,17 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, whole_number
-from memberbound.files import FORMATS, check_excel_safe, excel_safe_table, in_encoding
+from memberbound.files import FORMATS, check_excel_safe, excel_safe_table
 from memberbound.learners.holdout import (
     predict_rows,
     quiet_training,
     read_target,
     score_beside_constant,
 )
-from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.learners.refits import Scheduler, connected
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
-from memberbound.release.all_rows.on_workers import current_spread
 from memberbound.release.all_rows.synthetic import (
     SyntheticRows,
     SyntheticTable,
@@ -199,8 +198,6 @@ class Synthesis(AllRows):
 _BYTES = 48
 
 
-@in_encoding
-@on_cluster
 def synthesize(
     source: Table,
     *,
@@ -256,69 +253,70 @@ def synthesize(
         >>> result.table.columns.tolist(), len(result.table), result.certificate.value <= 0.05
         (['age', 'ill'], 4000, True)
     """
-    del scheduler, client  # connected by on_cluster
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
     guesses = checked_request(source, out, FORMATS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
-    records = read_secret_columns(
-        source,
-        forms_of(public),
-        target=target,
-        columns=columns,
-        unit=unit,
-        with_unit=True,
-        database_table=database_table,
-        memory=memory,
-        spread=current_spread(),
-    )
-    # New rows are drawn at once; how many persons there are is not known yet.
-    new = records.rows if rows is None and unit is None else rows or 0
-    most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
-    if new > most:
-        raise InputError(
-            f"rows must be at most {most}, or memory larger, got {new} (as many as there are "
-            "records unless given): new rows are made in memory."
-        )
-    drawn = source_from_seed(seed)
-    with entered(ledger, "synthesize", "synthetic table", eta, out, table=source) as reserve:
-        model = fit_synthetic(
-            records,
-            eta=eta,
-            bounds=public,
+    with connected(scheduler, client) as cluster:
+        records = read_secret_columns(
+            source,
+            forms_of(public),
             target=target,
+            columns=columns,
             unit=unit,
-            source=drawn,
-            reserve=reserve,
+            with_unit=True,
+            database_table=database_table,
+            encoding=encoding,
+            memory=memory,
+            spread=None if cluster is None else cluster.spread,
         )
-        frame = model.sample(model.records if rows is None else rows, drawn)
-        released = SyntheticRows(_typed(frame, records, model), model)
-        if out is not None:
-            written = excel_safe_table(released.frame) if excel_safe else released.frame
-            save(replace(released, frame=written), Path(out), force=force)
-    notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
-    return Synthesis(
-        eta=model.eta,
-        rows=len(frame),
-        columns=tuple(frame.columns),
-        records=model.records,
-        unit=unit,
-        target=target,
-        bounds=tuple(sorted(name for name in public if name in records.columns)),
-        identifiers=model.identifiers,
-        left_out=model.left_out,
-        pairs=model.pairs,
-        noise=dict(model.noise),
-        certificate=model.certificate_,
-        fidelity=_fidelity(model, records, frame),
-        out=None if out is None else str(out),
-        warnings=(*records.notes, *notes, _OWN_EYES),
-        baseline=guesses,
-        table=released.frame,
-        model=model,
-    )
+        # New rows are drawn at once; how many persons there are is not known yet.
+        new = records.rows if rows is None and unit is None else rows or 0
+        most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
+        if new > most:
+            raise InputError(
+                f"rows must be at most {most}, or memory larger, got {new} (as many as there are "
+                "records unless given): new rows are made in memory."
+            )
+        drawn = source_from_seed(seed)
+        with entered(ledger, "synthesize", "synthetic table", eta, out, table=source) as reserve:
+            model = fit_synthetic(
+                records,
+                eta=eta,
+                bounds=public,
+                target=target,
+                unit=unit,
+                source=drawn,
+                reserve=reserve,
+            )
+            frame = model.sample(model.records if rows is None else rows, drawn)
+            released = SyntheticRows(_typed(frame, records, model), model)
+            if out is not None:
+                written = excel_safe_table(released.frame) if excel_safe else released.frame
+                save(replace(released, frame=written), Path(out), force=force)
+        notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
+        return Synthesis(
+            eta=model.eta,
+            rows=len(frame),
+            columns=tuple(frame.columns),
+            records=model.records,
+            unit=unit,
+            target=target,
+            bounds=tuple(sorted(name for name in public if name in records.columns)),
+            identifiers=model.identifiers,
+            left_out=model.left_out,
+            pairs=model.pairs,
+            noise=dict(model.noise),
+            certificate=model.certificate_,
+            fidelity=_fidelity(model, records, frame),
+            out=None if out is None else str(out),
+            warnings=(*records.notes, *notes, _OWN_EYES),
+            baseline=guesses,
+            table=released.frame,
+            model=model,
+        )
 
 
 def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.DataFrame:

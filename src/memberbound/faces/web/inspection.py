@@ -61,8 +61,7 @@ def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
             case ".csv" | ".tsv" | ".gz":
                 if path.suffix == ".gz":
                     size = _unpacked_size(path, most)
-                codec = "utf-8" if encoding is None else codec_named(encoding)
-                return size, 0 if size > most else len(csv_columns(path, codec))
+                return size, 0 if size > most else len(csv_columns(path, codec_named(encoding)))
             case ".xlsx" | ".xlsm":
                 # zipfile unpacks no more of a member than its directory declares.
                 with zipfile.ZipFile(path) as archive:

@@ -105,7 +105,12 @@ class PrivateModel:
         }
 
     def encode(
-        self, table: object, database_table: str | None = None, *, strict: bool | None = None
+        self,
+        table: object,
+        database_table: str | None = None,
+        *,
+        encoding: str | None = None,
+        strict: bool | None = None,
     ) -> tuple[Features, tuple[str, ...]]:
         """Return the features of raw rows, and notices about them.
 
@@ -118,6 +123,7 @@ class PrivateModel:
             self.encoder.forms,
             ignore=self.target.name,
             database_table=database_table,
+            encoding=encoding,
             strict=bool(strict),
         )
         if strict is not None:

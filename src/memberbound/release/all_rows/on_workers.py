@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
-from memberbound.learners.refits import LOST, Cluster, current_cluster
+from memberbound.learners.refits import LOST, Cluster
 from memberbound.tables.records import Records, only_names, read_column, read_records
 from memberbound.tables.shards import Arguments, Shards, T, Total, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
@@ -225,12 +224,6 @@ def _file_state(path: Path) -> tuple[tuple[str, int, int], ...]:
     files = parquet_files(path) if path.is_dir() else [path]
     states = [(str(file.relative_to(path)), file.stat()) for file in files]
     return tuple((name, state.st_size, int(state.st_mtime)) for name, state in states)
-
-
-def current_spread() -> Callable[[Table, Mapping[str, Form], list[str]], Records] | None:
-    """Return a function that spreads records over this call's cluster, None without a cluster."""
-    cluster = current_cluster()
-    return None if cluster is None else partial(spread_records, cluster)
 
 
 def spread_records(

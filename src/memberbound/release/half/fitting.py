@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, SearchError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import refits
+from memberbound.learners.refits import Cluster, refits
 from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, up
@@ -233,15 +233,15 @@ def fitted(
     reduce: Reduce | None = None,
     *,
     workers: int | None = None,
+    cluster: Cluster | None = None,
     progress: Progress | None = None,
 ) -> Fits:
     """Return the statistic's outputs, (group size, dimension), or ``reduce`` of them, by group.
 
     Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
-    (``None``: all cores, unless the work takes a moment only); the result does not depend on their
-    number.  A statistic that cannot be pickled, or that is seen to differ from fit to fit on the
-    same subset, is fitted in this process.
-    Warnings are passed on once.
+    (``None``: all cores, unless the work takes a moment only), or a ``cluster``; the result does
+    not depend on them.  A statistic that cannot be pickled, or that is seen to differ from fit to
+    fit on the same subset, is fitted in this process.  Warnings are passed on once.
 
     Edge cases: InputError when more than one fit in a hundred fails.
     """
@@ -259,7 +259,12 @@ def fitted(
     failures: list[str] = []
     warned: dict[str, type[Warning]] = {}
     for place, (row, failed, texts) in refits(
-        _Refit(statistic, reduce), groups, workers=workers, batches=_BATCHES, progress=progress
+        _Refit(statistic, reduce),
+        groups,
+        workers=workers,
+        cluster=cluster,
+        batches=_BATCHES,
+        progress=progress,
     ):
         rows[place] = row
         failures += failed

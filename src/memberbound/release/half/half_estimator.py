@@ -28,6 +28,7 @@ from memberbound.learners.holdout import (
     score_predictions,
 )
 from memberbound.learners.learner import Labels
+from memberbound.learners.refits import Cluster
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
@@ -178,6 +179,7 @@ class HalfPrivate(PrivateEstimator):
         y: ArrayLike | None = None,
         train: ArrayLike | None = None,
         *,
+        cluster: Cluster | None = None,
         progress: Progress | None = None,
     ) -> HalfPrivate:
         """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
@@ -187,6 +189,7 @@ class HalfPrivate(PrivateEstimator):
             y: its target.
             train: a mask of a training set that was drawn uniformly from the population; left out,
                 it is drawn here.
+            cluster: a connected dask cluster that refits (default: processes of this machine).
             progress: called with (done, total) while the certificate is computed.
         """
         if self.clip is not None:
@@ -213,6 +216,7 @@ class HalfPrivate(PrivateEstimator):
             confidence=self.confidence,
             pairs=self.pairs,
             workers=self.n_jobs,
+            cluster=cluster,
             progress=progress,
         )
         assumptions = calibration.certificate.assumptions
@@ -347,7 +351,12 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model.classes_)
 
     def encode(
-        self, table: object, database_table: str | None = None, *, strict: bool | None = None
+        self,
+        table: object,
+        database_table: str | None = None,
+        *,
+        encoding: str | None = None,
+        strict: bool | None = None,
     ) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and notices about them.
 
@@ -359,6 +368,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
             table,
             ignore=self.target,
             database_table=database_table,
+            encoding=encoding,
             strict=bool(strict),
         )
 

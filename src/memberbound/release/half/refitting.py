@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
+from memberbound.learners.refits import Cluster
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -113,6 +114,7 @@ def calibrate(
     pairs: int | None = None,
     partners: int | None = None,
     workers: int | None = None,
+    cluster: Cluster | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Return the least noise that a method certifies for the record that the game names.
@@ -162,7 +164,7 @@ def calibrate(
     if isinstance(statistic, SumStatistic) and name in ("crowd", "neighbour"):
         return calibrate_sum(statistic, game, eta=eta, crowd=name == "crowd")
     goal = promised_eta(eta, game)
-    work = _Work(statistic, fresh, goal, confidence, pairs, partners, workers, progress)
+    work = _Work(statistic, fresh, goal, confidence, pairs, partners, workers, cluster, progress)
     return work.by_neighbours() if name == "neighbour" else work.by_centre(name)
 
 
@@ -204,6 +206,7 @@ class _Work:
     pairs: int | None
     partners: int | None
     workers: int | None
+    cluster: Cluster | None
     progress: Progress | None
 
     @property
@@ -216,7 +219,14 @@ class _Work:
         groups: Sequence[Sequence[Rows]],
         reduce: Callable[[FloatArray], FloatArray] | None = None,
     ) -> Fits:
-        return fitted(self.statistic, groups, reduce, workers=self.workers, progress=self.progress)
+        return fitted(
+            self.statistic,
+            groups,
+            reduce,
+            workers=self.workers,
+            cluster=self.cluster,
+            progress=self.progress,
+        )
 
     def calibration(
         self,
