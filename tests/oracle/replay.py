@@ -17,9 +17,11 @@ def replayed(monkeypatch, make):
         exact = np.asarray(values, dtype=np.float64)
         sums.append((exact.copy(), scale))
         noise = source.normal(exact.size).reshape(exact.shape)
-        # Beyond these cells a first look counts texts, and more texts than numbers are no number.
-        rising = (np.arange(exact.size) % 5 == 0) & (np.arange(exact.size) < 900)
-        return scale * (9.0 * rising.reshape(exact.shape) + noise)
+        # In a first look the cells 0, 35, 70, … count whole numbers of every fifth octave: these
+        # must outweigh all texts, or nothing of a column is learnt.
+        index = np.arange(exact.size)
+        rising = 9.0 * (index % 5 == 0) + 200.0 * (index % 35 == 0)
+        return scale * (np.where(index < 900, rising, 0.0).reshape(exact.shape) + noise)
 
     def paid(part, *, sensitivity, times=1):
         noise = plain(part, sensitivity=sensitivity, times=times)

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.oracle.training import fitted, mapped_file
 
+from memberbound import summarize, synthesize
 from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
-from memberbound.release.all_rows import encoder_fit, histograms
-from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
+from memberbound.release.all_rows import boosting, encoder_fit, histograms
+from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.cells import public_column
 from memberbound.release.all_rows.encoder import (
     ColumnCode,
     Encoder,
@@ -41,6 +43,8 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, Noi
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.records import Records, read_records
+
+DRAWS = np.random.default_rng(0)
 
 # Values are read one by one
 
@@ -103,6 +107,95 @@ def test_bounds_from_files(tmp_path):
     assert read_bounds(str(other))["x"] == found["x"]
     assert read_bounds(None) == {}
     assert label_of(1.0) == label_of("1") == label_of(1) == "1"
+
+
+def test_words_for_a_gap_are_values_where_the_bounds_list_them(tmp_path):
+    """``none`` is a level of education: only what is listed, and only as it is listed."""
+    file = tmp_path / "bounds.yaml"
+    file.write_text('school: [none, ged, "NULL", null]\nplain: [x, y]\n')
+    found = read_bounds(file)
+    assert found["school"].labels == ("none", "ged", "NULL", "")
+    assert Categories(("none", "ged")).form == read_bounds({"a": ["none", "ged"]})["a"].form
+    table = tmp_path / "people.csv"
+    words = ["none", "ged", "NULL", "None", "nan", "", "null"]
+    table.write_text("school,plain\n" + "".join(f"{word},{word}\n" for word in words))
+    read = read_records(table, forms_of(found)).columns
+    assert read["school"].positions(found["school"].labels).tolist() == [0, 1, 2, 3, 3, 3, 3]
+    assert [read["plain"].label(row) for row in range(7)] == ["", "ged", "", "", "", "", ""]
+    # A typed gap stays one, and numbers are read as before.
+    objects = Values.of(pd.Series([None, math.nan, "none", "1.50"], dtype=object), "words:none:any")
+    assert [objects.label(row) for row in range(4)] == ["", "", "none", "1.5"]
+
+
+def test_words_for_a_gap_are_drawn_and_encoded():
+    draws = np.random.default_rng(0)
+    school = draws.choice(["none", "ged", "college"], 6000)
+    table = pd.DataFrame({"school": school, "y": np.where(school == "none", "no", "yes")})
+    bounds = {"school": ["none", "ged", "college"], "y": ["no", "yes"]}
+    model = fitted(table, "y", eta=0.1, bounds=bounds)
+    assert np.mean(model.predict(table) == table["y"]) > 0.99
+    again = Encoder.from_dict(json.loads(json.dumps(model.encoder.to_dict())))
+    assert again.forms["school"] == "words:none:any"
+    made = synthesize(table, eta=0.1, bounds=bounds, target="y", insecure_seed=1).table
+    assert (made["school"] == "none").mean() == pytest.approx(1 / 3, abs=0.03)
+    assert ((made["school"] == "none") == (made["y"] == "no")).mean() > 0.97
+
+
+def test_public_edges_are_bins_and_cells():
+    bounds = read_bounds(
+        {"age": {"edges": [18, 30, 45, 65]}, "kg": {"range": [0, 300], "edges": [50, 80.5]}}
+    )
+    assert bounds["age"] == Range(18, 65, edges=(18, 30, 45, 65))
+    assert bounds["kg"].edges == (0, 50, 80.5, 300)
+    ages = Values.of(np.array([17.0, 18, 29, 30, 44, 45, 65, 99]))
+    cells = public_column("age", bounds["age"], "0")
+    assert cells.of(ages).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    drawn = cells.drawn(np.repeat([0, 1, 2], 400), np.repeat([0, 1, 2], 400), DRAWS)
+    assert [(int(d.min()), int(d.max())) for d in np.split(drawn, 3)] == [
+        (18, 29),
+        (30, 44),
+        (45, 65),
+    ]
+    code = ColumnCode("age", public_scaling(bounds["age"]), edges=bounds["age"].edges)
+    bins = boosting.binned_columns(Encoder((code,)))[0]
+    assert bins.of(ages).tolist() == cells.of(ages).tolist()
+    assert bins.leaf_count(32) == bins.count == 4
+    assert bins.leaves(32, DRAWS).tolist() == [0, 1, 2, 3]
+    assert Encoder.from_dict(json.loads(json.dumps(Encoder((code,)).to_dict()))).columns == (code,)
+
+
+def test_public_edges_are_kept_by_every_verb():
+    draws = np.random.default_rng(0)
+    age = draws.integers(18, 90, 20_000)
+    table = pd.DataFrame({"age": age, "y": np.where((age < 30) | (age >= 65), "yes", "no")})
+    bounds = {"age": {"edges": [18, 30, 65, 90]}, "y": ["no", "yes"]}
+    model = fitted(table, "y", eta=0.1, learner="boosting", bounds=bounds)
+    assert np.mean(model.predict(table) == table["y"]) > 0.99
+    made = synthesize(table, eta=0.1, bounds=bounds, target="y", insecure_seed=1).table
+    assert (((made["age"] < 30) | (made["age"] >= 65)) == (made["y"] == "yes")).mean() > 0.97
+    counts = summarize(
+        table[["age"]], statistic="histogram", eta=0.1, bounds={"age": bounds["age"]}
+    )
+    assert counts.names[:3] == ("[18, 30)", "[30, 65)", "[65, 90)")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"a": {"edges": [3, 2, 1]}},
+        {"a": {"edges": [1, 1, 2]}},
+        {"a": {"edges": [1]}},
+        {"a": {"edges": ["x", "y"]}},
+        {"a": {"edges": []}},
+        {"a": {"edges": 5}},
+        {"a": {"edges": [1, math.inf]}},
+        {"a": {"edges": [1, 5], "range": [2, 9]}},
+    ],
+)
+def test_edges_that_do_not_increase_are_refused(given):
+    with pytest.raises(InputError, match=r"bounds of 'a': .*(increasing order|finite)") as caught:
+        read_bounds(given)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +358,10 @@ def test_a_class_of_one_person_is_left_out_and_has_no_weight():
     table = Records({"y": goal}, len(goal))
 
     def target(scale, classifier=True, bounds=None):
-        noise = NoisySums(scale, 1, InsecureSource(0))
-        return fit_target(table, "y", bounds or {}, classifier=classifier, histograms=noise)
+        # The share for classes is a twentieth of μ² in a table of this size.
+        mu = HISTOGRAM_MOVES / (scale * math.sqrt(0.05))
+        budget = Budget(mu, 0.0, source=InsecureSource(0))
+        return fit_target(table, "y", bounds or {}, classifier=classifier, budget=budget)
 
     code = target(10.0)
     assert code.classes == ("no", "yes")
@@ -326,7 +421,8 @@ def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
     values = Values.of(np.array([f"person {k}" for k in numbers], dtype=object))
     for seed in range(5):
         first = NoisySums(47.0, 1, InsecureSource(seed))
-        found = learn_columns(Records({"who": values}, rows), ["who"], first, None, named=False)
+        share = BudgetShare("second", 1.0)
+        found = learn_columns(Records({"who": values}, rows), ["who"], first, share, named=False)
         cells = found["who"].beside
         assert len(cells) == kept or (kept and kept <= len(cells) <= kept + 20)
 

@@ -15,6 +15,7 @@ from memberbound.release.all_rows.private_columns import (
     ZoomCells,
     count_column,
     histogram_share,
+    learn_classes,
     learn_columns,
     look_slack,
     rows_needed,
@@ -282,8 +283,19 @@ def test_the_cost_is_a_function_of_public_numbers():
     assert needed[0] == 40
     assert 450 < needed[3] < 700
     budget = Budget(MU, 0.0)
-    first, second = take_looks(budget, 20, 5600, more=1)
-    share = histogram_share(21, 5600, MU)
+    first, second = take_looks(budget, 20, 5600)
+    share = histogram_share(20, 5600, MU)
     assert 1.0 - budget.left == pytest.approx(share)
-    assert first.scale == pytest.approx(math.sqrt(2 * 21 / (0.7 * share)) / MU)
+    assert first.scale == pytest.approx(math.sqrt(2 * 20 / (0.7 * share)) / MU)
     assert second.mu == pytest.approx(MU * math.sqrt(0.3 * share))
+
+
+def test_rare_classes_of_a_target_are_named():
+    """Two hundred and fifty of 5600 rows, where a column of 20 needs about 480."""
+    goal = Values.of(pd.Series(["no"] * 5350 + ["yes"] * 249 + ["odd"], dtype=object))
+    for seed in range(6):
+        budget = Budget(MU, 0.0, source=InsecureSource(seed))
+        found, scale = learn_classes(Records({"y": goal}, 5600), "y", budget)
+        assert found == ("no", "yes")
+        assert scale == pytest.approx(HISTOGRAM_MOVES / (MU * math.sqrt(1 - budget.left)))
+        assert 1 - budget.left <= 0.05 + 1e-12

@@ -20,6 +20,7 @@ form             a text is a number if it is written as
 ``unit``         nothing: it identifies a person, and two texts are two persons; the words for a
                  missing value are values, because somebody may be called so
 ``%d.%m.%Y`` …   a date in this format of ``datetime.strptime``
+``words:…``      as the form at its end, but the words in it are values (:func:`with_words`)
 ===============  =================================================================================
 
 Null, NaN, blanks and the words by which programs write a missing value (``nan``, ``NaT``, ``None``,
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 
 from memberbound.errors import InputError
@@ -248,6 +250,27 @@ def iso_date(days: float) -> str:
     return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
 
 
+#: How a form begins that lists words for a missing value which are values.
+_WORDS = "words:"
+
+
+def with_words(form: Form, words: Iterable[str]) -> Form:
+    """Return a form in which some words for a missing value are values: declared categories.
+
+    Examples:
+        >>> form = with_words("any", ["none", "school"])
+        >>> form, read_text("none", form), read_text("null", form)
+        ('words:none:any', (nan, 'none'), (nan, ''))
+    """
+    listed = dict.fromkeys(word.strip(BLANKS) for word in words if is_gap(word))
+    return form if not listed or form.startswith(_WORDS) else f"{_WORDS}{'|'.join(listed)}:{form}"
+
+
+def is_gap(text: str) -> bool:
+    """Tell whether programs write a missing value like this."""
+    return text.strip(BLANKS).lower() in GAPS
+
+
 def read_text(text: str, form: Form) -> tuple[float, str]:
     """Return a text as a number (NaN if it is none) and its label ('' if it is missing)."""
     if form == "unit":
@@ -255,6 +278,10 @@ def read_text(text: str, form: Form) -> tuple[float, str]:
         label = f"\0str\0{text}" if text.startswith("\0") else text
         return math.nan, label if text.strip(BLANKS) else ""
     text = text.strip(BLANKS)
+    if form.startswith(_WORDS):
+        _, words, form = form.split(":", 2)
+        if text in words.split("|"):
+            return math.nan, text
     if form == "text" or not text:
         return math.nan, text
     if text.lower() in GAPS:

@@ -23,6 +23,8 @@ _HEAD = """\
 #   categories   sex: [F, M]             anything else counts as "other"
 #   two numbers that are categories      ward: {categories: [1, 2]}
 #   dates        seen: [2020-01-01, 2025-12-31]
+#   bins         age: {edges: [18, 30, 45, 65]}      used by synthesize, boosting and histograms
+#   none and "null" in a list of categories are values; null without quotes is a missing one
 #   how texts are written, where one could mean two things (1,234 or 03/02/2021):
 #     weight: {range: [0, 300], decimal: ","}      seen: {range: […], format: "%d/%m/%Y"}
 # An entry that stays empty is left to noisy histograms, which cost a part of the budget.

@@ -104,7 +104,9 @@ class _Bins:
 
     @property
     def ordered(self) -> int:
-        return 0 if self.code.scaling is None else _BINS
+        if self.code.scaling is None:
+            return 0
+        return len(self.code.edges) - 1 if self.code.edges else _BINS
 
     @property
     def texts(self) -> tuple[int, ...]:
@@ -115,16 +117,18 @@ class _Bins:
     def count(self) -> int:
         if self.code.scaling is None:
             return self.code.indicators + int(not self.code.other)
-        return _BINS + len(self.texts) + 1
+        return self.ordered + len(self.texts) + 1
 
     def leaf_count(self, leaves: int) -> int:
-        """Return the number of leaves if numbers fall into so many."""
-        return self.count - self.ordered + (leaves if self.ordered else 0)
+        """Return the number of leaves if numbers fall into at most ``leaves``."""
+        return self.count - self.ordered + min(leaves, self.ordered)
 
     def edges(self) -> FloatArray:
-        """Return the ends of the runs inside the range: closer together where the mean is."""
+        """Return the ends of the runs inside the range: public, or closer around the mean."""
         scaling = self.code.scaling
         assert scaling is not None
+        if self.code.edges:
+            return scaling.transformed(np.array(self.code.edges[1:-1]))
         reach = 2 * scaling.limit * scaling.spread
         low = max(scaling.low, scaling.centre - reach)
         high = min(scaling.high, scaling.centre + reach)
@@ -146,16 +150,17 @@ class _Bins:
         moved = self.code.scaling.transformed(numbers)
         runs = np.searchsorted(self.edges(), moved, side="right")
         other = np.full(CELLS, self.count - 1, dtype=np.int64)
-        other[list(self.texts)] = _BINS + np.arange(len(self.texts))
+        other[list(self.texts)] = self.ordered + np.arange(len(self.texts))
         return np.where(np.isnan(numbers), other[cells_of(values)], runs)
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
         """Return the leaf of every bin: random runs of numbers, each other bin on its own."""
         if not self.ordered:
             return np.arange(self.count)
-        cuts = 1 + coins.permutation(_BINS - 1)[: count - 1]
-        runs = np.searchsorted(np.sort(cuts), np.arange(_BINS), side="right")
-        return np.concatenate([runs, count + np.arange(self.count - _BINS)])
+        count = min(count, self.ordered)
+        cuts = 1 + coins.permutation(self.ordered - 1)[: count - 1]
+        runs = np.searchsorted(np.sort(cuts), np.arange(self.ordered), side="right")
+        return np.concatenate([runs, count + np.arange(self.count - self.ordered)])
 
 
 def binned_columns(encoder: Encoder) -> list[_Bins]:

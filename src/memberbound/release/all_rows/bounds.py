@@ -9,12 +9,13 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
 from memberbound.tables.columns import label_of, read_value
-from memberbound.tables.spelling import Form, checked_format
+from memberbound.tables.spelling import Form, checked_format, with_words
 
 # ── What is public about a table's columns ────────────────────────────────────────────────────────
 
@@ -26,9 +27,21 @@ class Range:
     low: float
     high: float
     form: Form = "any"
+    #: Public edges of bins, the ends of the range included; none: bins are chosen.
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
+        if self.edges:
+            inner = [finite_number("edges", edge) for edge in self.edges]
+            first, last = [low] * (inner[0] != low), [high] * (inner[-1] != high)
+            edges = (*first, *inner, *last)
+            if any(a >= b for a, b in pairwise(edges)):
+                raise InputError(
+                    "edges must be numbers in increasing order, inside the range where one is "
+                    f"given, got {_shortened(self.edges)}."
+                )
+            object.__setattr__(self, "edges", edges)
         # Half of the width is a divisor, so it must not underflow to 0.
         if not 4 * sys.float_info.min <= high - low < math.inf:
             raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
@@ -40,7 +53,8 @@ class Range:
 class Categories:
     """A column of values from a public list; whatever is not in it counts as *other*.
 
-    The empty label stands for missing values: they are a category where it is listed.
+    The empty label stands for missing values: they are a category where it is listed.  A listed
+    word such as ``none`` or ``null`` is a value of the column, not a missing one.
     """
 
     labels: tuple[str, ...]
@@ -53,6 +67,7 @@ class Categories:
                 f"categories must be different values, got {len(self.labels)} of which "
                 f"{len(set(self.labels))} differ."
             )
+        object.__setattr__(self, "form", with_words(self.form, self.labels))
 
 
 Bounds = Mapping[str, Range | Categories]
@@ -67,6 +82,8 @@ def _bound(stated: object) -> Range | Categories:
     kind, entries, form = "", stated, "any"
     if isinstance(stated, Mapping):
         kinds = [key for key in stated if key not in ("decimal", "format")]
+        if len(stated) <= len(kinds) + 1 and set(kinds) in ({"edges"}, {"edges", "range"}):
+            return _edged(stated)
         if kinds in (["range"], ["categories"]) and len(stated) <= 2:
             kind, entries, form = str(kinds[0]), stated[kinds[0]], _form(stated)
     if isinstance(entries, Sequence) and not isinstance(entries, str) and entries:
@@ -74,12 +91,29 @@ def _bound(stated: object) -> Range | Categories:
         if ends is not None:
             return Range(*ends, form)
         if kind != "range":
+            form = with_words(form, (value for value in entries if isinstance(value, str)))
             return Categories(tuple(label_of(value, form) for value in entries), form)
     raise InputError(
-        "a bound must be [low, high], a list of categories, or {range: [low, high]} with decimal "
-        f"or format, got {_shortened(stated)}. "
+        "a bound must be [low, high], a list of categories, {edges: [a, b, c]}, or {range: [low, "
+        f"high]}} with decimal or format, got {_shortened(stated)}. "
         "Two numbers (or dates) that are categories are written {categories: [0, 1]}."
     )
+
+
+def _edged(stated: Mapping[object, object]) -> Range:
+    """Return a range with public edges of bins; without ends its own, the outer edges are."""
+    form, given = _form(stated), stated["edges"]
+    edges: list[float] = []
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        edges = [_end(value, form) for value in given]
+    ends: object = stated.get("range", (edges[0], edges[-1]) if len(edges) > 1 else ())
+    ends = _ends(ends, form) if isinstance(ends, Sequence) else None
+    if ends is None or not edges or any(map(math.isnan, edges)):
+        raise InputError(
+            f"edges must be at least two numbers (or dates) in increasing order, got "
+            f"{_shortened(given)}."
+        )
+    return Range(*ends, form, tuple(edges))
 
 
 def _ends(stated: Sequence[object], form: Form) -> tuple[float, float] | None:

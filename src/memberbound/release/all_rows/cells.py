@@ -280,7 +280,24 @@ def public_column(name: str, bound: Range | Categories, writing: Writing = "more
     """Return the cells of a column with public bounds."""
     if isinstance(bound, Categories):
         return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
+    if bound.edges:
+        return NumberCells(name, *_public_edges(bound.edges, writing), writing, bound.form)
     return NumberCells(name, *_edges(bound.low, bound.high, writing), writing, bound.form)
+
+
+def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[float, ...], float]:
+    """Return public edges half a step below the values they begin with, and the step.
+
+    The last one lies above the largest value.  Edges closer than a step keep their place.
+    """
+    step = step_of(writing)
+    if max(map(abs, edges)) >= step * 2.0**50 or min(np.diff(edges)) < step:
+        step = 0.0
+    if step == 0:
+        return (*edges[:-1], float(np.nextafter(edges[-1], math.inf))), 0.0
+    first = np.ceil(np.array(edges[:-1]) / step - 2.0**-20) * step - step / 2
+    last = np.floor(edges[-1] / step + 2.0**-20) * step + step / 2
+    return (*first.tolist(), float(last)), step
 
 
 def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...], float]:

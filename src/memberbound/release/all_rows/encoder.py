@@ -79,6 +79,8 @@ class ColumnCode:
     cells: tuple[int, ...] = ()
     other: bool = False
     form: Form = "any"
+    #: Public edges of the bins of boosting; none: they follow from the scaling.
+    edges: tuple[float, ...] = ()
 
     @property
     def indicators(self) -> int:
@@ -289,6 +291,7 @@ def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
         tuple(map(int, fields["cells"])),
         bool(fields["other"]),
         str(fields["form"]),
+        tuple(map(float, fields.get("edges", ()))),
     )
 
 

@@ -37,16 +37,17 @@ from memberbound.release.all_rows.histograms import (
     CLASS_SCALES,
     MOST_CLASSES,
     NUMBER_CELLS,
-    noisy_names,
     octave_ends,
 )
+from memberbound.release.all_rows.learner_forms import MOST_LEAVES
 from memberbound.release.all_rows.number_laws import NumberLaw
 from memberbound.release.all_rows.private_columns import (
     MOST_LABELS,
     PrivateColumn,
+    learn_classes,
     rows_needed,
 )
-from memberbound.release.budget import Budget, NoisySums
+from memberbound.release.budget import Budget
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.records import Records
 
@@ -95,7 +96,7 @@ def fit_target(
     bounds: Bounds,
     *,
     classifier: bool,
-    histograms: NoisySums | None,
+    budget: Budget,
     learnt: PrivateColumn | None = None,
 ) -> TargetCode:
     """Return the target's code: from public bounds, noisy names of classes, or a learnt range.
@@ -119,12 +120,11 @@ def fit_target(
             )
         return TargetCode(name, (), bound.low, bound.high, bound.form)
     if isinstance(bound, Categories):
-        code = TargetCode(name, bound.labels, form=bound.form)
+        code, scale = TargetCode(name, bound.labels, form=bound.form), 1.0
     else:
-        assert histograms is not None
-        code = TargetCode(name, noisy_names(records, name, histograms))
+        classes, scale = learn_classes(records, name, budget)
+        code = TargetCode(name, classes)
     if len(code.classes) < 2:
-        scale = 1.0 if histograms is None else histograms.scale
         raise TooFewRowsError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + CLASS_SCALES * scale)} rows, got {len(code.classes)}. "
@@ -141,9 +141,10 @@ def settled_bounds(
 
     A range says where numbers may lie, not where they do.  Where the budget pays for histograms of
     all columns, centre and spread within a range are learnt as those of private columns are, so
-    that an honest wide range costs nothing.  Smaller tables keep the scale of their ranges.
+    that an honest wide range costs nothing.  Smaller tables keep the scale of their ranges, and so
+    do columns with public edges.
     """
-    ranged = [name for name in features if isinstance(bounds.get(name), Range)]
+    ranged = [n for n in features if isinstance(b := bounds.get(n), Range) and not b.edges]
     private = sum(name not in bounds for name in features)
     if rows < _RANGE_ROWS * rows_needed(private + len(ranged) + int(classes), mu):
         return bounds
@@ -180,7 +181,8 @@ def fit_encoder(
     if ranges:
         for name, mean in _noisy_mean(table, ranges, budget).items():
             scaling = public_scaling(ranges[name], mean)
-            codes[name] = ColumnCode(name, scaling, form=ranges[name].form)
+            bound = ranges[name]
+            codes[name] = ColumnCode(name, scaling, form=bound.form, edges=bound.edges)
     return Encoder(tuple(codes[name] for name in table.columns))
 
 
@@ -212,14 +214,11 @@ def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> 
     scaling = Scaling(low, high, 0.0, 0.0)
     if heavy:
         scaling = Scaling(math.asinh(low / unit), math.asinh(high / unit), 0.0, 0.0, unit)
-    middles, weights = scaling.transformed(law.middles), law.weights
-    mean = float(np.average(middles, weights=weights))
-    spread = math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
+    mean, spread = law.moments(scaling.transformed)
     spread = max(spread, (scaling.high - scaling.low) * _LEAST_SPREAD)
+    scaling = replace(scaling, centre=mean, spread=spread)
     form = "any" if bound is None else bound.form
-    return ColumnCode(
-        column.name, replace(scaling, centre=mean, spread=spread), (), cells, False, form
-    )
+    return ColumnCode(column.name, scaling, (), cells, False, form, law.bins(MOST_LEAVES))
 
 
 def _median_size(cells: Sequence[int], weights: Sequence[float]) -> float:

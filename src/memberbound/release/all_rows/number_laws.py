@@ -8,7 +8,7 @@ within them (:func:`zoom_cells`): :func:`fit_law` turns both into a :class:`Numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +38,8 @@ class NumberLaw:
     writing: Writing
     edges: FloatArray
     weights: FloatArray
+    #: Cells that stand out from the noise; the weights of others are spread over their octaves.
+    clear: NDArray[np.bool_]
 
     @property
     def step(self) -> float:
@@ -56,10 +58,17 @@ class NumberLaw:
         half = self.step / 2
         return float(self.edges[first]) + half, float(self.edges[last]) - half
 
-    @property
-    def middles(self) -> FloatArray:
-        """The middle of every cell."""
-        return np.asarray((self.edges[:-1] + self.edges[1:]) / 2)
+    def moments(self, transform: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
+        """Return mean and standard deviation of transformed numbers.
+
+        Of the cells that stand out, where they hold most of the weight: far tails are noise.
+        """
+        weights = np.where(self.clear, self.weights, 0.0)
+        if weights.sum() < self.weights.sum() / 2:
+            weights = self.weights
+        middles = transform((self.edges[:-1] + self.edges[1:]) / 2)
+        mean = float(np.average(middles, weights=weights))
+        return mean, math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
 
     def cells(self, most: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Return edges of about ``most`` cells of equal weight, and which of them are empty.
@@ -79,6 +88,22 @@ class NumberLaw:
         within = np.searchsorted(edges, middles, side="right") - 1
         empty = np.flatnonzero(weights[np.clip(within, 0, len(weights) - 1)] <= 0)
         return tuple(cuts.tolist()), tuple(empty.tolist())
+
+    def bins(self, most: int) -> tuple[float, ...]:
+        """Return edges of at most ``most`` bins, of about equal sums of held of weights.
+
+        Roots, because boosting learns from tails that hold few people, too.
+        """
+        first, last = self._support
+        edges, held = self.edges[first : last + 1], self.weights[first:last] ** _TAIL_POWER
+        goal = float(held.sum()) / most
+        cuts = self._equal_cells(edges, held, goal)
+        while len(cuts) > most + 1:
+            goal *= 1.25
+            cuts = self._equal_cells(edges, held, goal)
+            if goal > float(held.sum()):
+                cuts = np.append(cuts[:most], cuts[-1])
+        return tuple(cuts.tolist())
 
     def _equal_cells(self, edges: FloatArray, weights: FloatArray, goal: float) -> FloatArray:
         """Split cells above the goal, merge neighbours below it; keep empty runs apart."""
@@ -109,6 +134,8 @@ class NumberLaw:
         return np.unique(np.rint(edges / self.step + 0.5) * self.step - self.step / 2)
 
 
+#: The power of :meth:`NumberLaw.bins`: Adult, compas and health_insurance chose it from ½, ¾, 1.
+_TAIL_POWER = 0.75
 #: Parts of one cell of the second look.
 _MOST_PARTS = 64
 #: Smallest exponent of a number that is not 0, by format.
@@ -116,7 +143,7 @@ _SMALLEST = (0, -4, -7, -10, -20, 0, -20)
 #: Lengths of runs of octaves that are searched.
 _RUNS = (1, 2, 3, 4, 6, 8)
 #: A run of octaves is believed from this many noise scales on; further runs from more.
-_RUN_SCALES, _NEXT_RUN_SCALES, _MOST_RUNS = 4.5, 5.0, 6
+_RUN_SCALES, _NEXT_RUN_SCALES, _MOST_RUNS = 4.5, 5.5, 6
 #: An octave inside a run, and a neighbour of a believed one.
 _INSIDE_SCALES, _NEIGHBOUR_SCALES = 0.5, 1.75
 #: A format is believed from this many scales on, and from this share of the numbers.
@@ -125,8 +152,9 @@ _FORMAT_SCALES, _FORMAT_SHARE = 4.0, 0.08
 _ZOOM_SCALES = 2.0
 #: A run of fine cells is believed from this many scales on; halves differ from this many on.
 _PEAK_SCALES, _MOST_PEAKS, _HALF_SCALES = 4.5, 24, 2.0
-#: Beside peaks, the rest of an octave is believed from this many scales and this share on.
-_REST_SCALES, _REST_SHARE = 2.5, 0.05
+#: Peaks are narrow below this share of the cells.  The rest of an octave is believed from this many
+#: scales on, beside narrow and beside broad peaks, and from this share of the octave on.
+_NARROW, _REST_SCALES, _REST_SHARE = 0.125, (2.5, 1.0), 0.05
 #: Ends are moved outwards by this share of the range, within the octaves, with this weight.
 _MARGIN, _LEAST_WEIGHT = 0.1, 1e-6
 
@@ -208,8 +236,10 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
         scales, another, run = _best_run(grid, scale, family, taken)
         if scales <= _NEXT_RUN_SCALES:
             break
-        kept |= set(run.tolist())
         taken[run, another] = True
+        # Other decimals are believed only next to numbers that are.
+        if another == kind or any(abs(cell - near) <= 1 for cell in run for near in kept):
+            kept |= set(run.tolist())
     formats = _believed_formats(grid, scale, kept, kind, family)
     counts = np.zeros(NUMBER_CELLS)
     for believed in formats:
@@ -365,13 +395,18 @@ def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool
 
 
 def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) -> NumberLaw:
-    """Return the weights of fine cells from the noisy counts of both looks."""
+    """Return the weights of fine cells from the noisy counts of both looks.
+
+    What is left beside the peaks is spread over its octave.  Where the peaks are narrow against the
+    octaves (years, codes) it must stand out more clearly than where they are broad (ages).
+    """
     weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
-    peaks = _peaks(noisy, scale)
-    for run in peaks:
+    for run in _peaks(noisy, scale):
         total = float(noisy[run].sum())
         weights[run] = _spread(noisy[run], scale, total, np.ones(len(run), dtype=bool))
         taken[run] = True
+    needed = _REST_SCALES[0] if taken.mean() < _NARROW else _REST_SCALES[1]
+    least = _LEAST_WEIGHT * float(octaves.counts.sum())
     for position, count in enumerate(octaves.counts.tolist()):
         inside = np.flatnonzero(zoom.octave == position)
         if not inside.size or taken[inside].all():
@@ -381,12 +416,13 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
         variance = 1 / sum(precisions)
         total = (count * precisions[0] + float(noisy[inside].sum()) * precisions[1]) * variance
         rest = total - float(weights[inside].sum())
-        peaked = int(taken[inside].sum())
-        doubt = _REST_SCALES * math.sqrt(variance + peaked * scale**2)
-        if peaks and rest < max(doubt, _REST_SHARE * total):
+        doubt = needed * math.sqrt(variance + int(taken[inside].sum()) * scale**2)
+        if taken.any() and rest < max(doubt, _REST_SHARE * total):
             continue
-        weights[inside] += _spread(noisy[inside], scale, max(rest, 0.0), ~taken[inside])
-    return NumberLaw(octaves.writing, zoom.edges, _with_margins(weights))
+        free = ~taken[inside]
+        weights[inside] += np.where(free, least, 0.0)
+        weights[inside] += _spread(noisy[inside], scale, max(rest, 0.0), free)
+    return NumberLaw(octaves.writing, zoom.edges, _with_margins(weights), taken)
 
 
 def _with_margins(weights: FloatArray) -> FloatArray:

@@ -38,6 +38,7 @@ from memberbound.release.all_rows.histograms import (
     cells_of,
     counted,
     hardly_shared,
+    noisy_names,
     number_cells,
 )
 from memberbound.release.all_rows.number_laws import (
@@ -94,18 +95,32 @@ def rows_needed(private: int, mu: float) -> int:
     return math.ceil(max(_ROWS_PER_SCALE * scale, _FEWEST_SIGNALS / mu))
 
 
-def take_looks(
-    budget: Budget, private: int, records: int, *, more: int = 0
-) -> tuple[NoisySums, BudgetShare | None]:
-    """Return the noise of the first look at ``private`` columns, and the part for the second.
+def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, BudgetShare]:
+    """Return the noise of the first look at ``private`` columns, and the share for the second."""
+    share = histogram_share(private, records, budget.mu)
+    first = budget.take("histograms of values", _FIRST * share)
+    second = budget.take("histograms within ranges", (1 - _FIRST) * share)
+    return first.sums(sensitivity=HISTOGRAM_MOVES, times=private), second
 
-    ``more`` histograms (such as that of a target's classes) share the noise of the first.
+
+#: Classes with this share of the rows are named, where the share of μ² for it is within limits.
+_NAMED_SHARE, _CLASS_LIMITS = 0.025, (0.005, 0.05)
+
+
+def learn_classes(records: Records, name: str, budget: Budget) -> tuple[tuple[str, ...], float]:
+    """Return the classes of a target, by name, and the scale of the noise in their counts.
+
+    One histogram of its own: rare classes matter more than rare values of a column.
+
+    Guarantee: what one person has is named with probability at most ``CLASS_SLACK``.
     """
-    share = histogram_share(private + more, records, budget.mu)
-    first = share * (_FIRST if private else 1.0)
-    part = budget.take("histograms of values", first)
-    sums = part.sums(sensitivity=HISTOGRAM_MOVES, times=private + more)
-    return sums, budget.take("histograms within ranges", share - first) if private else None
+    scale = _NAMED_SHARE * len(records) / CLASS_SCALES
+    wanted = (HISTOGRAM_MOVES / (budget.mu * scale)) ** 2
+    share = budget.take(
+        "classes of the target", min(max(wanted, _CLASS_LIMITS[0]), _CLASS_LIMITS[1])
+    )
+    sums = share.sums(sensitivity=HISTOGRAM_MOVES)
+    return noisy_names(records, name, sums), sums.scale
 
 
 # ── Cells of the two looks ────────────────────────────────────────────────────────────────────────
@@ -270,7 +285,7 @@ def learn_columns(
     records: Records,
     names: Sequence[str],
     first: NoisySums,
-    second: BudgetShare | None,
+    second: BudgetShare,
     *,
     named: bool,
     bounds: Mapping[str, Range] | None = None,
@@ -293,7 +308,6 @@ def learn_columns(
     # How many columns are looked at again is known from the first look: so is the noise.
     again = [name for name, look in looks.items() if not look.final]
     if again:
-        assert second is not None
         sums = second.sums(sensitivity=HISTOGRAM_MOVES, times=len(again))
     for name in again:
         bound = (bounds or {}).get(name)

@@ -23,6 +23,7 @@ from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.histograms import CLASS_SLACK, counted, noisy_names
 from memberbound.release.all_rows.private_columns import (
+    histogram_share,
     learn_columns,
     look_coordinates,
     rows_needed,
@@ -128,18 +129,11 @@ def release_table_statistic(
     return Release(values, calibration, tuple(labels), source.secure, budget=budget, rows=rows)
 
 
-@dataclass(frozen=True)
-class _Edges(Range):
-    """A range with public edges between its ends."""
-
-    edges: tuple[float, ...] = ()
-
-
-def _edges(bins: ArrayLike) -> _Edges:
+def _edges(bins: ArrayLike) -> Range:
     edges = np.asarray(bins, dtype=np.float64)
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
         raise InputError("bins must be at least two edges in increasing order.")
-    return _Edges(float(edges[0]), float(edges[-1]), edges=tuple(edges.tolist()))
+    return Range(float(edges[0]), float(edges[-1]), edges=tuple(edges.tolist()))
 
 
 def _learn_bounds(
@@ -148,7 +142,10 @@ def _learn_bounds(
     """Return the ranges of private columns, or the values that many people share."""
     found: dict[str, Range | Categories | None] = {}
     if counted:
-        histograms, _ = take_looks(budget, 0, len(records), more=len(private))
+        share = budget.take(
+            "histograms of values", histogram_share(len(private), len(records), budget.mu)
+        )
+        histograms = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
         for name in private:
             labels = noisy_names(records, name, histograms)
             found[name] = Categories(labels) if labels else None
@@ -342,7 +339,7 @@ def _cells(bound: Range | Categories) -> list[str]:
 
 
 def _edges_of(bound: Range) -> FloatArray:
-    if isinstance(bound, _Edges):
+    if bound.edges:
         return np.array(bound.edges)
     return np.linspace(bound.low, bound.high, _BINS + 1)
 

@@ -36,6 +36,7 @@ from memberbound.release.all_rows.cells import (
     MOST_CELLS,
     CategoryCells,
     Cells,
+    NumberCells,
     ReleasedColumn,
     Writing,
     declared_writing,
@@ -58,6 +59,7 @@ from memberbound.release.all_rows.label_model import (
 from memberbound.release.all_rows.marginals import LabelledRows, labelled_rows
 from memberbound.release.all_rows.private_columns import (
     MOST_LABELS,
+    learn_classes,
     learn_columns,
     look_coordinates,
     look_slack,
@@ -326,14 +328,14 @@ def _slack(records: Records, public: Bounds) -> float:
         cells += max(listed, MOST_LABELS + 2)
     private = columns - len(public)
     coordinates = (
-        look_coordinates(private)
+        look_coordinates(private + 1)
         + cells * (_MOST_GROUPS + 1)
         + columns**2 / 2
         + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
         + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
         + columns * (len(FORMATS) + 1)
     )
-    return up(release_slack(coordinates) + look_slack(private), 2)
+    return up(release_slack(coordinates) + look_slack(private + (private > 0)), 2)
 
 
 def _refuse_small(records: Records, public: Bounds, mu: float) -> None:
@@ -374,6 +376,10 @@ def _cells(
         looks = take_looks(budget, len(private), len(records))
         learnt = learn_columns(records, private, *looks, named=True, writings=writings)
         cells |= {name: column.cells() for name, column in learnt.items()}
+    if target in private and not isinstance(cells[target], NumberCells):
+        classes, _ = learn_classes(records, target, budget)
+        found = getattr(cells[target], "labels", ())
+        cells[target] = CategoryCells(target, tuple(sorted({*found, *classes})[:MOST_CLASSES]))
     unwritten = [
         name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
     ]

@@ -44,6 +44,7 @@ from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Setting
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.all_rows.private_columns import (
+    PrivateColumn,
     learn_columns,
     look_coordinates,
     rows_needed,
@@ -207,28 +208,15 @@ def prepare(
     unbounded = [name for name in features if name not in public]
     identifiers = noisy_identifiers(records, unbounded, budget)
     private = [name for name in features if name not in settled and name not in identifiers]
+    learnt: dict[str, PrivateColumn] = {}
     if open_target and not classifier:
         private.append(target)
-    named = int(open_target and classifier)
-    histograms, learnt = None, {}
-    if private or named:
-        histograms, second = take_looks(budget, len(private), rows, more=named)
-    code = None
-    if named:
-        code = fit_target(records, target, public, classifier=True, histograms=histograms)
     if private:
-        assert histograms is not None
         ranges = {n: b for n in private if isinstance(b := public.get(n), Range)}
-        learnt = learn_columns(records, private, histograms, second, named=False, bounds=ranges)
-    if code is None:
-        code = fit_target(
-            records,
-            target,
-            public,
-            classifier=classifier,
-            histograms=None,
-            learnt=learnt.pop(target, None),
-        )
+        looks = take_looks(budget, len(private), rows)
+        learnt = learn_columns(records, private, *looks, named=False, bounds=ranges)
+    goal = learnt.pop(target, None)
+    code = fit_target(records, target, public, classifier=classifier, budget=budget, learnt=goal)
     encoder = fit_encoder(records.select(features), public, settled, learnt, budget)
     return encoder, code, budget
 
