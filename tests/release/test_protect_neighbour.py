@@ -30,10 +30,10 @@ from memberbound import (
 )
 from memberbound.curve import GaussianCurve
 from memberbound.release import budget as budgets
+from memberbound.release.all_rows import trials
 from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS
 from memberbound.release.saving import certificate_path, save, verified
-from memberbound.verbs import protect as all_rows
 
 EVERY = {"target": "ill", "eta": 0.05, "insecure_seed": 2}
 
@@ -262,14 +262,14 @@ def test_files_of_different_tables_with_the_same_noisy_numbers_are_the_same(
 
 def test_a_file_that_held_an_exact_mean_would_be_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(budgets, "noisy_release", nothing_but_noise)
-    honest = all_rows.train
+    honest = trials.fit_private
 
     def leaky(table, *more, **asked):
         released = honest(table, *more, **asked)
         released.model.intercepts[0] += table.columns["age"].numbers.mean()
         return released
 
-    monkeypatch.setattr(all_rows, "train", leaky)
+    monkeypatch.setattr(trials, "fit_private", leaky)
     first = files_of(people(3000, 1), tmp_path, BOUNDS, "json")
     second = files_of(people(3000, 2), tmp_path, BOUNDS, "json")
     assert first[1] != second[1]

@@ -28,7 +28,7 @@ from memberbound.curve.families import GaussianCurve, SlackCurve, gaussian_summa
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray, sum_up, up
 from memberbound.quantities import Certificate
 from memberbound.release.noise import (
     COARSE,
@@ -254,6 +254,13 @@ class Budget:
         not hidden.
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
+
+    def success_upper(self, eta: float) -> float:
+        """Bound how often anybody is right about a record's membership, rounded up.
+
+        ``eta`` is the gain over blind guessing that the certificate states.
+        """
+        return min(self.curve().accuracy(), sum_up(0.5, eta))
 
     def readings(self) -> CurveReadings:
         """Return bounds read off the curve, for a replaced record."""

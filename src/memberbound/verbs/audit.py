@@ -48,7 +48,9 @@ from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.files import write_table
 from memberbound.learners.learner import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
-from memberbound.release.all_rows.learner_forms import other_learners
+from memberbound.release.all_rows.learner_forms import checked_form, other_learners
+from memberbound.release.all_rows.trials import PrivateTraining
+from memberbound.tables.records import read_secret_columns
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -57,7 +59,6 @@ from memberbound.verbs.audit_answer import (
     given_fields,
     records_file,
 )
-from memberbound.verbs.protect import protect
 
 #: What an attacker sees, in order of access, in words.
 _ACCESS = {
@@ -431,8 +432,8 @@ def _rehearse_replacement(
 ) -> Replacement | None:
     """Try protected models of an audited model's rows and return the one that scores best.
 
-    Scores are those of ``protect``, on rows that a trial was not trained on.  None where no learner
-    can be trained on these rows, or none is better than one fixed answer.
+    Scores are those of ``protect``, on rows that a trial was not trained on.  None if no learner
+    can be trained on these rows, or none is better than a constant.
     """
     evidence = detail.evidence
     yours = None
@@ -440,24 +441,24 @@ def _rehearse_replacement(
         yours = evidence.signals.score(0, evidence.truth, ~evidence.member)
     if evidence is None or yours is None:
         return None
+    try:
+        table = read_secret_columns(members, {}, target=target, columns=columns, encoding=encoding)
+    except InputError:
+        return None
     source = Path(members).name if isinstance(members, (str, os.PathLike)) else "TABLE"
     best: Replacement | None = None
     for learner in other_learners(evidence.task):
+        training = PrivateTraining(target, checked_form(learner), _REPLACEMENT_ETA, {})
         try:
-            answer = protect(
-                members,
-                target=target,
-                learner=learner,
-                eta=_REPLACEMENT_ETA,
-                columns=columns,
-                encoding=encoding,
-                # For trial: this model is thrown away, the real release draws its own noise.
-                insecure_seed=seed,
-            )
+            # For trial: this model is thrown away, the real release draws its own noise.
+            model = training.fit(table, seed)
         except InputError:
             continue
-        score, chance = answer.score_released, answer.score_baseline
-        if score is None or answer.score is None or (chance is not None and score <= chance):
+        scores, _ = training.score_trial(table, seed + 1)
+        if not scores:
+            continue
+        score, chance = scores[0].released_estimate, scores[0].constant_estimate
+        if chance is not None and score <= chance:
             continue
         if best is None or score > best.score_released_estimate:
             options = {
@@ -469,5 +470,6 @@ def _rehearse_replacement(
                 "--out": "model.skops",
             }
             command = command_text("protect", source, options)
-            best = Replacement(learner, answer.score, score, yours, answer.success_upper, command)
+            name, most = scores[0].name, model.budget.success_upper(model.certificate_.value)
+            best = Replacement(learner, name, score, yours, most, command)
     return best

@@ -9,7 +9,6 @@ neither stored nor covered by the certificate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,27 +32,15 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError
-from memberbound.learners.holdout import (
-    Predictions,
-    most_common,
-    predict_rows,
-    quiet_training,
-    read_target,
-    score_beside_constant,
-)
-from memberbound.learners.learner import Labels
 from memberbound.learners.refits import Scheduler, connected
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, checked_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
-from memberbound.release.all_rows.training import fit_private
-from memberbound.release.budget import Budget
+from memberbound.release.all_rows.trials import PrivateTraining
 from memberbound.release.ledger_file import entered
-from memberbound.release.model_quality import ReleaseScore, usefulness_notes
+from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.noise import checked_eta
-from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
@@ -63,8 +50,6 @@ _OWN_EYES = (
     "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
     "publish them with the model"
 )
-#: A trial is trained on this share, of at most so many rows.
-_TRAINED, _MOST_ROWS = 0.8, 200_000
 #: Bounds that fewer values than this keep are probably not those of the column.
 _FITTING = 0.5
 
@@ -171,9 +156,9 @@ def protect(
         # All rows are trained on; they leave only through noisy sums that the budget pays for.
         advance = progress or (lambda _done, _total: None)
         advance(0, 2)
-        trained = partial(train, target=target, form=form, eta=eta, bounds=public, tune=tune)
+        training = PrivateTraining(target, form, eta, public, tune)
         with entered(ledger, "protect", f"{form.name} model", eta, out, table=source) as reserve:
-            released = trained(table, seed=seed, reserve=reserve)
+            released = training.fit(table, seed, reserve)
             if out is not None:
                 save(released, Path(out), force=force)
         advance(1, 2)
@@ -182,9 +167,7 @@ def protect(
         scores: tuple[ReleaseScore, ...] = ()
         notes: list[str] = []
         if trial:
-            scores, notes = _trial_scores(
-                table, target, trained, None if seed is None else seed + 1
-            )
+            scores, notes = training.score_trial(table, None if seed is None else seed + 1)
         advance(2, 2)
         if form.pipeline:
             notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
@@ -207,128 +190,7 @@ def protect(
         )
 
 
-def train(
-    table: Records,
-    *,
-    target: str,
-    form: LearnerForm,
-    eta: float,
-    bounds: Bounds,
-    tune: bool,
-    seed: int | None,
-    reserve: Callable[[Budget], None] | None = None,
-) -> PrivateModel:
-    """Train a linear model, boosting, or a network."""
-    source = source_from_seed(seed)
-    if form.factory is None:
-        return fit_private(
-            table,
-            target,
-            eta=eta,
-            learner=form.name,
-            bounds=bounds,
-            tune=tune,
-            settings=form.settings,
-            source=source,
-            reserve=reserve,
-        )
-    if tune:
-        raise InputError("tune must be left out for a network: its settings are not tried out.")
-    network: PrivateModel = load_leaf("networks").fit_network(
-        table, target, form.factory, eta=eta, bounds=bounds, source=source, name=form.title
-    )
-    return network
-
-
 # ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
-
-
-def _trial_scores(
-    table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
-) -> tuple[tuple[ReleaseScore, ...], list[str]]:
-    """Return the scores of a trial, and notes.
-
-    The trial is trained on four fifths of the records, scored on the others and thrown away.  No
-    failure of it may stop the release; a score that is not finite is left out.
-    """
-    try:
-        with quiet_training():
-            scores, notes = _scores(table, target, trained, seed)
-    except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
-        return (), ["the trial failed, perhaps for want of rows: there are no scores"]
-    return tuple(score for score in scores if score.finite), notes
-
-
-def _scores(
-    table: Records, target: str, trained: Callable[..., PrivateModel], seed: int | None
-) -> tuple[list[ReleaseScore], list[str]]:
-    """Score three models of the same rows: with noise, without noise, and a constant."""
-    records = len(table)
-    most = min(records, max(2, _MOST_ROWS * records // table.rows))
-    order = np.random.default_rng(seed).choice(records, most, replace=False)
-    cut = int(most * _TRAINED)
-    training, test = table.take(order[:cut]), table.take(order[cut:])
-    trial = trained(training, seed=seed)
-    names = trial.class_names
-    target_rows, scorable = read_target(test.columns[target], numbers=not names)
-    seen, usable = read_target(training.columns[target], numbers=not names)
-    truth, seen = target_rows[scorable], seen[usable]
-    if not len(truth) or not len(seen):
-        return [], ["no row of the trial has a target that can be scored"]
-    rows = trial.encode(test)[0]
-    chances = trial.probabilities(rows)
-    noisy = Predictions(
-        trial.predict_encoded(rows)[scorable],
-        trial.ranking(rows)[scorable],
-        None if chances is None else chances[scorable],
-    )
-    clean = None
-    model = _noiseless_model(trial, _matrix(trial.encode(training)[0])[usable], seen)
-    if model is not None:
-        features = _matrix(rows)[scorable]
-        clean = predict_rows(model, features, names, probabilities=chances is not None)
-    fixed, released, noiseless = score_beside_constant(truth, seen, names, noisy, clean)
-    scores = [
-        ReleaseScore(name, noiseless.get(name), score, fixed[name])
-        for name, score in released.items()
-        if name in fixed
-    ]
-    notes = usefulness_notes(scores)
-    if names and (seen == most_common(seen)).all():
-        notes = [f"every row has the class {str(seen[0])!r}: there is nothing to learn"]
-    if most < records:
-        notes.append(f"the trial took {most} of {records} records")
-    return scores, notes
-
-
-def _matrix(rows: Features) -> Any:
-    """Return encoded rows as scikit-learn takes them."""
-    return rows if isinstance(rows, np.ndarray) else rows.matrix()
-
-
-def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
-    """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
-    from sklearn import ensemble, linear_model, svm
-
-    if trial.model.kind == "network of all rows":
-        return None
-    # Encoded numbers are half a standardised one, over the nominal length of a row.
-    strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)
-    weights = trial.settings.class_weight
-    boosting = ensemble.HistGradientBoostingRegressor(random_state=0)
-    if trial.class_names:
-        boosting = ensemble.HistGradientBoostingClassifier(class_weight=weights, random_state=0)
-    learners = {
-        "logistic": linear_model.LogisticRegression(C=strength, class_weight=weights, max_iter=300),
-        "svm": svm.LinearSVC(C=strength, class_weight=weights),
-        "ridge": linear_model.Ridge(1 / strength),
-        "huber": linear_model.HuberRegressor(),
-        "boosting": boosting,
-    }
-    try:
-        return learners[trial.learner].fit(features, truth)
-    except ValueError:  # one class only, or no convergence
-        return None
 
 
 def _misfits(

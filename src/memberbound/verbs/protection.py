@@ -303,7 +303,7 @@ class Protection(AllRows, _Released):
     @property
     def success_upper(self) -> float:
         """How often anybody is right at most, rounded up."""
-        return min(self.spent.curve().accuracy(), super().success_upper)
+        return self.spent.success_upper(self.certificate.value)
 
     @computed
     def sentence(self) -> str:
