@@ -105,18 +105,18 @@ def read_document(
     Edge cases: what is no file, larger than 16 MB, not UTF-8, nested without end or not of that
     kind is an InputError that calls it ``name``.
     """
-    place = Path(path)
-    kind = kind or ("JSON" if place.suffix.lower() == ".json" else "YAML")
-    check_input(place, name)
+    file = Path(path)
+    kind = kind or ("JSON" if file.suffix.lower() == ".json" else "YAML")
+    check_input(file, name)
     try:
-        if place.stat().st_size > _DOCUMENT:
-            raise InputError(f"{name} must be at most 16 MB, got {place.name!r}.")
-        text = place.read_text(encoding="utf-8-sig")
+        if file.stat().st_size > _DOCUMENT:
+            raise InputError(f"{name} must be at most 16 MB, got {file.name!r}.")
+        text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{name} must be {kind} (UTF-8), got {place.name!r}.") from None
+        raise InputError(f"{name} must be {kind} (UTF-8), got {file.name!r}.") from None
     except OSError as error:
         raise InputError(
-            f"{name} must be a readable file, got {str(place)!r}: {error.strerror}."
+            f"{name} must be a readable file, got {str(file)!r}: {error.strerror}."
         ) from None
 
     def refuse(word: str) -> None:
@@ -127,12 +127,12 @@ def read_document(
             return json.loads(text, parse_constant=refuse, object_pairs_hook=_without_repeats)
         return _yaml_value(text, words)
     except RecursionError:
-        raise InputError(f"{name} must not be nested too deeply, got {place.name!r}.") from None
+        raise InputError(f"{name} must not be nested too deeply, got {file.name!r}.") from None
     except InputError:
         raise
     except ValueError as error:
         first = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
-        raise InputError(f"{name} must be {kind}, got {place.name!r}: {first}.") from None
+        raise InputError(f"{name} must be {kind}, got {file.name!r}: {first}.") from None
 
 
 def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[Any, object]:
@@ -228,10 +228,10 @@ def excel_safe_text(value: object) -> object:
 def excel_safe_table(frame: DataFrame) -> DataFrame:
     """Return a table whose texts and column names no spreadsheet runs."""
     safe = frame.copy(deep=False)
-    for place, kind in enumerate(frame.dtypes):
+    for index, kind in enumerate(frame.dtypes):
         if getattr(kind, "kind", "O") == "O":
-            column = frame.iloc[:, place].astype(object)
-            safe.isetitem(place, column.map(excel_safe_text, na_action="ignore"))
+            column = frame.iloc[:, index].astype(object)
+            safe.isetitem(index, column.map(excel_safe_text, na_action="ignore"))
     safe.columns = frame.columns.map(excel_safe_text)
     return safe
 
@@ -429,8 +429,8 @@ class PrivateFolder:
         except OSError as error:
             if hasattr(self, "path"):
                 self.path.rmdir()
-            place = tempfile.gettempdir()
-            raise unwritable(f"the temporary folder {place}", error) from error
+            folder = tempfile.gettempdir()
+            raise unwritable(f"the temporary folder {folder}", error) from error
         #: Calling it twice does no harm.
         self.remove = weakref.finalize(self, _delete, self.path, lock, os.getpid())
         # Where an interrupt stops that call, the folder goes with this object.
@@ -452,13 +452,13 @@ def _delete(folder: Path, lock: int | None, owner: int) -> None:
 
 
 @functools.cache
-def remove_leftovers(place: str) -> None:
-    """Delete the private folders of this user's killed runs from a place, once in this process.
+def remove_leftovers(directory: str) -> None:
+    """Delete the private folders of this user's killed runs from a directory, once in this process.
 
     They hold people's data; a run that was killed could not delete them itself.  Whoever makes one
     has a minute to lock it.
     """
-    for folder in Path(place).glob("memberbound-*"):
+    for folder in Path(directory).glob("memberbound-*"):
         _remove(folder, stat.S_ISDIR, folder / _LOCK)
 
 

@@ -123,10 +123,10 @@ class Check:
         # A floor that blind guessing reaches is below every limit, and is not shown as a finding.
         blind = self.blind if self.on == "floor" else None
         shown = marked(self.value, _KINDS[self.on], blind=blind)
-        place = "above" if self.exceeded else "within"
+        relation = "above" if self.exceeded else "within"
         low = self.blind > self.most
         alone = f" (blind guessing is right {percent(self.blind, 'upper')})" if low else ""
-        return f"{self.what}: {self.on} {shown}, {place} {limit}{alone}"
+        return f"{self.what}: {self.on} {shown}, {relation} {limit}{alone}"
 
 
 @dataclass(frozen=True)

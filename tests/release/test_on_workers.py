@@ -18,7 +18,7 @@ from tests.oracle.training import loss_and_target
 
 import memberbound as mb
 from memberbound.errors import InputError, MemberboundError
-from memberbound.learners.refits import connected
+from memberbound.learners.refits import connect
 from memberbound.release.all_rows import boosting, on_workers
 from memberbound.release.all_rows.boosting import Boosting
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
@@ -133,7 +133,7 @@ def test_rows_in_memory_are_sent_and_a_folder_is_one_table(file, client, tmp_pat
 
 
 def records_there(file, client):
-    with connected(client=client) as cluster:
+    with connect(client=client) as cluster:
         return read_secret_columns(file, {}, columns=COLUMNS, spread=cluster.spread)
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import encoded_rows, read_examples
+from memberbound.learners.examples import encode_rows, read_examples
 from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles
@@ -265,7 +265,7 @@ def test_further_rows_are_read_as_the_population_was(table, tmp_path):
     row = {c: NASTY[c][5] for c in columns}
     (tmp_path / "new.csv").write_text(";".join(row) + "\n" + ";".join(row.values()) + "\n")
     for source in (tmp_path / "new.csv", pd.DataFrame([row])):
-        made, _ = encoded_rows(examples.encoder, examples.columns, source)
+        made, _ = encode_rows(examples.encoder, examples.columns, source)
         assert np.array_equal(made[0], examples.features[5])
 
 

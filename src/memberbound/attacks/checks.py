@@ -153,8 +153,8 @@ def law_test(
     rng = content_generator(seed, drawn_from, member, purpose="one law")
     half = np.zeros(len(member), dtype=np.bool_)
     for side in (member, ~member):
-        places = rng.permutation(np.flatnonzero(side))
-        half[places[: len(places) // 2]] = True
+        indices = rng.permutation(np.flatnonzero(side))
+        half[indices[: len(indices) // 2]] = True
     p_values, bounds = [], []
     for train in (half, ~half):
         score = classify(table[train], member[train], table[~train], rng)

@@ -355,7 +355,7 @@ def _model_columns(
 ) -> DataFrame:
     """Return the model's input columns."""
     if columns is None:
-        return both if model.columns is None else both[list(model.matched(both))]
+        return both if model.columns is None else both[list(model.match_columns(both))]
     missing = [c for c in columns if c not in both.columns]
     if missing:
         raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")

@@ -215,11 +215,11 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
     right = np.append(0, np.cumsum(~truth)) + np.append(np.cumsum(truth[::-1])[::-1], 0)
     # A threshold must lie between two distinct scores.
     edges = np.concatenate([[True], value[1:] > value[:-1], [True]])
-    place = int(np.argmax(np.where(edges, right, -1)))
-    if place in (0, len(value)):
-        return -np.inf if place == 0 else np.inf
-    middle = value[place - 1] / 2 + value[place] / 2
-    return float(middle) if middle > value[place - 1] else float(value[place])
+    index = int(np.argmax(np.where(edges, right, -1)))
+    if index in (0, len(value)):
+        return -np.inf if index == 0 else np.inf
+    middle = value[index - 1] / 2 + value[index] / 2
+    return float(middle) if middle > value[index - 1] else float(value[index])
 
 
 # ── Statistics of an attack against each release, and bounds on their mean over releases ──────────
@@ -418,13 +418,13 @@ class Exposure:
         """The records on which the attack is most accurate."""
         return tuple(
             ExposedRecord(
-                int(self.rows[place]),
-                float(self.estimate[place]),
-                float(self.lower[place]),
-                float(self.upper[place]),
-                bool(np.isin(place, self.exposed)),
+                int(self.rows[index]),
+                float(self.estimate[index]),
+                float(self.lower[index]),
+                float(self.upper[index]),
+                bool(np.isin(index, self.exposed)),
             )
-            for place in np.argsort(-self.estimate, kind="stable")[:20]
+            for index in np.argsort(-self.estimate, kind="stable")[:20]
         )
 
 

@@ -312,8 +312,8 @@ class Recognised:
     def most(self) -> tuple[NamedMember, ...]:
         """The members with the smallest p-values."""
         return tuple(
-            NamedMember(self.rows[place], float(self.p_values[place]), bool(self.named[place]))
-            for place in np.argsort(self.p_values, kind="stable")[:20]
+            NamedMember(self.rows[index], float(self.p_values[index]), bool(self.named[index]))
+            for index in np.argsort(self.p_values, kind="stable")[:20]
         )
 
 

@@ -149,8 +149,8 @@ class Scores(NamedTuple):
         gap = reached - alarms
         if gap.size == 0 or gap.max() <= 0:
             return np.inf, 0.0
-        place = int(np.argmax(gap))
-        return float(x[place]), float(gap[place])
+        index = int(np.argmax(gap))
+        return float(x[index]), float(gap[index])
 
 
 # ── Results ───────────────────────────────────────────────────────────────────────────────────────
@@ -337,9 +337,9 @@ def area_under_roc(members: FloatArray, non_members: FloatArray) -> float:
         >>> area_under_roc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
         0.625
     """
-    places = (np.searchsorted(non_members, members, side) for side in ("left", "right"))
+    ranks = (np.searchsorted(non_members, members, side) for side in ("left", "right"))
     # Integer sums are exact.
-    return sum(int(place.sum()) for place in places) / (2 * members.size * non_members.size)
+    return sum(int(rank.sum()) for rank in ranks) / (2 * members.size * non_members.size)
 
 
 def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float, float, float]:

@@ -21,7 +21,7 @@ from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.examples import Examples, encode_rows, read_examples
 from memberbound.learners.learner import Learner
 from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Cluster, FitStore, fingerprint, refits
@@ -387,7 +387,8 @@ def train_references(
         assert evidence.model is not None
         own = learner is None or isinstance(learner, str)
         estimator = clone_given_model(evidence) if own else cast(Learner, learner)
-        features = cast(FloatArray, evidence.model.matched(evidence.rows))  # a table for a pipeline
+        # A data frame, for a pipeline.
+        features = cast(FloatArray, evidence.model.match_columns(evidence.rows))
         classes = getattr(evidence.model.model, "classes_", None)
         if evidence.classes and classes is not None:
             truth = np.asarray(classes)[truth]
@@ -433,5 +434,5 @@ def _encode_columns(evidence: Evidence, known: BoolArray) -> FloatArray:
     labelled = frame.assign(**{label: [str(c) for c in codes] if evidence.classes else codes})
     examples = read_examples(labelled[known].reset_index(drop=True), label, task=evidence.task)
     assert examples.encoder is not None
-    rows, _ = encoded_rows(examples.encoder, examples.columns, frame)
+    rows, _ = encode_rows(examples.encoder, examples.columns, frame)
     return rows

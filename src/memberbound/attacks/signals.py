@@ -127,21 +127,21 @@ def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
             answers = Answers("labels", np.asarray(model.predict(features)), names)
         else:
             answers = TrainedModel.of(model).respond(features)
-        place = np.minimum(np.searchsorted(names, target), len(names) - 1)
-        signals = signals_from(answers, np.where(names[place] == target, place, -1))
+        index = np.minimum(np.searchsorted(names, target), len(names) - 1)
+        signals = signals_from(answers, np.where(names[index] == target, index, -1))
     if not np.isfinite(signals.logit).all():
         raise InputError("predictions must be finite numbers, got NaN or infinity.")
     return signals
 
 
 def _true_class(
-    scores: FloatArray, place: NDArray[np.intp], kind: Kind
+    scores: FloatArray, index: NDArray[np.intp], kind: Kind
 ) -> tuple[FloatArray, BoolArray]:
     """Return the logit of the class at ``index`` and whether it is the predicted one."""
-    rows, seen = np.arange(len(scores)), place >= 0
-    own = scores[rows, place]
+    rows, seen = np.arange(len(scores)), index >= 0
+    own = scores[rows, index]
     others = scores.copy()
-    others[rows[seen], place[seen]] = 0.0 if kind == "probabilities" else -np.inf
+    others[rows[seen], index[seen]] = 0.0 if kind == "probabilities" else -np.inf
     if kind == "probabilities":
         own = np.where(seen, own, 0.0)
         logit = np.log(np.clip(own, _SMALLEST, 1)) - np.log(np.clip(others.sum(1), _SMALLEST, 1))
@@ -172,10 +172,10 @@ def signals_from(answers: Answers, truth: Labels) -> Signals:
         residual = np.asarray(table, dtype=np.float64) - np.asarray(truth, dtype=np.float64)
         near = np.abs(residual) <= np.abs(residual).mean()
         return Signals(residual[None, :], near[None, :], "residuals")
-    place = np.asarray(truth, dtype=np.intp)
+    index = np.asarray(truth, dtype=np.intp)
     if answers.access == "labels":
-        right = np.asarray((table == np.asarray(answers.classes)[place]) & (place >= 0))
+        right = np.asarray((table == np.asarray(answers.classes)[index]) & (index >= 0))
         return Signals(np.where(right, 1.0, -1.0)[None, :], right[None, :], "labels")
     kind: Kind = "decision values" if answers.access == "logits" else "probabilities"
-    logit, correct = _true_class(np.asarray(table, dtype=np.float64), place, kind)
+    logit, correct = _true_class(np.asarray(table, dtype=np.float64), index, kind)
     return Signals(logit[None, :], correct[None, :], kind)

@@ -91,8 +91,8 @@ class _Axis:
             scale = float(high - low) or float(numbers.std()) or 1.0
             edges = np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS))
             return cls(name, reading.form, float(middle), scale, edges)
-        places, names = values.factorize()
-        counts = np.bincount(places[places >= 0], minlength=len(names))
+        codes, names = values.factorize()
+        counts = np.bincount(codes[codes >= 0], minlength=len(names))
         common = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
         return cls(name, reading.form, labels=tuple(names[k] for k in sorted(common)))
 
@@ -101,8 +101,8 @@ class _Axis:
         if self.edges is None:
             return values.positions((*self.labels, "")) + 1
         numbers = values.numbers
-        place = 1 + np.searchsorted(self.edges, numbers, side="right")
-        return np.where(np.isnan(numbers), 0, place)
+        cell = 1 + np.searchsorted(self.edges, numbers, side="right")
+        return np.where(np.isnan(numbers), 0, cell)
 
     @property
     def count(self) -> int:
@@ -168,8 +168,8 @@ def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray
     total = np.zeros(len(rows.cells))
     for a, b in itertools.combinations(range(len(axes)), 2) if len(axes) > 1 else ((0, 0),):
         width = axes[b].count
-        places, own = (t.cells[:, a] * width + t.cells[:, b] for t in (table, rows))
-        counts = np.bincount(places, minlength=axes[a].count * width) + 0.5
+        cells, own = (t.cells[:, a] * width + t.cells[:, b] for t in (table, rows))
+        counts = np.bincount(cells, minlength=axes[a].count * width) + 0.5
         total += np.log(counts[own] / counts.sum())
     return total
 
@@ -270,8 +270,8 @@ def audit_synthetic(
     signals = attack_signals(rows, near, far, axes)
     known = np.zeros(len(member), dtype=np.bool_)
     for side in (member & measured, ~member & measured):
-        places = rng.permutation(np.flatnonzero(side))
-        known[places[: len(places) // 2]] = True
+        indices = rng.permutation(np.flatnonzero(side))
+        known[indices[: len(indices) // 2]] = True
     scores = {name: (score, measured) for name, score in signals.items()}
     scores["combined"] = _combine(signals, member, known), measured & ~known
     audit = audit_score_table(scores, member, confidence=confidence, fpr=fpr, seed=seed)

@@ -57,9 +57,9 @@ def read_documents(source: object, column: str, name: str) -> DataFrame:
         raise InputError(f"{name} must have the column {column!r}, got {names}.")
     if documents.empty:
         raise InputError(f"{name} must have documents, got none.")
-    for place, text in enumerate(documents[column]):
+    for index, text in enumerate(documents[column]):
         if not isinstance(text, str) or not text.strip():
-            raise InputError(f"{name} must have a text in every row, got none in row {place + 1}.")
+            raise InputError(f"{name} must have a text in every row, got none in row {index + 1}.")
     return documents
 
 
@@ -205,8 +205,8 @@ class _Block:
         """Return the mean of the lowest fifth of every document's values."""
         order = np.lexsort((values, self.documents))
         count = np.maximum(1, (_LOWEST * self.lengths).astype(np.int64))
-        place = np.arange(len(values)) - self.starts[self.documents]
-        return self.sums(np.where(place < count[self.documents], values[order], 0.0)) / count
+        index = np.arange(len(values)) - self.starts[self.documents]
+        return self.sums(np.where(index < count[self.documents], values[order], 0.0)) / count
 
     def standardise(self) -> FloatArray:
         """Standardise log-probabilities by the model's mean and spread at each position."""
@@ -402,9 +402,9 @@ def _check_block(values: Mapping[str, NDArray[np.generic]], name: str) -> _Block
 
     def refuse(column: str, condition: str, wrong: BoolArray, seen: str = "") -> None:
         if wrong.any():
-            place = int(np.argmax(wrong))
-            seen = seen or repr(columns[column][place].item())
-            where = f"in record {records[place]!r}"
+            index = int(np.argmax(wrong))
+            seen = seen or repr(columns[column][index].item())
+            where = f"in record {records[index]!r}"
             raise InputError(f"{column} must be {condition}, got {seen} {where}.")
 
     again = np.append(False, records[1:] == records[:-1])

@@ -110,14 +110,16 @@ def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path |
     """Write a traceback to a private file and return its path; None where that is impossible."""
     text = "".join(traceback.format_exception(problem))
     head = f"memberbound {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n\n"
-    place = Path(tempfile.gettempdir()) if folder is None else folder
+    directory = Path(tempfile.gettempdir()) if folder is None else folder
     path = None
     try:
-        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=".txt", dir=place)
+        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=".txt", dir=directory)
         path = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(head + text)
-        others = [other for other in place.glob(f"{_PREFIX}*.txt") if other.owner() == path.owner()]
+        others = [
+            other for other in directory.glob(f"{_PREFIX}*.txt") if other.owner() == path.owner()
+        ]
         for old in sorted(others, key=lambda other: other.stat().st_mtime)[:-_KEPT]:
             old.unlink()
     except (OSError, KeyError, NotImplementedError):  # no space, or an owner without a name

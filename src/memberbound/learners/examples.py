@@ -1,4 +1,4 @@
-"""Tables as examples to fit learners on, and rows that a model has not seen."""
+"""Tables encoded as examples for learners, and encoding of new rows for a fitted model."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 # ── Columns as features: scaled numbers and dates, indicators for all others ──────────────────────
 
-#: Categories of one column that get an indicator of their own.
+#: Maximum number of categories per column with their own indicator.
 _CATEGORIES = 50
 
 
 def column_encoder(table: DataFrame, forms: Mapping[str, str]) -> ColumnTransformer:
-    """Return a transformer for the columns of a pandas table, as they are written.
+    """Return a column transformer for a pandas table of raw values.
 
-    ``forms`` names the columns that are numbers or dates, and how their values are written (see
-    :mod:`memberbound.tables.roles`).  They are parsed, filled with their mean and standardised; of
-    the others the 50 most frequent values get an indicator each (missing is a value), the rest one
-    together.
+    ``forms`` maps the columns of numbers or dates to their notation (see
+    :mod:`memberbound.tables.roles`).  These are parsed, imputed with their mean and standardised.
+    In all other columns, each of the 50 most frequent values (missing counts as a value) gets an
+    indicator, and the rest share one.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -63,13 +63,13 @@ def column_encoder(table: DataFrame, forms: Mapping[str, str]) -> ColumnTransfor
 
 
 def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
-    """Return every value as a number, NaN where it is none."""
+    """Parse every value as a number; NaN if it is not one."""
     columns = {name: Values.of(table[name], forms[name]).numbers for name in table.columns}
     return type(table)(columns, index=table.index)
 
 
 def as_texts(table: DataFrame) -> DataFrame:
-    """Return every value as text, missing ones included: encoders refuse mixed columns."""
+    """Convert every value to text, including missing ones: encoders refuse mixed columns."""
     columns = {}
     for name in table.columns:
         codes, names = labels_of(table[name])
@@ -77,10 +77,10 @@ def as_texts(table: DataFrame) -> DataFrame:
     return type(table)(columns, index=table.index)
 
 
-# ── A population as examples: features, target, and what the target is ────────────────────────────
+# ── A population as examples: features, target and task ───────────────────────────────────────────
 #
-# The encoding is fitted on the whole table.  In the subset game the whole population is known to
-# the attacker, so scales and categories taken from it say nothing about who was drawn.
+# The encoding is fitted on the whole table.  In the subset game the attacker knows the whole
+# population, so scales and categories fitted on it reveal nothing about the sampled subset.
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -88,11 +88,10 @@ _CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``.
+    """Numeric rows with a target; classes are coded 0, 1, … in the order of ``classes``.
 
-    ``encoder`` makes the features of raw rows: it parses numbers and dates as they are written;
-    ``selection`` says which columns of a table were used; ``class_values`` are the classes as the
-    target's column has them.
+    ``encoder`` maps raw rows to features, parsing numbers and dates; ``selection`` lists the
+    columns of the table in use; ``class_values`` are the classes as stored in the target column.
     """
 
     features: FloatArray
@@ -110,7 +109,7 @@ class Examples:
         return int(self.features.shape[0])
 
     def take(self, rows: NDArray[np.intp]) -> Examples:
-        """Return some of the records, encoded as all of them are."""
+        """Return some of the records, with the same encoding."""
         return replace(self, features=self.features[rows], target=self.target[rows])
 
 
@@ -125,7 +124,7 @@ def read_examples(
     encoding: str | None = None,
     unit: str | None = None,
 ) -> Examples:
-    """Read a table and encode it for learners (:func:`examples_of`), an open one once."""
+    """Read a table and encode it for learners (:func:`examples_of`); an open table is cached."""
     with opened_table(source, database_table, encoding=encoding) as table:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         key = ("examples", target, names, repr(roles), task, unit)
@@ -140,18 +139,18 @@ def examples_of(
 ) -> Examples:
     """Encode the rows of a public table (:func:`memberbound.tables.public_rows.read_population`).
 
-    ``task`` is guessed when left out: a numeric target with more than 20 values is a regression
-    target, every other one has classes.
-    Edge cases: rows without a target, a target with one value and no row are refused.
+    By default, infer ``task``: a numeric target with more than 20 values is a regression target,
+    any other target has classes.
+    Edge cases: rows without a target, a constant target and an empty table are refused.
     """
     frame, name, readings = table.frame, table.name, selection.readings
     if len(frame) == 0:
         raise InputError(f"{name} must hold at least one row, got none.")
     wanted = frame[target]
     if wanted.isna().any():
-        place = int(np.flatnonzero(wanted.isna().to_numpy())[0])
+        index = int(np.flatnonzero(wanted.isna().to_numpy())[0])
         raise InputError(
-            f"{target!r} must have a value in every row, got none in row {place + 1}. "
+            f"{target!r} must have a value in every row, got none in row {index + 1}. "
             "Drop such rows first."
         )
     number = readings[target].numeric
@@ -159,8 +158,8 @@ def examples_of(
     if kind == "classification":
         codes, labels = labels_of(wanted)
         classes = tuple(sorted(labels[code] for code in np.unique(codes)))
-        places = {name: place for place, name in enumerate(classes)}
-        values: Labels = np.array([places.get(label, -1) for label in labels])[codes]
+        indices = {name: index for index, name in enumerate(classes)}
+        values: Labels = np.array([indices.get(label, -1) for label in labels])[codes]
         if len(classes) < 2:
             raise InputError(f"{target!r} must have at least two classes, got {classes[0]!r} only.")
     else:
@@ -186,7 +185,7 @@ def examples_of(
 
 
 def _class_values(table: Table, target: str, codes: Labels, *, number: bool) -> Labels:
-    """Return the classes as the target has them: numbers as numbers, else their names."""
+    """Return the classes as stored in the target: numbers if numeric, else names."""
     first = np.unique(codes, return_index=True)[1]
     if number:
         numbers = table.numbers(target)[first]
@@ -197,20 +196,19 @@ def _class_values(table: Table, target: str, codes: Labels, *, number: bool) -> 
     return np.array(values if plain else [str(v) for v in values])
 
 
-# ── Rows that a model has not seen: the columns of its table, encoded as the population's were ────
+# ── New rows for a model: the columns of its table, encoded like the population ───────────────────
 #
-# What is asked for is what was there in training: columns by name in any order.  Whatever could
-# make the answer silently wrong (a column that is missing, text where numbers were) is one
-# sentence; what has an answer all the same (further columns, missing values, new categories) is a
-# notice.
+# New rows must have the training columns by name, in any order.  Anything that could make a
+# prediction silently wrong (a missing column, text among numbers) is an error; anything harmless
+# (extra columns, missing values, new categories) is a notice.
 
-#: Names listed in a notice before "and … more".
+#: Maximum number of names in a notice before "and … more".
 _LISTED = 5
 
 
-def named_rows(source: object) -> dict[str, list[object]] | None:
-    """Return columns of rows that carry their names: a mapping, a series, a list of mappings."""
-    if hasattr(source, "to_dict") and not hasattr(source, "columns"):  # a row of pandas
+def as_columns(source: object) -> dict[str, list[object]] | None:
+    """Return the columns of named rows (a mapping, a series, a list of mappings), else None."""
+    if hasattr(source, "to_dict") and not hasattr(source, "columns"):  # a pandas row
         source = source.to_dict()
     if isinstance(source, Mapping):
         several = [isinstance(value, list | tuple | np.ndarray) for value in source.values()]
@@ -238,16 +236,16 @@ def raw_records(
     encoding: str | None = None,
     strict: bool = False,
 ) -> tuple[Records, tuple[str, ...]]:
-    """Return these columns of a table as the model of secret rows reads them, and notices.
+    """Return raw columns of a table for a model of secret rows, and notices.
 
-    A column that the table does not have is one of missing values, unless it is ``strict``; it must
-    have at least one.
+    An absent column is filled with missing values, unless ``strict``; at least one column must be
+    present.
     """
-    named = named_rows(source)
+    named = as_columns(source)
     if isinstance(source, np.ndarray) and source.shape in ((len(columns),), (1, len(columns))):
         named = dict(zip(columns, source.reshape(-1, 1).tolist(), strict=True))
     elif isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
-        # An array without names is taken in the columns' order.
+        # An array without names has its columns in order.
         named = dict(zip(columns, source.T, strict=True))
     if named is None:
         records = read_records(source, forms, database_table=database_table, encoding=encoding)
@@ -260,24 +258,24 @@ def raw_records(
     names = list(records.columns)
     present = tuple(name for name in columns if name in names)
     needed = columns if strict or not present else present
-    notices = _checked_rows(needed, names, records.rows, records.name, ignore)
+    notices = _check_columns(needed, names, records.rows, records.name, ignore)
     absent = [name for name in columns if name not in present]
     if absent:
-        notices += (f"missing columns count as missing values: {_listed(absent)}",)
+        notices += (f"missing columns count as missing values: {_list_names(absent)}",)
         gap = NumberValues(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
         records = replace(records, columns={**records.columns, **dict.fromkeys(absent, gap)})
     return records.select(columns), notices
 
 
-def _checked_rows(
+def _check_columns(
     columns: tuple[str, ...], names: list[str], rows: int, name: str, ignore: str | None
 ) -> tuple[str, ...]:
-    """Refuse a table without the columns that a model takes; return what is said of the others."""
+    """Refuse a table without the model's columns; return notices about extra ones."""
     missing = [c for c in columns if c not in names]
     if missing:
         raise InputError(
-            f"{name} must have every column that the model takes; {_listed(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing. It has {_listed(names)}."
+            f"{name} must have every column that the model takes; {_list_names(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing. It has {_list_names(names)}."
         )
     twice = [c for c in columns if names.count(c) > 1]
     if twice:
@@ -287,10 +285,10 @@ def _checked_rows(
     extra = [c for c in names if c not in columns and c != ignore]
     if not extra:
         return ()
-    return (f"columns that the model does not know are ignored: {_listed(extra)}",)
+    return (f"columns that the model does not know are ignored: {_list_names(extra)}",)
 
 
-def encoded_rows(
+def encode_rows(
     encoder: ColumnTransformer,
     columns: tuple[str, ...],
     source: object,
@@ -300,19 +298,18 @@ def encoded_rows(
     encoding: str | None = None,
     strict: bool = False,
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return the features of further rows, encoded as the population's were, and notices.
+    """Encode new rows like the population; return features and notices.
 
-    Rows come as every verb takes them, as a mapping of names to values, or as an array in the
-    columns' order.  Missing numbers count as the population's mean, missing categories as a
-    category; a category that the population never had counts as a rare one, or as none where there
-    were no rare ones.
+    Rows may be any source that verbs accept, a mapping of names to values, or an array in column
+    order.  Missing numbers become the population's mean, missing categories a category; an unseen
+    category becomes the rare one, or none if there was no rare one.
 
-    Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused,
-    with ``strict`` new categories too.
+    Edge cases: missing columns, empty input, and text or infinity in a numeric column are refused;
+    with ``strict``, new categories too.
     """
     import pandas as pd
 
-    named = named_rows(source)
+    named = as_columns(source)
     if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
         frame, name = pd.DataFrame(source, columns=list(columns)), "the array"
     elif named is not None or isinstance(source, pd.DataFrame):
@@ -321,20 +318,20 @@ def encoded_rows(
         with opened_table(source, database_table, encoding=encoding) as table:
             frame, name = table.frame, table.name
     names = [str(c) for c in frame.columns]
-    notes = list(_checked_rows(columns, names, len(frame), name, ignore))
+    notes = list(_check_columns(columns, names, len(frame), name, ignore))
     frame = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
-    numbers, others = (list(encoder.transformers_[place][2]) for place in (0, 1))
+    numbers, others = (list(encoder.transformers_[index][2]) for index in (0, 1))
     forms = encoder.named_transformers_["numbers"][0].kw_args["forms"] if numbers else {}
     for column in numbers:
         values = Values.of(frame[column], forms[column]).numbers
         absent = Values.of(frame[column]).absent
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            value = frame[column].iloc[[place]].tolist()[0]
+            index = int(np.flatnonzero(wrong)[0])
+            value = frame[column].iloc[[index]].tolist()[0]
             raise InputError(
                 f"{column!r} of {name} must hold numbers or dates, as in training, got {value!r} "
-                f"in row {place + 1}. Leave a missing value empty."
+                f"in row {index + 1}. Leave a missing value empty."
             )
         if absent.any():
             notes.append(
@@ -348,7 +345,7 @@ def encoded_rows(
         new = np.array([label not in known for label in labels])[codes]
         if new.any():
             words = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
-            shown = _listed(["a missing value" if n == MISSING else repr(n) for n in words])
+            shown = _list_names(["a missing value" if n == MISSING else repr(n) for n in words])
             note = (
                 f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
                 f"never had ({shown})"
@@ -365,6 +362,6 @@ def _rows(which: NDArray[np.bool_]) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

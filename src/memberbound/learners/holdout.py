@@ -1,8 +1,8 @@
-"""Scores of models on held-out rows, beside those of a constant prediction.
+"""Scores of models on held-out rows, next to those of a constant prediction.
 
 Accuracy, balanced accuracy, AUC and log loss for classes, R² for numbers.  All are estimates, and
-all are computed in one thread per library: beside other processes, OpenMP with free threads takes
-several times the CPU time.
+all are computed in one thread per library: with other processes running, unrestricted OpenMP
+threads take several times the CPU time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ModelScores = dict[str, float]
 _LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
 #: Groups of equal size for the calibration error.
 _GROUPS = 10
-#: Number of rows that a split uses at most, and the fraction of them that is trained on; the second
-#: fraction is used if training on the first fails.
+#: Maximum number of rows in a split, and the training fraction; the second fraction applies if
+#: training on the first fails.
 _MOST_ROWS = 200_000
 _TRAINED = (4 / 5, 19 / 20)
 #: Fewest rows → number of splits, and of splits in a quick run: scores on many rows vary less.
@@ -67,7 +67,7 @@ class Predictions:
 
 
 def read_target(values: Values, *, numbers: bool) -> tuple[Labels, NDArray[np.bool_]]:
-    """Return a target as numbers or texts, and which rows have one."""
+    """Return a target as numbers or texts, and a mask of the rows that have one."""
     if numbers:
         return values.numbers, np.isfinite(values.numbers)
     indices, names = values.factorize()
@@ -113,7 +113,7 @@ def most_common(target: Labels) -> Any:
 def predict_constant(
     trained: Labels, rows: int, classes: Sequence[str], *, probabilities: bool = False
 ) -> Predictions:
-    """Predict the same for all rows: the best constant for the target trained on."""
+    """Predict the best constant of the training target for all rows."""
     shares = np.array([np.mean(trained == name) for name in classes])
     chances = np.tile(shares / max(shares.sum(), 1e-300), (rows, 1))
     values = np.full(rows, most_common(trained))
@@ -123,10 +123,9 @@ def predict_constant(
 def score_predictions(
     target: Labels, predictions: Predictions, classes: Sequence[str]
 ) -> ModelScores:
-    """Return the scores of predictions; without classes they are numbers.
+    """Return the scores of predictions of classes, or of numbers if there are no classes.
 
-    The AUC is the mean over classes, each against the rest, without classes of which all or no rows
-    are.
+    The AUC is the one-versus-rest mean over classes, omitting classes with all rows or none.
     """
     from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
 
@@ -154,7 +153,7 @@ def score_predictions(
 def score_beside_constant(
     target: Labels, trained: Labels, classes: Sequence[str], *candidates: Predictions | None
 ) -> tuple[ModelScores, ...]:
-    """Score predictions of held-out rows beside the best constant for the target trained on.
+    """Score predictions of held-out rows next to the best constant of the training target.
 
     Return the constant's scores first, then those of every candidate (none if it is None).
     """
@@ -195,7 +194,7 @@ def score_probabilities(
 
 
 def score_constant(target: Labels, classes: Sequence[str]) -> ModelScores:
-    """Return the scores of the best constant on the very rows it was chosen from."""
+    """Return the scores of the best constant, fitted and scored on the same rows."""
     return score_predictions(target, predict_constant(target, len(target), classes), classes)
 
 
@@ -203,7 +202,7 @@ def score_constant(target: Labels, classes: Sequence[str]) -> ModelScores:
 
 
 def beside_constant(examples: Examples, estimate: float) -> HoldoutScore:
-    """Return a main score beside that of the best constant on these examples."""
+    """Return a main score next to that of the best constant on these examples."""
     if examples.task == "regression":
         return HoldoutScore("R²", estimate, 0.0)
     chance = float(np.bincount(examples.target).max() / examples.rows)
@@ -215,8 +214,8 @@ def holdout_score(
 ) -> HoldoutScore | None:
     """Return the mean main score over random splits, None if every training fails.
 
-    A split depends on the number of rows and the seed alone; a split whose training fails is left
-    out.
+    A split depends on the number of rows and the seed alone; splits with failed training are
+    skipped.
     """
     from sklearn.metrics import accuracy_score, r2_score
 

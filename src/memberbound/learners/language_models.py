@@ -1,7 +1,7 @@
 """Language models in local folders: the log-probabilities of documents' tokens.
 
-Nothing is downloaded, no code of a folder is run and nothing is unpickled: weights come from
-safetensors files, and a folder that needs more is refused.
+Nothing is downloaded, executed or unpickled: weights come from safetensors files, and a folder that
+needs more is refused.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from memberbound.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Tokens of a batch that goes through the models at once.
+#: Tokens per batch.
 _BATCH_TOKENS = 4096
-#: The longest context used; a longer document is cut into pieces, each with its own context.
+#: Maximum context length; longer documents are split into pieces with separate contexts.
 _LONGEST = 1024
 _PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
 
 
 def check_folder(folder: str | Path, name: str) -> Path:
-    """Refuse what is no folder with a configuration and safetensors weights, and nothing else."""
+    """Require a folder with a configuration and safetensors weights, without code."""
     path = Path(folder)
     if not path.is_dir():
         raise InputError(
@@ -51,7 +51,7 @@ def check_folder(folder: str | Path, name: str) -> Path:
 
 
 def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
-    """Return a causal language model and its tokenizer."""
+    """Load a causal language model and its tokenizer."""
     path = check_folder(folder, name)
     try:
         import torch
@@ -62,7 +62,7 @@ def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
     bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # scoring has a bar of its own
+    logging.disable_progress_bar()  # scoring shows its own bar
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), **local)
         model = AutoModelForCausalLM.from_pretrained(str(path), use_safetensors=True, **local)
@@ -84,11 +84,11 @@ def token_table(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the token table of documents, batch by batch, in order of length.
 
-    The record of a document is its place among the texts.  The first token of a piece has a
-    log-probability only where the tokenizer has a start token.
+    The record of a document is its index among the texts.  The first token of a piece has a
+    log-probability only if the tokenizer has a start token.
 
-    Edge cases: tokenizers of model and base that differ are refused: their tokens cannot be
-    compared; so is a document without a token that has a log-probability.
+    Edge cases: different tokenizers of model and base are refused, because their tokens cannot be
+    compared; so is a document without any log-probability.
     """
     import pyarrow as pa
     import torch
@@ -159,7 +159,7 @@ def _pieces(
 
 
 def _groups(pieces: list[tuple[int, int, list[int]]]) -> Iterator[list[tuple[int, int, list[int]]]]:
-    """Yield pieces of similar length whose padded size stays within a batch."""
+    """Yield groups of pieces of similar length that fit into a batch after padding."""
     group: list[tuple[int, int, list[int]]] = []
     for piece in pieces:
         if group and len(piece[2]) * (len(group) + 1) > _BATCH_TOKENS:
@@ -171,7 +171,7 @@ def _groups(pieces: list[tuple[int, int, list[int]]]) -> Iterator[list[tuple[int
 
 
 def _statistics(model: Any, ids: Any, mask: Any) -> dict[str, Any]:
-    """Return what the model says of every token but the first: arrays of (row, token)."""
+    """Return the model's statistics of every token but the first: (row, token) arrays."""
     import torch
 
     logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].double()

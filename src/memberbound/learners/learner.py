@@ -1,4 +1,4 @@
-"""The learner protocol, and factories of learners in the user's own modules."""
+"""The learner protocol, and learner factories in user modules."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Labels = NDArray[np.generic]
 
 @runtime_checkable
 class Learner(Protocol):
-    """An estimator that is fitted on rows of numbers and predicts."""
+    """An estimator with ``fit`` and ``predict`` on numeric rows."""
 
     def fit(self, X: FloatArray, y: Labels) -> object:
-        """Learn from rows and their targets."""
+        """Fit to rows and their targets."""
 
     def predict(self, X: FloatArray) -> Labels:
         """Return the prediction of each row."""
 
 
 def takes_sizes(factory: Callable[..., object]) -> bool:
-    """Tell whether a factory takes two numbers: inputs and outputs of a network."""
+    """Return whether a factory takes two numbers: inputs and outputs of a network."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError):
@@ -43,7 +43,7 @@ def takes_sizes(factory: Callable[..., object]) -> bool:
 
 
 def network_factory(learner: object) -> Callable[..., Module] | None:
-    """Return the factory of PyTorch modules that a learner is, None if it is something else.
+    """Return a learner's factory of PyTorch modules, or None if it is not one.
 
     ``learner`` is ``package.module:factory`` or the factory itself: ``factory(inputs, outputs)``,
     or ``factory()`` if it returns a module.

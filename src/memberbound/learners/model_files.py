@@ -1,6 +1,6 @@
-"""Files of models: scikit-learn, ONNX, LightGBM, XGBoost, torch; nothing runs without trust.
+"""Model files of scikit-learn, ONNX, LightGBM, XGBoost and torch; no code runs without trust.
 
-A file is either data, which is checked before native code walks along it, or code (pickle, joblib),
+A file is either data, which is validated before native code traverses it, or code (pickle, joblib),
 which is not opened without ``trust``.
 """
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memberbound.numerics.rounding import FloatArray
 
 _Loaded = TypeVar("_Loaded")
-#: Data types of scikit-learn that skops does not know; trees among them are checked after loading.
-#: Names of types never come from the file: a file must not say what may be trusted.
+#: Data types of scikit-learn that skops does not trust by default; trees are validated after
+#: loading.  Type names never come from the file: a file must not decide what to trust.
 _SKOPS_TYPES = frozenset(
     {
         "numpy.dtype",
@@ -62,7 +62,7 @@ Factory = Callable[..., object]
 
 @dataclass(frozen=True)
 class _File:
-    """A model file, and what may be done to read it."""
+    """A model file with the permissions for reading it."""
 
     path: Path
     trust: bool
@@ -75,11 +75,11 @@ class _File:
 
     @property
     def ran_code(self) -> tuple[str, ...]:
-        """What a reader has to know about a file that was trusted."""
+        """Notes for readers about a trusted file."""
         return (f"{self.name} can hold code, which was run because --trust was given.",)
 
     def unsound(self, what: str) -> InputError:
-        """Return the refusal of a file whose indices native code would follow unchecked."""
+        """Return the error for a file with indices that native code would follow unchecked."""
         return InputError(
             f"model must be an intact file, got {self.name!r} with {what}. It was damaged "
             "or tampered with: save it again."
@@ -103,8 +103,8 @@ def load_model(
     =====================================  ========================================================
 
     Guarantee: without ``trust`` nothing in the file is run.
-    Edge cases: a missing file, an unknown ending, a file that does not load, a damaged one and one
-    of another version are said in a sentence.
+    Edge cases: a missing file, an unknown ending, a file that does not load, a damaged file and one
+    of another version raise an error of one sentence.
     """
     file = _File(Path(path), trust, factory)
     if not file.path.is_file():
@@ -121,7 +121,7 @@ def load_model(
 
 
 def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
-    """Load an object, with what was said about its version on the way."""
+    """Load an object, together with warnings about its version."""
     import warnings
 
     with ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
@@ -166,7 +166,7 @@ def _skops(file: _File) -> TrainedModel:
         return reader.load(file.path, trusted=sorted({*foreign, *_SKOPS_TYPES}))
 
     model = _read(file, read)
-    if isinstance(model, str):  # so protect writes its models
+    if isinstance(model, str):  # the format of models released by protect
         raise InputError(
             f"model must be a fitted model, got {file.name!r}, which holds a text. A model that "
             "protect released must have its certificate beside it."
@@ -175,7 +175,7 @@ def _skops(file: _File) -> TrainedModel:
     return TrainedModel.of(model, notes=file.ran_code if file.trust else ())
 
 
-def _pickled(file: _File) -> TrainedModel:
+def _pickle(file: _File) -> TrainedModel:
     if not file.trust:
         raise InputError(
             f"model must be a file that runs no code when it is read, got {file.name!r}, a pickle. "
@@ -192,7 +192,7 @@ def _pickled(file: _File) -> TrainedModel:
 
 
 def _check_trees(root: object, file: _File) -> None:
-    """Refuse decision trees whose indices lead out of their arrays, or back to a node."""
+    """Refuse decision trees with out-of-range indices or cycles."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
@@ -227,9 +227,9 @@ def _check_tree(
     leaf: NDArray[np.bool_],
     features: float = np.inf,
 ) -> None:
-    """Walk a tree from its root: every index inside, no node twice.
+    """Traverse a tree from its root and check that indices are in range and nodes unique.
 
-    Per node: the child for "left", the child for "right" and the feature that decides.
+    The arrays hold, per node, the left child, the right child and the split feature.
     """
     left, right, split = (np.asarray(part, dtype=np.int64) for part in (left, right, split))
     total = left.size
@@ -253,7 +253,7 @@ def _check_tree(
 
 def _lightgbm(file: _File) -> TrainedModel:
     lightgbm = _package("lightgbm", "boosting", file)
-    quiet = logging.getLogger("memberbound.lightgbm")  # it would print on standard output
+    quiet = logging.getLogger("memberbound.lightgbm")  # it prints to standard output by default
     quiet.setLevel(logging.CRITICAL)
     lightgbm.register_logger(quiet)
     text = _read(file, lambda: file.path.read_text(encoding="utf-8"))
@@ -262,7 +262,7 @@ def _lightgbm(file: _File) -> TrainedModel:
         _check_lightgbm_tree(tree, int(head["max_feature_idx"]) + 1, file)
     booster = _read(file, lambda: lightgbm.Booster(model_str=text))
     names = tuple(map(str, booster.feature_name()))
-    unnamed = all(name == f"Column_{place}" for place, name in enumerate(names))
+    unnamed = all(name == f"Column_{index}" for index, name in enumerate(names))
     objective, columns = head.get("objective", "").split(" ")[0], int(head["num_class"])
 
     def respond(rows: DataFrame | Labels) -> Answers:
@@ -273,15 +273,15 @@ def _lightgbm(file: _File) -> TrainedModel:
             return Answers("probabilities", table, np.arange(2))
         return Answers.of(outputs, np.arange(columns) if columns > 1 else None)
 
-    # Named columns are found by ``respond``, which knows how LightGBM spells them.
+    # ``respond`` matches named columns, using LightGBM's spelling.
     width = len(names) if unnamed else None
     return TrainedModel(respond, None, width, booster, "the LightGBM model")
 
 
 def _as_lightgbm_read(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    """Return the columns that a model takes; it keeps names with blanks replaced.
+    """Select the model's columns; LightGBM stores names with blanks replaced.
 
-    What was a category in training is told by its type, and the file has the categories.
+    Categorical columns are recognised by dtype; the file stores the categories.
     """
     spelt = {"_".join(str(c).split(" ")): c for c in rows.columns}
     missing = [name for name in names if name not in spelt]
@@ -295,9 +295,9 @@ def _as_lightgbm_read(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
 
 
 def _lightgbm_parts(text: str, file: _File) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Return the header and the trees of a LightGBM file, whose sizes must be those it says.
+    """Parse the header and the trees of a LightGBM file, and check their declared sizes.
 
-    LightGBM ends the process when a tree is cut off, so that is found out before.
+    LightGBM aborts the process on a truncated tree, so check first.
     """
     start = text.find("\nTree=0\n") + 1
     head = _equations(text[:start])
@@ -312,9 +312,9 @@ def _lightgbm_parts(text: str, file: _File) -> tuple[dict[str, str], list[dict[s
             "it with booster.save_model."
         )
     body, trees = text[start:].encode(), []
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         part, body = body[:size], body[size:]
-        if len(part) < size or not part.startswith(f"Tree={place}\n".encode()):
+        if len(part) < size or not part.startswith(f"Tree={index}\n".encode()):
             raise file.unsound("a tree that is cut off")
         trees.append(_equations(part.decode()))
     if not body.startswith(b"end of trees"):
@@ -329,7 +329,7 @@ def _equations(text: str) -> dict[str, str]:
 
 
 def _check_lightgbm_tree(tree: dict[str, str], features: int, file: _File) -> None:
-    """Check that every array of a tree is as long as it has to be, and that it is a tree."""
+    """Check the array lengths of a tree, and that it is a tree."""
     try:
         leaves, categories = int(tree["num_leaves"]), int(tree["num_cat"])
         arrays = {
@@ -346,7 +346,7 @@ def _check_lightgbm_tree(tree: dict[str, str], features: int, file: _File) -> No
         _check_categories(tree, arrays, categories, file)
     if inner == 0:
         return
-    # Leaves have negative numbers, -1 the first of them: they get those behind the inner nodes.
+    # Leaves are numbered -1, -2, …; renumber them after the inner nodes.
     left, right = (
         np.where(child < 0, inner - 1 - child, child).astype(np.int64)
         for child in (arrays["left_child"], arrays["right_child"])
@@ -361,16 +361,16 @@ def _check_lightgbm_tree(tree: dict[str, str], features: int, file: _File) -> No
 def _check_categories(
     tree: dict[str, str], arrays: dict[str, FloatArray], categories: int, file: _File
 ) -> None:
-    """Check the bit sets of categorical decisions: thresholds are places in their boundaries."""
+    """Check the bit sets of categorical splits: thresholds index their boundaries."""
     try:
         edges = np.array(tree["cat_boundaries"].split(), dtype=np.int64)
         bits = tree["cat_threshold"].split()
     except (KeyError, ValueError):
         raise file.unsound("a tree without its categories") from None
-    places = arrays["threshold"][arrays["decision_type"].astype(np.int64) % 2 == 1]
+    indices = arrays["threshold"][arrays["decision_type"].astype(np.int64) % 2 == 1]
     rising = edges.size == categories + 1 and edges[0] == 0 and bool((np.diff(edges) > 0).all())
     inside = (
-        rising and edges[-1] == len(bits) and bool(((places >= 0) & (places < categories)).all())
+        rising and edges[-1] == len(bits) and bool(((indices >= 0) & (indices < categories)).all())
     )
     if not inside:
         raise file.unsound("categories out of range")
@@ -395,7 +395,7 @@ def _xgboost(file: _File) -> TrainedModel:
         name = str(learner["objective"]["name"])
         features = int(learner["learner_model_param"]["num_feature"])
         booster_part = learner["gradient_booster"]
-        inner = booster_part.get("gbtree", booster_part)  # dart keeps its trees one level down
+        inner = booster_part.get("gbtree", booster_part)  # dart nests its trees one level deeper
         for tree in inner.get("model", {}).get("trees", []):
             left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
             split = np.array(tree["split_indices"])
@@ -444,10 +444,10 @@ def _onnx(file: _File) -> TrainedModel:
             f"model must hold its own numbers, got {file.name!r}, which names another file to read "
             "them from. Save it in one file (onnx.save(model, path), no external data)."
         )
-    packed = model.SerializeToString()  # what was checked is what is run
+    packed = model.SerializeToString()  # run exactly the bytes that were checked
     session = _read(
         file,
-        # Without its fallback, which prints on standard output.
+        # Disable the fallback, which prints to standard output.
         lambda: runtime.InferenceSession(
             packed, options, providers=["CPUExecutionProvider"], enable_fallback=0
         ),
@@ -464,12 +464,12 @@ def _onnx(file: _File) -> TrainedModel:
             f"{file.name} takes 32-bit numbers: whole numbers beyond 16777216 (time stamps, "
             "identifiers) are rounded before it sees them.",
         )
-    # One table of numbers, or one tensor per column, as pipelines on data frames are exported.
+    # A single numeric input, or one tensor per column, as exported from data-frame pipelines.
     one = inputs[0] if len(inputs) == 1 else None
     shape = [] if one is None else list(one.shape or [])[1:]
     fixed = bool(shape) and all(isinstance(size, int) for size in shape)
 
-    def fed(rows: DataFrame | Labels) -> dict[str, NDArray[np.generic]]:
+    def feed(rows: DataFrame | Labels) -> dict[str, NDArray[np.generic]]:
         if one is not None:
             table = np.asarray(rows)
             if fixed and table.ndim == 2 and table.shape[1] == int(np.prod(shape)):
@@ -483,7 +483,7 @@ def _onnx(file: _File) -> TrainedModel:
         }
 
     def respond(rows: DataFrame | Labels) -> Answers:
-        return _onnx_answers(session.get_outputs(), session.run(None, fed(rows)), classes)
+        return _onnx_answers(session.get_outputs(), session.run(None, feed(rows)), classes)
 
     columns = None if one is not None else tuple(str(i.name) for i in inputs)
     width = int(np.prod(shape)) if fixed else None
@@ -491,7 +491,7 @@ def _onnx(file: _File) -> TrainedModel:
 
 
 def _tensors(message: Any, onnx: ModuleType) -> Iterator[Any]:
-    """Yield every tensor inside a message, also those of subgraphs, attributes and functions."""
+    """Yield every tensor in a message, including subgraphs, attributes and functions."""
     waiting = [message]
     while waiting:
         inside = waiting.pop()
@@ -504,7 +504,7 @@ def _tensors(message: Any, onnx: ModuleType) -> Iterator[Any]:
 
 
 def _onnx_classes(graph: Any) -> Labels | None:
-    """Return the classes that a classifier of the ai.onnx.ml operators names, in their order."""
+    """Return the classes of an ai.onnx.ml classifier, in its order."""
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.name in ("classlabels_int64s", "classlabels_ints"):
@@ -515,7 +515,7 @@ def _onnx_classes(graph: Any) -> Labels | None:
 
 
 def _onnx_answers(outputs: Sequence[Any], values: Sequence[Any], classes: Labels | None) -> Answers:
-    """Return the most that a model hands out: a table of is_table, else labels or numbers."""
+    """Return the richest output of a model: a table of probabilities, else labels or numbers."""
     for out, value in zip(outputs, values, strict=True):
         if out.type.startswith("seq(map("):  # a dictionary per row, from class to probability
             names = list(value[0]) if value else []
@@ -533,7 +533,7 @@ def _onnx_answers(outputs: Sequence[Any], values: Sequence[Any], classes: Labels
 
 
 def _torch(file: _File) -> TrainedModel:
-    """Put the numbers of a file into the module that the user's own factory makes."""
+    """Load a file's weights into a module from the user's factory."""
     if file.factory is None:
         raise InputError(
             f"factory must be given to read {file.name!r}: of torch files the numbers of a "
@@ -578,7 +578,7 @@ _LOADERS: dict[str, Callable[[_File], TrainedModel]] = {
     ".pt": _torch,
     ".pth": _torch,
     ".safetensors": _torch,
-    ".joblib": _pickled,
-    ".pkl": _pickled,
-    ".pickle": _pickled,
+    ".joblib": _pickle,
+    ".pkl": _pickle,
+    ".pickle": _pickle,
 }

@@ -8,7 +8,7 @@ from typing import cast
 from memberbound.errors import InputError
 from memberbound.learners.learner import Learner, Task, attribute_named, network_factory
 
-#: Short name → class of scikit-learn and its settings.  Imported on demand.
+#: Short name → scikit-learn class and settings.  Imported on demand.
 _CLASSIFIERS: dict[str, tuple[str, dict[str, object]]] = {
     "boosting": ("ensemble.HistGradientBoostingClassifier", {}),
     "knn": ("neighbors.KNeighborsClassifier", {}),
@@ -36,16 +36,16 @@ LEARNERS = tuple(sorted({*_CLASSIFIERS, *_REGRESSORS}))
 def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Learner:
     """Return an unfitted scikit-learn estimator.
 
-    ``name`` is a short name, or ``package.module:factory`` where the factory, called without
-    arguments, returns an object with ``fit`` and ``predict``, or a factory of torch modules, which
-    are trained by :class:`memberbound.TorchLearner`.
+    ``name`` is a short name, or ``package.module:factory``.  The factory takes no arguments and
+    returns an object with ``fit`` and ``predict``, or it builds torch modules, which
+    :class:`memberbound.TorchLearner` trains.
 
     Examples:
         >>> type(learner_from_name("ridge", "regression")).__name__
         'Ridge'
     """
     if ":" in name:
-        return _imported(name)
+        return _import_learner(name)
     listed = _CLASSIFIERS if task == "classification" else _REGRESSORS
     if name not in listed:
         raise InputError(
@@ -60,7 +60,7 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     return cast("Learner", learner)
 
 
-def _imported(name: str) -> Learner:
+def _import_learner(name: str) -> Learner:
     if (modules := network_factory(name)) is not None:
         from memberbound.learners.torch_learner import TorchLearner
 

@@ -1,9 +1,8 @@
-"""The one engine that trains many times: where fits run, how they survive, where they are kept.
+"""The engine for repeated fits: where they run, how they recover, where they are cached.
 
-A caller cuts its work into pieces, which depend on nothing but themselves: a shadow model, a few
-subsets of a calibration.  So it does not matter where a piece is computed, or how often: when a
-worker is killed, the scheduler restarted or the connection cut, what is missing is sent again and
-the numbers are the same.
+A caller divides its work into independent pieces: a shadow model, a few subsets of a calibration.
+A piece may be computed anywhere and repeatedly: when a worker dies, the scheduler restarts or the
+connection drops, missing pieces are resubmitted and the numbers are the same.
 """
 
 from __future__ import annotations
@@ -41,18 +40,17 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Piece = TypeVar("Piece")
-#: Called with (done, total).
 
 # ── The engine ────────────────────────────────────────────────────────────────────────────────────
 
-#: Seconds without work after which a worker process of this machine ends: what it holds (a quarter
-#: of a gibibyte of code and of what its last fit left behind) is then free for what comes next.
+#: Idle seconds after which a local worker process exits, to free its memory (about a quarter of a
+#: gibibyte of code and leftovers of its last fit).
 _IDLE = 15
-#: Losses of workers or of the cluster in a row, without a finished batch, before the run gives up.
+#: Consecutive losses of workers or cluster, without a finished batch, before the run gives up.
 _LOSSES = 3
-#: Below this many expected seconds starting worker processes costs more than it saves.
+#: Below this many expected seconds, starting worker processes costs more than it saves.
 _WORTH_WORKERS = 2.0
-#: Pieces that are timed to find out.
+#: Number of pieces timed to estimate that.
 _TIMED = 3
 
 
@@ -66,46 +64,45 @@ def refits(
     store: FitStore[Any] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, R]]:
-    """Yield the index of each piece and ``work(piece)``: stored ones first, then as they finish.
+    """Yield the index of each piece and ``work(piece)``: cached ones first, then as they finish.
 
     Pieces run on the ``cluster`` unless ``workers`` is 1, else in this process or in ``workers``
-    processes (-1: all cores; None: all cores unless the work takes a moment only).
-    Each worker gets about ``batches`` batches of pieces, or each piece alone.  What ``work`` raises
-    is passed on.
+    processes (-1: all cores; None: all cores unless the work is very short).  Each worker gets
+    about ``batches`` batches of pieces, or single pieces.  Exceptions of ``work`` propagate.
 
-    Edge cases: when workers are killed or the cluster is lost, what is missing is sent again, and
-    MemberboundError is raised after three losses in a row without a finished batch.  Work that
-    cannot be pickled is done in this process, with a warning.
+    Edge cases: when workers die or the cluster is lost, missing pieces are resubmitted; three
+    consecutive losses without a finished batch raise MemberboundError.  Work that cannot be pickled
+    runs in this process, with a warning.
     """
     stored: dict[int, R] = {} if store is None else store.load(range(len(pieces)))
-    left = {place: piece for place, piece in enumerate(pieces) if place not in stored}
+    left = {index: piece for index, piece in enumerate(pieces) if index not in stored}
     if progress is not None:
         progress(len(stored), len(pieces))
     yield from stored.items()
     used = None if workers == 1 else cluster
-    with contextlib.closing(_computed(work, left, workers, used, batches)) as computed:
-        for done, (place, fit) in enumerate(computed, len(stored) + 1):
+    with contextlib.closing(_compute(work, left, workers, used, batches)) as computed:
+        for done, (index, fit) in enumerate(computed, len(stored) + 1):
             if store is not None:
-                store.save(place, fit)
+                store.save(index, fit)
             if progress is not None:
                 progress(done, len(pieces))
-            yield place, fit
+            yield index, fit
 
 
-def _computed(
+def _compute(
     work: Callable[[Piece], R],
     left: dict[int, Piece],
     workers: int | None,
     cluster: Cluster | None,
     batches: int | None,
 ) -> Generator[tuple[int, R]]:
-    """Compute the pieces that are left, here, in processes or on a cluster."""
+    """Compute the remaining pieces here, in processes or on a cluster."""
     if cluster is None and workers is None:
-        workers = yield from _timed(work, left)
-    import joblib  # not before fits are asked for: a model is loaded without it
+        workers = yield from _time_first_pieces(work, left)
+    import joblib  # imported only for fits: loading a model does not need it
 
     jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
-    # Decided once: what killed its worker would kill this process too.
+    # Decide once: a piece that killed its worker would kill this process too.
     alone = cluster is None and (jobs == 1 or len(left) == 1)
     losses = 0
     while left and not alone:
@@ -115,8 +112,8 @@ def _computed(
         try:
             with contextlib.closing(run):
                 for results in run:
-                    for place in results:
-                        del left[place]
+                    for index in results:
+                        del left[index]
                     yield from results.items()
         except pickle.PicklingError:
             warnings.warn(
@@ -133,8 +130,8 @@ def _computed(
                 ) from problem
             if cluster is not None:
                 cluster.reconnect()
-    for place, piece in left.items():
-        yield place, work(piece)
+    for index, piece in left.items():
+        yield index, work(piece)
 
 
 def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> list[dict[int, Piece]]:
@@ -143,16 +140,16 @@ def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> lis
     return [dict(items[start : start + size]) for start in range(0, len(items), size)]
 
 
-def _timed(
+def _time_first_pieces(
     work: Callable[[Piece], R], left: dict[int, Piece]
 ) -> Generator[tuple[int, R], None, int]:
-    """Take the first pieces and do them here; return how many workers the others are worth."""
-    seconds = math.inf  # of the quickest, because first calls load things
-    for place in list(left)[:_TIMED]:
+    """Run the first pieces here and return how many workers the others justify."""
+    seconds = math.inf  # minimum over pieces, because first calls import modules
+    for index in list(left)[:_TIMED]:
         began = time.perf_counter()
-        result = work(left.pop(place))
+        result = work(left.pop(index))
         seconds = min(seconds, time.perf_counter() - began)
-        yield place, result
+        yield index, result
     return 1 if seconds * len(left) < _WORTH_WORKERS else -1
 
 
@@ -161,11 +158,11 @@ def _itself(work: Callable[[Piece], R]) -> Callable[[Piece], R]:
 
 
 def _batch(work: Callable[[Piece], R], batch: Mapping[int, Piece]) -> dict[int, R]:
-    return {place: work(piece) for place, piece in batch.items()}
+    return {index: work(piece) for index, piece in batch.items()}
 
 
 class _LostError(Exception):
-    """Those who worked are gone, and not because of what they worked on."""
+    """The workers are gone, for reasons unrelated to their task."""
 
 
 def _processes(
@@ -186,31 +183,31 @@ def _processes(
         raise _LostError("worker processes were killed") from problem
     finally:
         with no_warnings:
-            # joblib warns that tasks were cancelled: that is meant, where the caller has stopped.
+            # joblib warns about cancelled tasks; cancelling is intended when the caller stops.
             running.close()
 
 
-# ── A dask cluster that is there already, named by its scheduler's address or by a client of it ───
+# ── An existing dask cluster, given by its scheduler's address or by a client ─────────────────────
 
 #: The address of a dask scheduler.
 Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
-#: What a lost connection raises: dask cancels what it waited for, the socket fails, or the client
-#: has no scheduler any more.
+#: Exceptions of a lost connection: dask cancels futures, the socket fails, or the client has no
+#: scheduler left.
 LOST = (CancelledError, OSError, AttributeError)
-#: Seconds to wait for a scheduler, at first and after it was lost.
+#: Seconds to wait for a scheduler, initially and after losing it.
 _FIRST, _AGAIN = 10, 60
 
 
 @dataclass
 class Cluster:
-    """A dask cluster by a ``distributed.Client``, which is replaced when its connection is lost."""
+    """A dask cluster behind a ``distributed.Client``, which is replaced on a lost connection."""
 
     client: Any
     address: str
 
     @property
     def workers(self) -> int:
-        """Number of pieces that it works on at a time, at least two."""
+        """Number of concurrent pieces, at least two."""
         return max(2, int(sum(self.client.ncores().values())))
 
     def run(
@@ -218,8 +215,8 @@ class Cluster:
     ) -> Generator[dict[int, R]]:
         """Yield the results of batches, as they finish."""
         try:
-            # Once to each worker, not with every batch.  As a task: "scatter" waits for ever where
-            # the connection is cut meanwhile, and is not repeated where its worker is killed.
+            # Send it once per worker, not with every batch, and as a task: "scatter" hangs if the
+            # connection drops meanwhile, and is not repeated if its worker dies.
             with no_warnings:  # dask warns of large tasks
                 sent = self.client.submit(_itself, work, pure=False)
             futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
@@ -267,8 +264,8 @@ def _client(address: str, seconds: float) -> object:
 
 
 @contextlib.contextmanager
-def connected(scheduler: str | None = None, client: object = None) -> Iterator[Cluster | None]:
-    """Connect to the cluster that an address or a client names; None without either."""
+def connect(scheduler: str | None = None, client: object = None) -> Iterator[Cluster | None]:
+    """Connect to a cluster by address or client; yield None without either."""
     if client is None and scheduler is None:
         yield None
         return
@@ -277,7 +274,7 @@ def connected(scheduler: str | None = None, client: object = None) -> Iterator[C
     if client is not None and not callable(getattr(client, "submit", None)):
         raise InputError(f"client must be a distributed.Client, got {type(client).__name__}.")
     first: Any = client if scheduler is None else _client(scheduler, _FIRST)
-    # Keep the address: a client that lost its connection has forgotten it.
+    # Keep the address: a disconnected client no longer has it.
     cluster = Cluster(first, str(getattr(getattr(first, "scheduler", None), "address", "")))
     try:
         yield cluster
@@ -286,7 +283,7 @@ def connected(scheduler: str | None = None, client: object = None) -> Iterator[C
             cluster.client.close()
 
 
-# ── Finished fits on disk, so that a run that was stopped goes on ─────────────────────────────────
+# ── Finished fits on disk, so that an interrupted run can resume ──────────────────────────────────
 #
 # The folder of a run is named by a SHA-256 over what its fits depend on: the data, the learner with
 # its parameters, the seeds, the source files of all classes and functions among them (and of the
@@ -299,9 +296,9 @@ VARIABLE = "MEMBERBOUND_CACHE"
 
 
 def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLike[str] | None:
-    """Return the folder that keeps fits: the one named, none, or for ``True`` the default one.
+    """Return the cache folder: the given one, None, or the default for ``True``.
 
-    That is ``$MEMBERBOUND_CACHE``, or the platform's own place.
+    The default is ``$MEMBERBOUND_CACHE``, or the platform's cache directory.
     """
     if cache is not True:
         return cache or None
@@ -316,10 +313,10 @@ def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLi
 
 @dataclass
 class FitStore(Generic[R]):
-    """The finished fits of one run, a file for each.
+    """The finished fits of one run, one file each.
 
-    ``kind`` is a dataclass of arrays and texts; fits of another kind are not stored.  ``reused``
-    and ``damaged`` count what :meth:`load` has read and what it could not.
+    ``kind`` is a dataclass of arrays and texts; fits of another type are not stored.  ``reused``
+    and ``damaged`` count the files that :meth:`load` could and could not read.
     """
 
     folder: Path
@@ -329,7 +326,7 @@ class FitStore(Generic[R]):
 
     @classmethod
     def at(cls, root: str | os.PathLike[str], key: str, kind: type[R]) -> FitStore[R]:
-        """Return the store of the run with this fingerprint below ``root``, making its folder."""
+        """Open the store of the run with this fingerprint below ``root``, creating its folder."""
         folder = Path(root) / "fits" / key[:32]
         try:
             make_private_folder(folder)
@@ -339,46 +336,46 @@ class FitStore(Generic[R]):
             raise unwritable(str(folder), problem) from problem
         return cls(folder, kind)
 
-    def path(self, place: int) -> Path:
+    def path(self, index: int) -> Path:
         """Return the file of a fit."""
-        return self.folder / f"fit-{place:06d}.npz"
+        return self.folder / f"fit-{index:06d}.npz"
 
-    def load(self, places: Iterable[int]) -> dict[int, R]:
-        """Return the finished fits of these places; what is damaged is left out."""
+    def load(self, indices: Iterable[int]) -> dict[int, R]:
+        """Load the finished fits at these indices, skipping damaged files."""
         fits: dict[int, R] = {}
-        for place in places:
-            if not self.path(place).exists():
+        for index in indices:
+            if not self.path(index).exists():
                 continue
             try:
-                with np.load(self.path(place), allow_pickle=False) as stored:
+                with np.load(self.path(index), allow_pickle=False) as stored:
                     fields = {
                         name: array if array.ndim else array.item()
                         for name, array in stored.items()
                     }
-                if fields.pop("place") == place:  # else it is a copy of another file
-                    fits[place] = self.kind(**fields)
-            except Exception:  # a damaged archive raises whatever its broken part leads to
+                if fields.pop("place") == index:  # otherwise a copy of another file
+                    fits[index] = self.kind(**fields)
+            except Exception:  # a damaged archive may raise anything
                 pass
-            self.damaged += place not in fits
+            self.damaged += index not in fits
         self.reused = len(fits)
         return fits
 
-    def save(self, place: int, fit: object) -> None:
-        """Write a fit so that a reader sees all of it or nothing."""
+    def save(self, index: int, fit: object) -> None:
+        """Write a fit atomically."""
 
         def write(draft: Path) -> None:
             with draft.open("wb") as file:
-                np.savez(file, place=place, **vars(fit))
+                np.savez(file, place=index, **vars(fit))
 
         if isinstance(fit, self.kind):
-            written_whole(self.path(place), write, force=True, private=True)
+            written_whole(self.path(index), write, force=True, private=True)
 
 
 def fingerprint(*parts: object) -> str:
     """Return the SHA-256 of objects and of the code that they are instances of.
 
-    Edge cases: InputError for a learner that cannot be pickled, or that was defined in an
-    interactive session: it has no description that would notice a change.
+    Edge cases: InputError for a learner that cannot be pickled or was defined in an interactive
+    session, because changes to it could not be detected.
 
     Examples:
         >>> fingerprint(np.eye(2), "tree") == fingerprint(np.eye(2), "tree")
@@ -403,9 +400,9 @@ def fingerprint(*parts: object) -> str:
 
 
 class _Description(pickle.Pickler):
-    """Feed a digest with the pickle of objects, and note the classes and functions in it.
+    """A pickler that feeds a digest and collects the classes and functions it meets.
 
-    A pickle holds their names alone.
+    A pickle contains only their names.
     """
 
     def __init__(self, digest: hashlib._Hash) -> None:
@@ -419,17 +416,17 @@ class _Description(pickle.Pickler):
         self.code: set[type | Callable[..., object]] = set()
 
     def reducer_override(self, value: object) -> Any:
-        """Note the code of a value, and let it be pickled as usual."""
+        """Collect the code of a value and pickle it as usual."""
         if inspect.isroutine(value):
             self.code.add(value)
         else:
-            # What a class inherits is as much a part of a fit as what it says itself.
+            # Inherited code affects a fit as much as the class itself.
             self.code.update(inspect.getmro(value if inspect.isclass(value) else type(value)))
         return NotImplemented
 
 
 def _source(code: type | Callable[..., object]) -> set[bytes]:
-    """Return the file and the package version of a class or function, where it has them."""
+    """Return the source file and package version of a class or function, if any."""
     module = str(getattr(code, "__module__", None) or "")
     package = module.partition(".")[0]
     version = getattr(sys.modules.get(package), "__version__", "")

@@ -1,4 +1,4 @@
-"""Torch modules as learners, one core each."""
+"""Torch modules as single-core learners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.threads import ONE_AT_A_TIME
 
-#: Rows that a trained module answers at once.
+#: Rows per batch in predictions.
 _ASKED = 4096
 
 
@@ -24,18 +24,18 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
     """A torch module with a plain training loop (Adam, mini-batches), as a scikit-learn estimator.
 
     Targets that are whole numbers, texts or truth values are classes (cross-entropy), other numbers
-    a regression (squared error).  Two fits with the same seed on the same machine are the same
-    model: the fit runs on one core, so that an audit trains one module on each, and its random
-    numbers are its own.
+    a regression (squared error).  Two fits with the same seed on the same machine give the same
+    model: each fit runs on one core, so an audit trains one module per core, and uses its own
+    random numbers.
 
     Args:
-        factory: ``factory(inputs, outputs)`` or ``factory()`` makes an untrained module that takes
-            rows of numbers; for pictures it begins with ``torch.nn.Unflatten(1, (1, 28, 28))``.
+        factory: ``factory(inputs, outputs)`` or ``factory()`` returns an untrained module for
+            numeric rows; for images it starts with ``torch.nn.Unflatten(1, (1, 28, 28))``.
         epochs: passes over the rows.
         batch_size: rows per step.
-        learning_rate: of Adam.
-        weight_decay: of Adam.
-        random_state: of the first weights, the batches and drop-out.
+        learning_rate: learning rate of Adam.
+        weight_decay: weight decay of Adam.
+        random_state: seed of the initial weights, the batches and dropout.
 
     Attributes: ``module_``, and ``classes_`` unless it is a regression.
 
@@ -105,7 +105,7 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: FloatArray) -> FloatArray:
-        """Return what the module says: a logit per class, or one number."""
+        """Return the module's output: a logit per class, or one number."""
         torch = _torch()
         rows = torch.as_tensor(np.array(X, dtype=np.float32))
         with torch.no_grad():
@@ -123,13 +123,13 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 
     @available_if(lambda self: not self._regression)
     def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return probabilities in double precision, so that small ones do not vanish."""
+        """Return probabilities in double precision, to keep small ones."""
         return np.asarray(special.softmax(self.decision_function(X), axis=1))
 
 
 @contextmanager
 def _alone(torch: ModuleType, seed: int) -> Iterator[None]:
-    """Train with this seed and one thread, and restore both; other threads wait."""
+    """Set the seed and a single thread for the block, then restore both; other threads wait."""
     with ONE_AT_A_TIME:
         threads, state = torch.get_num_threads(), torch.get_rng_state()
         torch.set_num_threads(1)

@@ -1,7 +1,7 @@
-"""A model that exists: raw rows in, answers out; ``model_files`` reads its file.
+"""An existing model as a map from raw rows to answers; ``model_files`` reads its file.
 
-Nothing is trained here.  A model is asked as its users ask it: a pipeline with its own
-preprocessing gets the rows as they are, one that was fitted on names gets its columns by name.
+Nothing is trained here.  A model is queried as its users query it: a pipeline with preprocessing
+gets raw rows, and a model fitted on named columns gets them by name.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def available_if(check: Callable[[Any], object]) -> Callable[[Method], Method]:
-    """Return a decorator for methods that a model has if ``check`` says so.
+    """Return a decorator for methods that exist only if ``check`` returns true.
 
-    As scikit-learn's, which a released model does not import, except that what goes wrong while
-    checking is raised: without memory an answer would silently go without its probabilities.
+    Like scikit-learn's, which a released model does not import, except that errors in the check
+    propagate: otherwise a MemoryError would silently drop the probabilities from an answer.
     """
 
-    def decorated(method: Method) -> Method:
+    def decorate(method: Method) -> Method:
         @functools.wraps(method)
         def bound(model: object) -> Callable[..., object]:
             if not check(model):
@@ -48,16 +48,16 @@ def available_if(check: Callable[[Any], object]) -> Callable[[Method], Method]:
 
         return cast("Method", property(bound))
 
-    return decorated
+    return decorate
 
 
-#: What a model hands out, from most to least.
+#: Kinds of model output, from most to least informative.
 Access = Literal["probabilities", "logits", "labels", "values"]
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model says about n rows, in a ``table`` with a row each.
+    """A model's outputs for n rows, in a ``table`` with one row each.
 
     Probabilities and logits are (n, K) in the order of ``classes``, labels are n classes, values
     the n numbers of a regression.
@@ -81,7 +81,7 @@ class Answers:
 
     @classmethod
     def of(cls, outputs: object, classes: Labels | None = None) -> Answers:
-        """Read what a callable returned: probabilities, logits, labels or numbers.
+        """Interpret the output of a callable: probabilities, logits, labels or numbers.
 
         A table of numbers is probabilities if its rows are non-negative and sum to 1, else logits;
         a list of fractions is the probability of the second of two ``classes``; any other list is
@@ -110,17 +110,17 @@ class Answers:
 
     @classmethod
     def of_margins(cls, margins: Labels, classes: Labels) -> Answers:
-        """Read how much the second of two classes is ahead of the first."""
+        """Interpret margins of the second of two classes over the first."""
         half = as_floats(margins) / 2
         return cls("logits", as_floats(np.column_stack([-half, half])), classes)
 
 
-#: Rows that a network answers at once.
+#: Rows per batch in queries of a network.
 _BATCH = 1024
 
 
 def as_floats(array: Labels) -> FloatArray:
-    """Return a table of numbers, or refuse it."""
+    """Return an array as floats, or refuse it."""
     try:
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
@@ -129,15 +129,15 @@ def as_floats(array: Labels) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A fitted model that is asked about raw rows.
+    """A fitted model that answers raw rows.
 
     Attributes:
-        respond: rows (a pandas table or an array) to answers.
-        columns: the columns that it takes, by name; None where it was fitted without names.
-        inputs: how many columns it takes; None where it does not say.
-        model: the fitted object, for structural facts; None where there is none in Python.
-        name: what it is called in a sentence.
-        notes: what a reader has to know about how it was loaded.
+        respond: function from rows (a pandas table or an array) to answers.
+        columns: names of its input columns; None if it was fitted without names.
+        inputs: number of input columns; None if unknown.
+        model: the fitted object, for structural facts; None if there is no Python object.
+        name: its name in messages.
+        notes: remarks about how it was loaded.
     """
 
     respond: Callable[[DataFrame | Labels], Answers]
@@ -182,12 +182,11 @@ class TrainedModel:
         )
 
     def answers(self, rows: DataFrame | Labels) -> Answers:
-        """Return what the model says about rows; further columns are left aside.
+        """Return the model's answers to rows, ignoring extra columns.
 
-        Edge cases: columns that do not match the model's, and whatever the model raises, are one
-        sentence.
+        Edge cases: mismatched columns, and any exception of the model, raise InputError.
         """
-        own = self.matched(rows)
+        own = self.match_columns(rows)
         try:
             answers = self.respond(own)
         except InputError:
@@ -204,8 +203,8 @@ class TrainedModel:
             )
         return answers
 
-    def matched(self, rows: DataFrame | Labels) -> DataFrame | Labels:
-        """Return the columns that the model takes, in its order, or say which are missing."""
+    def match_columns(self, rows: DataFrame | Labels) -> DataFrame | Labels:
+        """Select the model's columns in its order, or refuse rows that lack some."""
         if isinstance(rows, np.ndarray):
             wide = rows.shape[1] if rows.ndim > 1 else 1
             if self.inputs is not None and rows.ndim == 2 and wide != self.inputs:
@@ -240,7 +239,7 @@ class TrainedModel:
 
 
 def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | Labels], Answers]:
-    """Return how a fitted object is asked: for as much as it gives."""
+    """Return the function that queries a fitted object for its richest output."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(model, torch.nn.Module):
         return lambda rows: _of_network(model, rows, classes)
@@ -254,7 +253,7 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
     predict = getattr(model, "predict", None)
     scores = getattr(model, "decision_function", None)
     if callable(scores) and callable(predict) and classes is not None:
-        return lambda rows: _decided(np.asarray(scores(rows)), predict, rows, classes)
+        return lambda rows: _answer_decisions(np.asarray(scores(rows)), predict, rows, classes)
     if callable(predict):
         if classes is None and not _classifies(model):
             return lambda rows: Answers.of(as_floats(np.asarray(predict(rows)).reshape(-1)))
@@ -268,9 +267,9 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
 
 
 def _of_network(module: Callable[..., object], rows: object, classes: Labels | None) -> Answers:
-    """Ask a torch module for its logits: in batches, without gradients and without drop-out.
+    """Compute a torch module's logits in batches, without gradients and dropout.
 
-    One output is the margin of the second of two ``classes``; without them it is a number.
+    A single output is the margin of the second of two ``classes``, or a number without classes.
     """
     torch = sys.modules["torch"]
     table = np.array(rows, dtype=np.float32)
@@ -279,7 +278,7 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
     try:
         if training:
             module.eval()  # type: ignore[attr-defined]
-    except NotImplementedError:  # an exported program has one mode only
+    except NotImplementedError:  # an exported program has a single mode
         training = False
     try:
         with torch.no_grad():
@@ -293,10 +292,10 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
     return Answers.of(outputs, classes)
 
 
-def _decided(
+def _answer_decisions(
     scores: Labels, predict: Callable[[object], object], rows: object, classes: Labels
 ) -> Answers:
-    """Return decision values as logits where there is one per class, else the labels."""
+    """Return decision values as logits if there is one per class, else labels."""
     if scores.ndim == 1 and len(classes) == 2:
         return Answers.of_margins(scores, classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
@@ -313,14 +312,14 @@ def _classifies(model: object) -> bool:
         return False
 
 
-# ── Rows as the model's own code read them ────────────────────────────────────────────────────────
+# ── Rows as read by the model's own training code ─────────────────────────────────────────────────
 
 
 def rows_as_trained(source: object, encoding: str | None = None) -> tuple[DataFrame, str]:
-    """Return a table as a model's training script sees it, and its name.
+    """Read a table as a model's training script would; return it and its name.
 
-    Every other reader here takes a CSV file as text, which is the finest reading.  A pipeline was
-    fitted on what ``pandas.read_csv`` makes of it, so that is what it is asked with.
+    All other readers here take a CSV file as text, which keeps the most detail.  A pipeline was
+    fitted on the output of ``pandas.read_csv``, so it is queried with that.
     """
     import pandas as pd
 

@@ -504,12 +504,12 @@ def measured(digits: Digits, setting: Setting, rng: np.random.Generator) -> Meas
     rest = order[len(setting.clusters) * setting.set_aside :]
     sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
     table = []
-    for place, clusters in enumerate(setting.columns):
+    for index, clusters in enumerate(setting.columns):
         if clusters == RAW:
             cells, test_cells = distinct(digits.train), distinct(digits.test)
             images, test = digits.train, digits.test
         else:
-            own = order[(place - 1) * setting.set_aside : place * setting.set_aside]
+            own = order[(index - 1) * setting.set_aside : index * setting.set_aside]
             centres, cells, test_cells = clustered(digits, clusters, own, rng)
             images, test = centres[cells], centres[test_cells]
         pairs = cells * CLASSES + digits.train_labels

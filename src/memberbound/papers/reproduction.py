@@ -124,7 +124,7 @@ def swept(
         if progress is not None:
             progress(trial + 1, trials)
     quantities = {
-        name: np.array([[at[place][name] for at in measured] for place in range(len(values))])
+        name: np.array([[at[index][name] for at in measured] for index in range(len(values))])
         for name in measured[0][0]
     }
     return Sweep(parameter, tuple(values), quantities)
@@ -414,13 +414,13 @@ def reproduce(
             left_out.append({"id": one.id, "title": one.title, "reason": str(missing)})
     folder = None if out is None else _folder(out)
     parts = []
-    for place, (one, run) in enumerate(ready):
+    for index, (one, run) in enumerate(ready):
         own = one.trials if count is None else count
         findings = run(own, start, progress if len(ready) == 1 else None)
         part = Reproduction(one.id, one.title, findings.table, findings.checks, (one,), own, start)
         parts.append(part if folder is None else _written(part, findings, folder))
         if progress is not None and len(ready) > 1:
-            progress(place + 1, len(ready))
+            progress(index + 1, len(ready))
     if not several:
         return parts[0]
     together = Reproduction.together(str(id), parts, start, left_out)

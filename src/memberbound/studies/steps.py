@@ -20,7 +20,7 @@ from memberbound.declarations import command_text
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.iid.certificates import LeakBounds, accuracy_from_leak
-from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.examples import Examples, encode_rows, read_examples
 from memberbound.learners.holdout import (
     HoldoutScore,
     Predict,
@@ -724,7 +724,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
 
 def _labelled(examples: Examples, table: DataFrame, target: str) -> tuple[FloatArray, Labels]:
     """Return new rows as the learner takes them: encoded features, and their targets."""
-    features, _ = encoded_rows(examples.encoder, examples.columns, table)
+    features, _ = encode_rows(examples.encoder, examples.columns, table)
     values = Values.of(table[target])
     if examples.class_values is None:
         wanted = values.numbers

@@ -32,7 +32,7 @@ from memberbound.errors import fraction, whole_number
 from memberbound.files import write_table
 from memberbound.learners.examples import read_examples
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import Scheduler, cache_folder, connected
+from memberbound.learners.refits import Scheduler, cache_folder, connect
 from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -172,7 +172,7 @@ def audit_learner(
         unit=unit,
     )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
-    with connected(scheduler, client) as cluster:
+    with connect(scheduler, client) as cluster:
         run = train_shadows(
             examples,
             estimator,

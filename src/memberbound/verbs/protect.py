@@ -32,7 +32,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError
-from memberbound.learners.refits import Scheduler, connected
+from memberbound.learners.refits import Scheduler, connect
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, checked_form
@@ -135,7 +135,7 @@ def protect(
     seed = insecure_seed
     guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
-    with connected(scheduler, client) as cluster:
+    with connect(scheduler, client) as cluster:
         # Every value is read by itself: no row decides how another one is read.
         table = read_secret_columns(
             source,

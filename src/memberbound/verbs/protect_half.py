@@ -31,9 +31,9 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
-from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.examples import Examples, encode_rows, read_examples
 from memberbound.learners.names import learner_from_name
-from memberbound.learners.refits import Cluster, Scheduler, connected
+from memberbound.learners.refits import Cluster, Scheduler, connect
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
@@ -175,7 +175,7 @@ def protect_half(
             n_jobs=workers,
             **how,
         )
-        with connected(scheduler, client) as cluster:
+        with connect(scheduler, client) as cluster:
             result = _released_model(model, examples, str(target), cluster, progress)
     else:
         if query is not None or learner is not None:
@@ -185,7 +185,7 @@ def protect_half(
         if count < _FEWEST:
             raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {count}.")
         game = SubsetGame(count, count // 2 if size is None else size, record)
-        with connected(scheduler, client) as cluster:
+        with connect(scheduler, client) as cluster:
             release = released_statistic(
                 _statistic(table, statistic, game.size, clip),
                 game,
@@ -285,7 +285,7 @@ def _described_statistic(release: Release, selection: Selection, statistic: Any)
 
 def _query_rows(examples: Examples, query: object, encoding: str | None) -> FloatArray:
     """Encode the public rows on which predictions are released."""
-    return encoded_rows(examples.encoder, examples.columns, query, encoding=encoding)[0]
+    return encode_rows(examples.encoder, examples.columns, query, encoding=encoding)[0]
 
 
 def _released_model(

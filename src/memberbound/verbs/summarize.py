@@ -25,7 +25,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, one_of
-from memberbound.learners.refits import Scheduler, connected
+from memberbound.learners.refits import Scheduler, connect
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.calibration import VECTOR_ENDINGS
@@ -98,7 +98,7 @@ def summarize(
         source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed
     )
     public = read_bounds(bounds)
-    with connected(scheduler, client) as cluster:
+    with connect(scheduler, client) as cluster:
         table = read_secret_columns(
             source,
             forms_of(public),

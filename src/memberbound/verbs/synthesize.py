@@ -43,7 +43,7 @@ from memberbound.learners.holdout import (
     read_target,
     score_beside_constant,
 )
-from memberbound.learners.refits import Scheduler, connected
+from memberbound.learners.refits import Scheduler, connect
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
@@ -259,7 +259,7 @@ def synthesize(
     check_excel_safe(out, excel_safe=excel_safe)
     guesses = checked_request(source, out, FORMATS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
-    with connected(scheduler, client) as cluster:
+    with connect(scheduler, client) as cluster:
         records = read_secret_columns(
             source,
             forms_of(public),

@@ -326,6 +326,6 @@ async def _error(request: Request, problem: Exception) -> Response:
 def _first_sentence(problems: Sequence[Mapping[str, Iterable[object]]]) -> str:
     """Return the first of pydantic's complaints as a sentence, without quoting the input."""
     first = problems[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    location = ".".join(str(part) for part in first["loc"] if part != "body")
     message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
-    return f"{place[:200] or 'the request'}: {message}."
+    return f"{location[:200] or 'the request'}: {message}."

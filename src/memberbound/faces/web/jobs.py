@@ -119,9 +119,9 @@ class Jobs:
                 document.touch(mode=0o600, exist_ok=False)
                 document.write_text(text, encoding="utf-8")
             for role, upload in (files | ({} if table is None else {"table": table})).items():
-                place = inputs / role / upload.plain_name
-                _link(upload.path, place)
-                paths[role] = f"../{place.relative_to(folder)}"
+                destination = inputs / role / upload.plain_name
+                _link(upload.path, destination)
+                paths[role] = f"../{destination.relative_to(folder)}"
                 names[paths[role]] = upload.name
         except OSError:  # no room
             shutil.rmtree(folder, ignore_errors=True)
@@ -197,13 +197,13 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _link(source: Path, place: Path) -> None:
+def _link(source: Path, destination: Path) -> None:
     """Link a file into a new folder, or copy it where the file system has no links."""
-    place.parent.mkdir(mode=0o700)
+    destination.parent.mkdir(mode=0o700)
     try:
-        os.link(source, place)
+        os.link(source, destination)
     except OSError:
-        shutil.copyfile(source, place)
+        shutil.copyfile(source, destination)
 
 
 def _listed(folder: Path) -> dict[str, int]:

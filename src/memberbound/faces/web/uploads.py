@@ -133,17 +133,17 @@ class Uploads:
         self, folder: Path, path: Path, shown: str, encoding: str | None
     ) -> dict[str, Any]:
         limits = self._limits
-        place = f"../{INPUTS}/{path.name}"
+        relative = f"../{INPUTS}/{path.name}"
         request: Request = {
             "verb": "inspect",
             "folder": str(folder),
-            "table": place,
+            "table": relative,
             "options": {
                 "encoding": encoding,
                 "most_bytes": limits.upload_bytes,
                 "most_columns": limits.columns,
             },
-            "names": {place: shown},
+            "names": {relative: shown},
         }
         for_size = path.stat().st_size / limits.inspection_bytes_per_second
         seconds = round(limits.inspection_seconds + for_size, 1)

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import named_rows
+from memberbound.learners.examples import as_columns
 from memberbound.learners.learner import Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -240,7 +240,7 @@ class MembershipPrivate(PrivateEstimator):
         return read_records(X, forms_of(bounds))
 
     def _read(self, X: ArrayLike) -> Records:
-        named = named_rows(X)
+        named = as_columns(X)
         if named is not None and hasattr(self, "feature_names_in_"):
             import pandas as pd
 

@@ -249,7 +249,7 @@ def fitted(
         whole_number("workers", workers)
     total, planned = len(groups), sum(map(len, groups))
     probed = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
-    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(probed)]
+    probes = [groups[index][turn % len(groups[index])] for turn, index in enumerate(probed)]
     own = is_nondeterministic(statistic, probes)
     if own:
         # A generator that such a statistic carries is copied, state and all, with every batch of
@@ -258,7 +258,7 @@ def fitted(
     rows: dict[int, FloatArray] = {}
     failures: list[str] = []
     warned: dict[str, type[Warning]] = {}
-    for place, (row, failed, texts) in refits(
+    for index, (row, failed, texts) in refits(
         _Refit(statistic, reduce),
         groups,
         workers=workers,
@@ -266,7 +266,7 @@ def fitted(
         batches=_BATCHES,
         progress=progress,
     ):
-        rows[place] = row
+        rows[index] = row
         failures += failed
         warned |= texts
         if len(failures) * _FAILURES > planned:
@@ -283,7 +283,7 @@ def fitted(
         )
     for message in sorted(warned)[:3]:
         warnings.warn(message, warned[message], stacklevel=3)
-    return Fits(np.array([rows[place] for place in range(total)]), planned, len(failures), own)
+    return Fits(np.array([rows[index] for index in range(total)]), planned, len(failures), own)
 
 
 # ── The least noise that is enough ────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
-from memberbound.learners.examples import as_numbers, as_texts, encoded_rows
+from memberbound.learners.examples import as_numbers, as_texts, encode_rows
 from memberbound.learners.holdout import (
     ModelScores,
     predict_rows,
@@ -362,7 +362,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
         ``strict`` refuses categories that the model has never seen.
         """
-        return encoded_rows(
+        return encode_rows(
             self.encoder,
             tuple(self.columns),
             table,

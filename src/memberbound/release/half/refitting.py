@@ -310,13 +310,13 @@ class _Work:
     def _by_pairs(self, draws: int, target: float) -> tuple[CertifiedScale, Fits]:
         """X1 and X4: one neighbour per record."""
         stream = self.fresh.spawned(_CERTIFY)
-        places = None
+        indices = None
         if stream.game.record == "average":
             groups = neighbour_groups(stream, draws, 2)
         else:
-            groups, places = matched_neighbours(stream, draws)
+            groups, indices = matched_neighbours(stream, draws)
         fits = self.fits(groups, partial(_moved, self.unit))
-        lengths = fits.rows[:, 0] if places is None else np.take_along_axis(fits.rows, places, 1)
+        lengths = fits.rows[:, 0] if indices is None else np.take_along_axis(fits.rows, indices, 1)
         least = certified_scale(
             lambda scale: replace(self.unit, scale=scale).distance(lengths),
             start=_first_scale(lengths, target),
@@ -451,20 +451,20 @@ def matched_neighbours(
     (proofs/retraining.md, claim 2).  Where one side is larger its surplus is matched once more.
     """
     game = stream.game
-    groups, places = [], []
+    groups, indices = [], []
     for order in stream.orders(count):
         inside, outside = order[: game.size], order[game.size :]
-        place = np.empty(game.population, dtype=np.int64)
+        index = np.empty(game.population, dtype=np.int64)
         group = [np.sort(inside)]
         for swap in range(max(inside.size, outside.size)):
             gone, new = inside[swap % inside.size], outside[swap % outside.size]
             group.append(np.sort(np.append(inside[inside != gone], new)))
         # A record of the smaller side is represented by its first swap.
-        place[inside] = np.arange(inside.size)
-        place[outside] = np.arange(outside.size)
+        index[inside] = np.arange(inside.size)
+        index[outside] = np.arange(outside.size)
         groups.append(group)
-        places.append(place)
-    return groups, np.array(places)
+        indices.append(index)
+    return groups, np.array(indices)
 
 
 def neighbour_groups(stream: FreshSubsets, count: int, width: int) -> list[list[Rows]]:
@@ -517,8 +517,8 @@ class MixtureDistances:
         """Return, per draw and set, an unbiased value of its distance to its partners' mixture."""
         points, noise, sets = self.points, self.noise, self.points.shape[1]
         partners = sets - 1
-        # Partners of place i are the other places of the group.
-        places = (np.arange(sets)[:, None] + np.arange(1, sets)) % sets
+        # Partners of index i are the other indices of the group.
+        indices = (np.arange(sets)[:, None] + np.arange(1, sets)) % sets
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             lengths = np.square(points).sum(axis=2)
             reach = 2 * np.sqrt(lengths.max(axis=1)) / scale
@@ -528,8 +528,8 @@ class MixtureDistances:
             along = noise @ points.transpose(0, 2, 1) / scale
             sizes = np.linalg.norm(noise, axis=2)
             lost = self.room * reach[:, None] * (sizes + reach[:, None])
-            moved = squares[:, np.arange(sets)[:, None], places] / 2
-            exponents = along[:, :, places] - along[..., None]
+            moved = squares[:, np.arange(sets)[:, None], indices] / 2
+            exponents = along[:, :, indices] - along[..., None]
             exponents -= moved[:, None] + lost[:, :, None, None]
             ratio = np.exp(exponents).sum(axis=3) / partners
             value = np.clip(1 - ratio * (1 - 2 * sum_slack(partners + 16)), 0.0, 1.0)

@@ -226,9 +226,9 @@ def histogram(
         counts = values[:, None] == np.array(categories)
         return SumStatistic(counts.astype(np.float64), tuple(categories))
     edges = np.asarray(bins, dtype=np.float64)
-    place = np.searchsorted(edges, values, side="right") - 1
-    place[values == edges[-1]] = len(edges) - 2
-    counts = place[:, None] == np.arange(len(edges) - 1)
+    index = np.searchsorted(edges, values, side="right") - 1
+    index[values == edges[-1]] = len(edges) - 2
+    counts = index[:, None] == np.arange(len(edges) - 1)
     names = [f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)]
     names[-1] = names[-1][:-1] + "]"
     return SumStatistic(counts.astype(np.float64), tuple(names))
@@ -447,9 +447,9 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
                 f"rows must have {self.query.shape[1]} columns, got shape {wanted.shape!r}."
             )
         # Adding 0.0 makes -0.0 and 0.0 the same bytes.
-        places = {row.tobytes(): place for place, row in enumerate(self.query + 0.0)}
-        numbers = [places.get(row.tobytes()) for row in np.ascontiguousarray(wanted + 0.0)]
-        missing = sum(place is None for place in numbers)
+        indices = {row.tobytes(): index for index, row in enumerate(self.query + 0.0)}
+        numbers = [indices.get(row.tobytes()) for row in np.ascontiguousarray(wanted + 0.0)]
+        missing = sum(index is None for index in numbers)
         if missing:
             raise InputError(
                 f"rows must be among the {len(self.query)} released query rows, got {missing} that "
