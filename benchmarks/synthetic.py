@@ -1,125 +1,149 @@
-"""What is a synthetic table that hides every record (X25) worth, and what do plain rivals reach?
+"""What is a synthetic table that hides every record (X25) worth, and what do rivals reach?
 
-    python benchmarks/synthetic.py [--dataset adult …] [--eta 0.05 …] [--method private …]
-                                   [--runs 3] [--data DIR] [--json FILE]
+    python benchmarks/synthetic.py [--dataset adult …] [--eta 0.05 …] [--method bounds …]
+                                   [--runs 5] [--rows N] [--data DIR] [--json FILE]
     python benchmarks/synthetic.py --markdown FILE
     python benchmarks/synthetic.py --million
 
-Per table, η and method: models are trained on synthetic rows and tested on real rows that had no
-part; mean total variation of pairs of columns; processor seconds.  Methods: ``synthesize`` with
-columns learnt from the rows (*private*) and with public bounds (*public*: the categories, and the
-least and largest number, as an owner might know them); *independent*: the same noisy counts of
-single columns with the target, no pairs and no label model, the whole budget for the counts.
-*harden (average record)* promises less, to the average record only: the rows of a coarser table at
-security 1 - 2η, and test rows made coarser by the same recipe; its pairs are not compared.
-With mbi 2.0 installed (it brings jax): *mbi*, our measurements of columns and tree, the label
-model's share spread over them, estimated by Private-PGM; *mst*, the recipe of MST with normal noise
-(a third of μ² each for columns, noisy scores and the pairs of a spanning tree; the target is a
-column like any other), on our cells, estimated likewise.
-``real`` are models trained on the real rows.  ``--million`` measures a million rows × 30 columns.
+Eight tables are split 80/20.  Per table, η and method, gradient boosting is trained on the new rows
+and tested on the real rows that had no part: AUC, and log loss less that of a constant.  Also the
+error of the class share, the mean and the largest total variation of two columns (numbers in ten
+bins), contradictions between columns of which one decides the other, and processor seconds.
+
+Methods: ``synthesize`` with nothing public but names (*no bounds*), and with categories and ranges
+(*bounds*).  Rivals at the same μ: *independent* columns given the class, the whole budget on (bin,
+class) counts; *tree*, the prototype of theory X25 (target, target × column, a tree of triples).
+Rivals get ten public bins per number, cut at quantiles of the real rows, which nothing pays for:
+they are better informed than *bounds*.  *real* is trained on the real rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import itertools
 import json
-import math
 import resource
-import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.metrics import log_loss, roc_auc_score
+from threadpoolctl import threadpool_limits
 
-from memberbound import harden, synthesize
+from memberbound import synthesize
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows import synthetic
-from memberbound.release.all_rows.cells import Cells, ReleasedColumn
-from memberbound.release.all_rows.marginals import LabelledRows
-from memberbound.release.all_rows.tree import best_forest, pair_score, shrunk_counts
-from memberbound.tables.records import read_records
+from memberbound.release.all_rows.marginals import IntArray, draw, project
+from memberbound.release.all_rows.tree import select_forest
+from memberbound.release.budget import Budget
 
 ETAS = (0.01, 0.05, 0.1)
-METHODS = ("private", "public", "independent", "harden", "mbi", "mst")
-#: Methods that need mbi: measured where it is installed.
-_WITH_MBI = ("mbi", "mst")
-#: Steps of mbi's mirror descent.
-_STEPS = 1000
-#: Methods whose promise is another one say so in every line.
-_LABELS = {"harden": "harden (average record)"}
-#: Small tables are cut again in every run.
-_TESTED = 0.25
+#: Share of the rows that models are tested on.
+_TESTED = 0.2
+_MISSING = "(missing)"
+
+# ── Eight tables ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _adult(folder: Path, _: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    train, test = (
-        pd.read_csv(folder / f"adult_{part}.csv.gz", keep_default_na=False)
-        for part in ("train", "test")
-    )
-    for table in (train, test):
-        table["income"] = table["income"].str.strip(" .")
-    return train, test, "income"
+def _read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
-def _acs(folder: Path, _: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    tables = []
-    for year in (2019, 2018):
-        table = pd.read_csv(folder / f"nist_acs_national{year}.csv.gz", keep_default_na=False)
-        table = table[table["PINCP_DECILE"] != "N"].reset_index(drop=True)
-        table["rich"] = np.where(table.pop("PINCP_DECILE").astype(int) >= 7, "yes", "no")
-        tables.append(table.drop(columns=[c for c in ("PINCP", "PUMA") if c in table]))
-    return tables[0], tables[1], "rich"
+def _adult(folder: Path) -> tuple[pd.DataFrame, str]:
+    table = pd.concat([_read(folder / f"adult_{part}.csv.gz") for part in ("train", "test")])
+    return table.assign(income=table["income"].str.strip(" .")), "income"
 
 
-def _cut(table: pd.DataFrame, target: str, run: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    order = np.random.default_rng(run).permutation(len(table))
-    cut = int(len(table) * _TESTED)
-    test, train = (table.iloc[rows].reset_index(drop=True) for rows in np.split(order, [cut]))
-    return train, test, target
+def _acs(folder: Path) -> tuple[pd.DataFrame, str]:
+    table = _read(folder / "nist_acs_national2019.csv.gz")
+    table = table[table["PINCP_DECILE"] != "N"]
+    rich = np.where(table["PINCP_DECILE"].astype(int) >= 7, "yes", "no")
+    return table.drop(columns=["PINCP_DECILE", "PINCP", "PUMA"]).assign(rich=rich), "rich"
 
 
-def _diabetes(folder: Path, run: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    table = pd.read_csv(folder / "diabetes130.csv.xz", keep_default_na=False)
-    table = table.drop_duplicates("patient_nbr").drop(columns=["encounter_id", "patient_nbr"])
-    table["readmitted"] = np.where(table["readmitted"] == "NO", "no", "yes")
-    return _cut(table.drop(columns=["diag_1", "diag_2", "diag_3"]), "readmitted", run)
+def _diabetes(folder: Path) -> tuple[pd.DataFrame, str]:
+    table = _read(folder / "diabetes130.csv.xz").drop_duplicates("patient_nbr")
+    table = table.drop(columns=["encounter_id", "patient_nbr", "diag_1", "diag_2", "diag_3"])
+    return table.assign(readmitted=np.where(table["readmitted"] == "NO", "no", "yes")), "readmitted"
 
 
-def _heart(folder: Path, run: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    table = pd.read_csv(folder / "heart_disease.csv.gz")
-    table["ill"] = np.where(table.pop("num") > 0, "yes", "no")
-    return _cut(table, "ill", run)
+def _heart(folder: Path) -> tuple[pd.DataFrame, str]:
+    table = _read(folder / "heart_disease.csv.gz")
+    return table.assign(ill=np.where(table.pop("num") > 0, "yes", "no")), "ill"
 
 
-def _german(folder: Path, run: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    table = pd.read_csv(folder / "german_credit.csv.gz")
-    target = str(table.columns[-1])
-    table[target] = table[target].astype(str)
-    return _cut(table, target, run)
+def _plain(name: str, target: str, *dropped: str) -> Callable[[Path], tuple[pd.DataFrame, str]]:
+    def load(folder: Path) -> tuple[pd.DataFrame, str]:
+        table = _read(folder / f"{name}.csv.gz").drop(columns=list(dropped))
+        return table.astype({target: str}), target
+
+    return load
 
 
-DATA = {
+DATA: dict[str, Callable[[Path], tuple[pd.DataFrame, str]]] = {
     "adult": _adult,
     "acs": _acs,
     "diabetes130": _diabetes,
+    "german": _plain("german_credit", "class"),
     "heart": _heart,
-    "german": _german,
+    "compas": _plain("compas", "two_year_recid", "id"),
+    "hotel": _plain("hotel", "is_canceled"),
+    "health_insurance": _plain("health_insurance", "insurance", "rownames"),
 }
+#: Columns of which the first decides the second.
+FUNCTIONS = {
+    "adult": [("education", "education_num")],
+    "compas": [("age", "age_cat"), ("decile_score", "score_text")],
+}
+
+
+def split(table: pd.DataFrame, run: int, rows: int | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return rows to train on, and rows to test on."""
+    order = np.random.default_rng(run).permutation(len(table))[:rows]
+    test, train = np.split(order, [int(len(order) * _TESTED)])
+    return table.iloc[train].reset_index(drop=True), table.iloc[test].reset_index(drop=True)
+
+
+# ── Codes: numbers and labels as a public scheme sees them ────────────────────────────────────────
+
+
+def _numbers(column: pd.Series[Any]) -> FloatArray:
+    return pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _labels(column: pd.Series[Any]) -> pd.Series[Any]:
+    text = column.astype(object).where(column.notna(), _MISSING).astype(str)
+    absent = ("NULL", "NA", "?", "None", "none", "nan", "<NA>")
+    return text.where(~text.isin(absent), _MISSING)
+
+
+class Coding:
+    """Ten bins of a column of numbers, or the labels of any other, from the real rows."""
+
+    def __init__(self, column: pd.Series[Any]) -> None:
+        numbers = _numbers(column)
+        there = ~np.isnan(numbers)
+        self.edges = None
+        self.is_number = bool(there.mean() > 0.3 and len(np.unique(numbers[there])) > 12)
+        if self.is_number:
+            self.edges = np.unique(np.quantile(numbers[there], np.arange(1, 10) / 10))
+        self.labels = sorted(set(_labels(column)) if self.edges is None else ())
+        self.count = len(self.labels) + 1 if self.edges is None else len(self.edges) + 2
+
+    def codes(self, column: pd.Series[Any]) -> IntArray:
+        """Return the bin or label of every value; the last code is for anything else."""
+        if self.edges is None:
+            known = {label: k for k, label in enumerate(self.labels)}
+            return _labels(column).map(known).fillna(len(known)).to_numpy(dtype=np.int64)
+        numbers = _numbers(column)
+        places = np.searchsorted(self.edges, numbers, side="right")
+        return np.where(np.isnan(numbers), self.count - 1, places)
 
 
 def bounds_of(table: pd.DataFrame) -> dict[str, object]:
@@ -127,210 +151,200 @@ def bounds_of(table: pd.DataFrame) -> dict[str, object]:
     bounds: dict[str, object] = {}
     for name in table.columns:
         column = table[name]
-        if pd.api.types.is_numeric_dtype(column) and column.nunique() > 2:
-            bounds[name] = [float(column.min()), float(column.max())]
-        else:
-            labels = sorted(set(column.dropna().astype(str)))
-            bounds[name] = {"categories": labels}
+        numbers = _numbers(column)
+        there = numbers[~np.isnan(numbers)]
+        if len(there) > 0.3 * len(column) and len(np.unique(there)) > 2:
+            bounds[name] = [float(there.min()), float(there.max())]
+        elif column.nunique() <= 400 and not str(column.iloc[0]).startswith("20"):
+            bounds[name] = {"categories": sorted(set(column.dropna().astype(str)))}
     return bounds
 
 
-def scores(
-    train: pd.DataFrame, test: pd.DataFrame, real: pd.DataFrame, target: str
+# ── Rivals, on public bins ────────────────────────────────────────────────────────────────────────
+
+
+def _counts(codes: list[IntArray], sizes: list[int]) -> FloatArray:
+    places = np.ravel_multi_index(codes, sizes)
+    return np.bincount(places, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.float64)
+
+
+def _columns_given_class(
+    codes: list[IntArray], sizes: list[int], goal: IntArray, scale: float, draws: Any
+) -> list[FloatArray]:
+    tables = []
+    for column, size in zip(codes, sizes, strict=True):
+        noisy = _counts([column, goal], [size, 2])
+        tables.append(project(noisy + draws.normal(0, scale, noisy.shape), float(len(goal))))
+    groups = np.mean([table.sum(axis=0) for table in tables], axis=0)
+    return [table * (groups / np.maximum(table.sum(axis=0), 1e-9)) for table in tables]
+
+
+def independent(
+    codes: list[IntArray], sizes: list[int], goal: IntArray, mu: float, draws: np.random.Generator
+) -> tuple[list[IntArray], IntArray]:
+    """Return columns that are independent given the class."""
+    scale = np.sqrt(2 * len(codes)) / mu
+    tables = _columns_given_class(codes, sizes, goal, scale, draws)
+    groups = draw(tables[0].sum(axis=0)[None], np.zeros(len(goal), dtype=np.int64), draws)
+    return [draw(table.T + 1e-9, groups, draws) for table in tables], groups
+
+
+def tree(
+    codes: list[IntArray], sizes: list[int], goal: IntArray, mu: float, draws: np.random.Generator
+) -> tuple[list[IntArray], IntArray]:
+    """Return rows of a tree of (parent, child, class) triples: shares 0.45, 0.1, 0.45 of μ²."""
+    count, rows = len(codes), len(goal)
+    first = np.sqrt(2 * count / 0.45) / mu
+    tables = _columns_given_class(codes, sizes, goal, first, draws)
+    groups = tables[0].sum(axis=0)
+    pairs = list(itertools.combinations(range(count), 2))
+    scores = np.zeros((count, count))
+    for a, b in pairs:
+        expected = tables[a][:, None] * tables[b][None] / groups
+        exact = _counts([codes[a], codes[b], goal], [sizes[a], sizes[b], 2])
+        scores[a, b] = np.abs(exact - expected).sum()
+    noisy = scores + draws.normal(0, 2 * np.sqrt(len(pairs) / 0.1) / mu, scores.shape)
+    upper = np.triu_indices(count, 1)
+    scores[upper] = noisy[upper] - noisy[upper].min() + 1.0
+    scale = np.sqrt(2 * (count - 1) / 0.45) / mu
+    labels = draw(groups[None], np.zeros(rows, dtype=np.int64), draws)
+    drawn: dict[int, IntArray] = {}
+    for child, parent in select_forest(scores):
+        given = tables[child].T / np.maximum(tables[child].sum(axis=0), 1e-9)[:, None]
+        if parent is None:
+            drawn[child] = draw(given + 1e-9, labels, draws)
+            continue
+        shape = [sizes[parent], sizes[child], 2]
+        exact = _counts([codes[parent], codes[child], goal], shape)
+        joint = project(exact + draws.normal(0, scale, shape), float(rows))
+        laws = np.moveaxis(joint, 2, 1) + scale * np.sqrt(sizes[child]) * given[None]
+        which = drawn[parent] * 2 + labels
+        drawn[child] = draw(laws.reshape(-1, sizes[child]) + 1e-9, which, draws)
+    return [drawn[column] for column in range(count)], labels
+
+
+RIVALS = {"independent": independent, "tree": tree}
+METHODS = ("real", "no bounds", "bounds", *RIVALS)
+
+
+# ── Scores ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _features(table: pd.DataFrame, codings: dict[str, Coding], *, binned: bool) -> FloatArray:
+    columns = []
+    for name, coding in codings.items():
+        plain = coding.is_number and not binned
+        columns.append(_numbers(table[name]) if plain else coding.codes(table[name]))
+    return np.column_stack(columns).astype(np.float64)
+
+
+def model_scores(
+    features: FloatArray, goal: IntArray, test: FloatArray, truth: IntArray, share: float
 ) -> dict[str, float]:
-    """Return accuracy and AUC on real rows of models trained on a table."""
-    features = [c for c in real.columns if c != target and c in train.columns]
-    numeric = [c for c in features if pd.api.types.is_numeric_dtype(real[c])]
-    other = [c for c in features if c not in numeric]
-    wanted = sorted(set(real[target].astype(str)))[-1]
-    goal, truth = (t[target].astype(str).to_numpy() == wanted for t in (train, test))
-
-    def plain(table: pd.DataFrame) -> pd.DataFrame:
-        parts = {c: pd.to_numeric(table[c], errors="coerce").astype(float) for c in numeric}
-        known = {c: sorted(set(real[c].astype(str)))[:250] for c in other}
-        for c in other:
-            codes = {label: k for k, label in enumerate(known[c])}
-            parts[c] = table[c].astype(str).map(codes).fillna(-1).astype(float)
-        return pd.DataFrame(parts)
-
-    rows, tested = plain(train), plain(test)
-    boosting = HistGradientBoostingClassifier(random_state=0)
-    scaled = make_pipeline(FunctionTransformer(np.arcsinh), StandardScaler())
-    linear = make_pipeline(
-        make_column_transformer((scaled, numeric), (OneHotEncoder(handle_unknown="ignore"), other)),
-        LogisticRegression(max_iter=500),
-    )
-    result = {}
-    for name, model in (("boosting", boosting), ("logistic", linear)):
-        filled = [table.fillna(0.0) for table in (rows, tested)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            likely = model.fit(filled[0], goal).predict_proba(filled[1])[:, 1]
-        result[f"{name} accuracy"] = float(((likely > 0.5) == truth).mean())
-        result[f"{name} AUC"] = float(roc_auc_score(truth, likely))
-    return result
+    """Return AUC, and log loss less that of a constant, of boosting in one thread."""
+    constant = log_loss(truth, np.full(len(truth), share))
+    if len(np.unique(goal)) < 2:
+        return {"AUC": 0.5, "log loss": 0.0}
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = HistGradientBoostingClassifier(random_state=0).fit(features, goal)
+        likely = model.predict_proba(test)[:, 1]
+    return {
+        "AUC": float(roc_auc_score(truth, likely)),
+        "log loss": float(log_loss(truth, likely) - constant),
+    }
 
 
-def two_way_distance(real: pd.DataFrame, new: pd.DataFrame) -> float:
-    """Return the mean total variation of pairs of columns, numbers in 10 bins of the real rows."""
-    names = [c for c in real.columns if c in new.columns]
-    codes = []
-    for name in names:
-        if pd.api.types.is_numeric_dtype(real[name]):
-            edges = np.unique(real[name].quantile(np.arange(1, 10) / 10).dropna())
-            pair = []
-            for table in (real, new):
-                values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float)
-                place = 1 + np.searchsorted(edges, values, side="right")
-                pair.append(np.where(np.isnan(values), 0, place))
-        else:
-            labels = {x: k for k, x in enumerate(sorted(set(real[name].astype(str))))}
-            pair = [
-                table[name].astype(str).map(labels).fillna(len(labels)).to_numpy(dtype=int)
-                for table in (real, new)
-            ]
-        codes.append(pair)
-    distances = []
-    for (a, x), (b, y) in itertools.combinations(codes, 2):
-        width = int(max(b.max(), y.max())) + 1
-        size = width * (int(max(a.max(), x.max())) + 1)
-        laws = [np.bincount(u * width + v, minlength=size) / len(u) for u, v in ((a, b), (x, y))]
-        distances.append(0.5 * np.abs(laws[0] - laws[1]).sum())
-    return float(np.mean(distances))
-
-
-def made(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
-    """Return synthetic rows by a method."""
-    if method in _WITH_MBI:
-        return graphical(method, table, target, eta)
-    bounds = None if method == "private" else bounds_of(table)
-    if method != "independent":
-        return synthesize(table, target=target, eta=eta, bounds=bounds).table
-    with mock.patch.object(synthetic, "_LEAST_SIGNAL", math.inf):
-        return synthesize(table, target=target, eta=eta, bounds=bounds).table
-
-
-class _SpanningTree(synthetic._Counting):
-    """Chooses a tree as MST does: the noisy scores as they are, and all columns in one tree."""
-
-    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
-        pairs = list(itertools.combinations(range(len(columns)), 2))
-        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.rows.sum(LabelledRows.counts, pairs, [e.shape for e in expected])
-        exact = [*map(pair_score, counts, expected)]
-        moved = 2.0 * math.sqrt(len(pairs))
-        noisy = self.sums(synthetic._SCORES, sensitivity=moved).measure(exact)
-        scores = np.zeros((len(columns), len(columns)))
-        scores[tuple(zip(*pairs, strict=True))] = noisy - noisy.min() + 1.0
-        return best_forest(scores)
-
-
-def graphical(method: str, table: pd.DataFrame, target: str, eta: float) -> pd.DataFrame:
-    """Return rows of a graphical model that mbi estimates from noisy counts.
-
-    The counts are taken where ``fit_synthetic`` draws them, before it makes anything of them.
-    """
-    mbi = importlib.import_module("mbi")
-    singles: list[tuple[ReleasedColumn, FloatArray, float]] = []
-    pairs: list[tuple[FloatArray, float]] = []
-    released, shrunk = synthetic.released_column, shrunk_counts
-
-    def keep_single(
-        cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, **size: Any
-    ) -> ReleasedColumn:
-        column = released(cells, noisy, groups, scale, **size)
-        singles.append((column, noisy, scale))
-        return column
-
-    def keep_pair(noisy: FloatArray, expected: FloatArray, scale: float) -> FloatArray:
-        pairs.append((noisy, scale))
-        return shrunk(noisy, expected, scale)
-
-    changed: dict[str, Any] = {"released_column": keep_single, "shrunk_counts": keep_pair}
-    if method == "mst":
-        thirds = dict.fromkeys(synthetic._WITHOUT_TARGET, 1 / 3)
-        changed |= {"_WITHOUT_TARGET": thirds, "_LEAST_SIGNAL": 0.0, "_Counting": _SpanningTree}
-    else:
-        whole = 1 - synthetic._WITH_TARGET["labels"]
-        shares = {k: v / whole for k, v in synthetic._WITH_TARGET.items() if k != "labels"}
-        changed["_WITH_TARGET"] = shares
-    with mock.patch.multiple(synthetic, **changed):
-        model = synthetic.fit_synthetic(
-            read_records(table),
-            eta=eta,
-            bounds=bounds_of(table),
-            target=None if method == "mst" else target,
-        )
-
-    columns = {column.cells.name: column for column in model.columns}
-    names = list(columns)
-    given: tuple[str, ...] = ()
-    if model.target is not None:
-        given = (target,)
-        columns[target] = model.target
-    domain = mbi.Domain.fromdict({name: len(c.coarse) for name, c in columns.items()})
+def distances(real: list[IntArray], new: list[IntArray], sizes: list[int]) -> tuple[float, float]:
+    """Return the mean and the largest total variation of two columns."""
     found = []
-    for single, noisy, scale in singles:
-        name = single.cells.name
-        blocks = columns[name].block_of_cell
-        sums = np.zeros((len(columns[name].coarse), noisy.shape[1]))
-        np.add.at(sums, blocks, noisy)
-        # The noise of a block grows with the root of its cells.
-        weights = 1 / np.sqrt(np.bincount(blocks))[:, None] * np.ones(noisy.shape[1])
-        clique = (name,) if name == target else (name, *given)
-        query = mbi.WeightedQuery(weights.ravel())
-        found.append(mbi.LinearMeasurement((sums * weights).ravel(), clique, scale, query))
-    edges = [(names[parent], names[child]) for child, parent, _ in model.tree if parent is not None]
-    for edge, (noisy, scale) in zip(edges, pairs, strict=True):
-        found.append(mbi.LinearMeasurement(noisy.ravel(), (*edge, *given), scale))
-    descent = mbi.estimation.MirrorDescent()
-    law = descent.estimate(domain, found, known_total=len(table), iters=_STEPS)
-    drawn = law.synthetic_data(len(table)).to_dict()
-    draws = np.random.default_rng()
-    return pd.DataFrame(
-        {
-            name: columns[name].drawn(np.asarray(drawn[name]).astype(np.int64), draws)
-            for name in table.columns
-            if name in columns
-        }
-    )
+    for a, b in itertools.combinations(range(len(real)), 2):
+        tables = [_counts([t[a], t[b]], [sizes[a], sizes[b]]) / len(t[a]) for t in (real, new)]
+        found.append(0.5 * float(np.abs(tables[0] - tables[1]).sum()))
+    return float(np.mean(found)), max(found)
 
 
-def coarser(
-    train: pd.DataFrame, test: pd.DataFrame, target: str, eta: float
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the released rows of a coarser table, and test rows by the same recipe."""
-    answer = harden(train, security=1 - 2 * eta, target=target)
-    return answer.table, answer.rules.apply(test)
+def contradictions(name: str, real: pd.DataFrame, new: pd.DataFrame) -> float | None:
+    """Return the share of new rows with a pair of values that a real function excludes."""
+    wrong = []
+    for a, b in FUNCTIONS.get(name, ()):
+        known = set(zip(_labels(real[a]), _labels(real[b]), strict=True))
+        drawn = zip(_labels(new[a]), _labels(new[b]), strict=True)
+        wrong.append(np.mean([pair not in known for pair in drawn]))
+    return max(wrong, default=None)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A table, split."""
+
+    name: str
+    train: pd.DataFrame
+    test: pd.DataFrame
+    target: str
+
+
+def measure_one(task: Task, method: str, eta: float, run: int) -> dict[str, Any]:
+    """Return the scores of one method on one split."""
+    train, test, target = task.train, task.test, task.target
+    last = sorted(set(train[target]))[-1]
+    codings = {c: Coding(train[c]) for c in train.columns if c != target}
+    goal, truth = ((t[target] == last).to_numpy(dtype=np.int64) for t in (train, test))
+    share = float(goal.mean())
+    codes = [coding.codes(train[c]) for c, coding in codings.items()]
+    sizes = [coding.count for coding in codings.values()]
+    start = time.process_time()
+    extra: dict[str, Any] = {}
+    if method in RIVALS:
+        mu = Budget.for_eta(eta, slack=0.0).mu
+        draws = np.random.default_rng(run)
+        new_codes, new_goal = RIVALS[method](codes, sizes, goal, mu, draws)
+        seconds = time.process_time() - start
+        features = np.column_stack(new_codes).astype(np.float64)
+        tested = _features(test, codings, binned=True)
+    else:
+        new = train
+        if method != "real":
+            bounds = bounds_of(train) if method == "bounds" else None
+            new = synthesize(train, target=target, eta=eta, bounds=bounds).table
+            wrong = contradictions(task.name, train, new)
+            extra = {} if wrong is None else {"contradictions": wrong}
+        seconds = time.process_time() - start
+        new = new.reindex(columns=train.columns)
+        new_goal = (new[target].astype(str) == last).to_numpy(dtype=np.int64)
+        new_codes = [coding.codes(new[c]) for c, coding in codings.items()]
+        features = _features(new, codings, binned=False)
+        tested = _features(test, codings, binned=False)
+    scores = model_scores(features, new_goal, tested, truth, share)
+    mean, worst = distances([*codes, goal], [*new_codes, new_goal], [*sizes, 2])
+    return scores | {
+        "class share": float(new_goal.mean() - share),
+        "mean TV": mean,
+        "worst TV": worst,
+        "seconds": seconds,
+        **extra,
+    }
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a line per table, run, η and method."""
-    for name, run in itertools.product(options.dataset, range(options.runs)):
-        train, test, target = DATA[name](options.data, run)
-        if run == 0 or name not in ("adult", "acs"):
-            yield {"table": name, "rows": len(train), "method": "real", "run": run} | scores(
-                train, test, train, target
-            )
-        for eta, method in itertools.product(options.eta, options.method):
-            label = _LABELS.get(method, method)
-            line: dict[str, Any] = {"table": name, "method": label, "eta": eta, "run": run}
-            start = time.process_time()
+    for name in options.dataset:
+        table, target = DATA[name](options.data)
+        for run, eta, method in itertools.product(range(options.runs), options.eta, options.method):
+            if method == "real" and eta != options.eta[0]:
+                continue
+            task = Task(name, *split(table, run, options.rows), target)
+            line: dict[str, Any] = {
+                "table": name,
+                "rows": len(task.train),
+                "method": method,
+                "run": run,
+            }
+            line |= {} if method == "real" else {"eta": eta}
             try:
-                if method == "harden":
-                    new, tested = coarser(train, test, target, eta)
-                else:
-                    new, tested = made(method, train, target, eta), test
+                yield line | measure_one(task, method, eta, run)
             except InputError as problem:
                 yield line | {"refused": str(problem)}
-                continue
-            line["seconds"] = time.process_time() - start
-            if method == "harden":
-                line |= {"rows": len(new), "columns": list(new.columns)}
-                yield line | scores(new, tested, new, target)
-            else:
-                line["distance"] = two_way_distance(train, new)
-                yield line | scores(new, tested, train, target)
 
 
 def million() -> None:
@@ -353,7 +367,7 @@ def million() -> None:
 
 def markdown(lines: list[dict[str, Any]]) -> str:
     """Return a table of means ± standard errors."""
-    shown = ("boosting AUC", "logistic AUC", "boosting accuracy", "distance", "seconds")
+    shown = ("AUC", "log loss", "class share", "mean TV", "worst TV", "contradictions", "seconds")
     text = ["| table | η | method | " + " | ".join(shown) + " |", "|---" * (3 + len(shown)) + "|"]
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for line in lines:
@@ -361,14 +375,16 @@ def markdown(lines: list[dict[str, Any]]) -> str:
     for (table, eta, method), group in groups.items():
         cells = []
         for score in shown:
-            values = [line[score] for line in group if score in line]
+            values = [line[score] for line in group if line.get(score) is not None]
             if not values:
                 cells.append("refused" if "refused" in group[0] else "–")
                 continue
-            spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None
             digits = 1 if score == "seconds" else 3
-            error = "" if spread is None or score == "seconds" else f" ± {spread:.3f}"
-            cells.append(f"{np.mean(values):.{digits}f}{error}")
+            error = ""
+            if score == "AUC" and len(values) > 1:
+                error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
+            mean = np.mean(np.abs(values)) if score == "class share" else np.mean(values)
+            cells.append(f"{mean:.{digits}f}{error}")
         text.append(f"| {table} | {eta or '–'} | {method} | " + " | ".join(cells) + " |")
     return "\n".join(text)
 
@@ -378,7 +394,8 @@ def main() -> None:
     parser.add_argument("--dataset", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--eta", nargs="+", type=float, default=list(ETAS))
     parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rows", type=int, help="rows of every table at most")
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
@@ -390,13 +407,9 @@ def main() -> None:
         stored = options.markdown.read_text(encoding="utf-8").splitlines()
         print(markdown([json.loads(line) for line in stored]))
     else:
-        wanted = [method for method in options.method if method in _WITH_MBI]
-        if wanted and importlib.util.find_spec("mbi") is None:
-            print(f"mbi is not installed: {' and '.join(wanted)} not measured.", file=sys.stderr)
-            options.method = [method for method in options.method if method not in wanted]
         for line in measure(options):
             text = json.dumps(line)
-            print(text, file=sys.stderr)
+            print(text)
             if options.json is not None:
                 with options.json.open("a", encoding="utf-8") as file:
                     file.write(text + "\n")

@@ -29,10 +29,11 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from tests.oracle.files import PACKED, in_sqlite, stored
 from tests.oracle.replay import published, replayed, spent
+from tests.oracle.synthetic_parts import measure_every_part
 
 from memberbound import MembershipPrivate, open_table, protect, summarize, synthesize
 from memberbound.errors import InputError
-from memberbound.release.all_rows import private_columns, synthetic
+from memberbound.release.all_rows import private_columns
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.all_rows.training import fit_private
@@ -355,8 +356,7 @@ def without_names(*given, honest=private_columns.count_column):
 def replay(monkeypatch, release, world, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
     monkeypatch.setattr(private_columns, "count_column", without_names)
-    monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
-
+    measure_every_part(monkeypatch)
     monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)  # for the owner of the rows
     return replayed(monkeypatch, lambda: observed(release, world, table))
 

@@ -1,7 +1,7 @@
 """X25: what a record moves in every part of a synthetic table, against all neighbours.
 
 Truth: enumeration of records on small domains.  Broken twins: squares in place of absolute values,
-residuals without a clip.
+effects off the grid.
 """
 
 import itertools
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from memberbound.release.all_rows.histograms import counted
-from memberbound.release.all_rows.label_model import CLIP, ROOM, clipped_residual_units
+from memberbound.release.all_rows.label_model import GRID, LabelModel, hit_counts
+from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.all_rows.tree import pair_score
 from memberbound.tables.persons import Persons
 
@@ -47,25 +48,42 @@ def test_scores_are_exact():
 
 
 @pytest.mark.parametrize("groups", [2, 3])
-def test_no_person_moves_sums_of_residuals_by_more_than_twice_the_clip(groups):
+def test_no_person_moves_the_hits_by_more_than_the_root_of_two(groups):
+    """Every person of one to three rows, in every order, beside others; the twin ranks rows."""
     draws = np.random.default_rng(2)
-    vectors, raw = [], []
-    for _ in range(400):
-        rows = int(draws.integers(1, 4))
-        probabilities = draws.dirichlet(np.full(groups, 0.3), rows)
-        labels, cells = draws.integers(0, groups, rows), draws.integers(0, 2, rows)
-        weights = Persons(np.array([0]), rows).weights
-        units = clipped_residual_units(labels, probabilities.copy(), weights)
-        assert (units == np.rint(units)).all()
-        sums = np.zeros((2, groups))
-        np.add.at(sums, cells, units / UNITS)
-        vectors.append(sums.ravel())
-        residuals = np.eye(groups)[labels] - probabilities
-        unclipped = np.zeros((2, groups))
-        np.add.at(unclipped, cells, residuals)
-        raw.append(unclipped.ravel())
-    allowed = CLIP * ROOM
-    assert max(map(np.linalg.norm, vectors)) <= allowed
-    apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(vectors, 2))
-    assert 1.7 * allowed < apart <= 2 * allowed
-    assert max(map(np.linalg.norm, raw)) > allowed  # without clip and weights
+    effects = tuple(np.rint(draws.normal(0, 1, (3, groups)) * GRID) / GRID for _ in range(2))
+    model = LabelModel(np.zeros(groups), effects)
+    maps = [np.arange(3)] * 2
+    cuts = np.array([-0.5, 0.0, 0.5]) + 0.5 / GRID
+    rows = [(*cells, group) for cells in np.ndindex(3, 3) for group in range(groups)]
+    people = [[row] for row in rows] + [list(draws.permuted(rows)[:3]) for _ in range(40)]
+    others = [rows[k] for k in draws.integers(0, len(rows), 9)]
+
+    def hits(person):
+        table = np.array([*person, *others])
+        persons = Persons(np.array([0, *range(len(person), len(table))]), len(table))
+        return hit_counts(
+            LabelledRows(table[:, :2].T, table[:, 2], persons, None), model, maps, cuts
+        )
+
+    counts = [hits(person).ravel() for person in people]
+    apart = max(np.linalg.norm(a - b) for a, b in itertools.combinations(counts, 2))
+    assert 1.4 < apart <= np.sqrt(2)
+    unweighted = max(len(person) for person in people) * np.sqrt(2)
+    assert apart < unweighted
+    for person in people:  # the order of a person's rows does not matter
+        assert (hits(person) == hits(person[::-1])).all()
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+def test_the_score_of_a_row_is_the_same_wherever_it_is(rounded):
+    """Sums of effects on the grid are exact in any order; effects off the grid are not."""
+    draws = np.random.default_rng(3)
+    effects = draws.normal(0, 1, (40, 5, 2)) + 1e6 * draws.choice([-1, 0, 1], (40, 1, 1))
+    if rounded:
+        effects = np.rint(effects * GRID) / GRID
+    bins = [draws.integers(0, 5, 500) for _ in range(40)]
+    order = draws.permutation(40)
+    forward = LabelModel(np.zeros(2), tuple(effects)).additive(bins)
+    backward = LabelModel(np.zeros(2), tuple(effects[order])).additive([bins[k] for k in order])
+    assert (forward == backward).all() == rounded

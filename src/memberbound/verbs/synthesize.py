@@ -46,7 +46,8 @@ from memberbound.learners.holdout import (
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
-from memberbound.release.all_rows.cells import NumberCells, ReleasedColumn, as_declared
+from memberbound.release.all_rows.cells import NumberCells, as_declared
+from memberbound.release.all_rows.marginals import ReleasedColumn
 from memberbound.release.all_rows.synthetic import (
     SyntheticRows,
     SyntheticTable,
@@ -373,8 +374,10 @@ def _distance(first: tuple[Blocks, Blocks], second: tuple[Blocks, Blocks]) -> fl
 def _marginal(column: ReleasedColumn, *tables: Blocks) -> Marginal:
     """Return what blocks hold (a range of numbers, or up to three labels), and their shares."""
     names = []
-    for block in range(len(column.coarse)):
-        labels = [column.cells.label(int(c)) for c in np.flatnonzero(column.block_of_cell == block)]
+    for block in range(len(column.blocks)):
+        inside = np.flatnonzero(column.block_of_cell == block)
+        drawn = inside[column.weights[inside] > 0]
+        labels = [column.cells.label(int(c)) for c in (drawn if drawn.size else inside)]
         if isinstance(column.cells, NumberCells) and len(labels) > 1:
             labels = [f"{labels[0].split(' to ')[0]} to {labels[-1].split(' to ')[-1]}"]
         names.append(", ".join(labels[:3] + ["…"] * (len(labels) > 3)))

@@ -9,9 +9,7 @@ whole, dates stay dates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,6 +28,8 @@ Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
 #: Linear cells of a range; cells of a column of numbers altogether.
 _LINEAR = 64
+#: Whole ranges of at most this many values have a cell for each.
+_MOST_VALUES = 500
 #: … and texts among numbers that get a cell.
 MOST_TEXTS = 8
 MOST_CELLS = 512
@@ -311,149 +311,21 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
         step = 0.0
     if step > 0:
         low, high = math.floor(low / step) * step, (math.floor(high / step) + 1) * step
-        if round((high - low) / step) <= 2 * _LINEAR:
+        if round((high - low) / step) <= _MOST_VALUES:
             count = round((high - low) / step)
             return tuple(low + (k - 0.5) * step for k in range(count + 1)), step
     linear = np.linspace(low, high, _LINEAR + 1)
     size = max(abs(low), abs(high))
     octaves = size * 2.0 ** -np.arange(1.0, _OCTAVES)
     least = step if step > 0 else size * 2.0**-_OCTAVES
-    inner = np.concatenate([linear, octaves, -octaves, [0.0, least]])
+    # The ends may be codes, or caps that many people share.
+    ends = [low + step, high - step] if step > 0 else []
+    inner = np.concatenate([linear, octaves, -octaves, [0.0, least], ends])
     if step > 0:
         inner = np.rint(inner / step) * step
     inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])
     # Between two values that can occur, where no rounding moves a value across an edge.
     return tuple((inner - step / 2).tolist()), step
-
-
-# ── What is known of a column once its cells were counted with noise ──────────────────────────────
-
-#: A cell stands alone, and is believed, from so many noise scales on, and a run of cells.
-CELL_SCALES, _RUN_SCALES = 3.0, 1.0
-
-
-def projected(noisy: FloatArray, total: float) -> FloatArray:
-    """Return the nearest table of nonnegative counts with this total; -∞ is a cell of nothing."""
-    flat = noisy.ravel()
-    if not np.isfinite(flat).any():
-        return np.full(noisy.shape, total / flat.size)
-    falling = np.sort(flat)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
-    last = np.flatnonzero(falling > excess)
-    cut = excess[last[-1]] if last.size else excess[0]
-    return np.asarray(np.maximum(noisy - cut, 0.0))
-
-
-def _merged_runs(counts: FloatArray, ordered: int, least: float, most: int) -> IntArray:
-    """Return the block of every cell, from noisy counts.
-
-    A cell with enough stands alone; neighbours with less are taken together until they have
-    enough.  Cells without neighbours and with less share one block, those at the end keep theirs.
-    """
-    while True:
-        blocks = _merged(counts, ordered, least)
-        if blocks.max() < most:
-            return blocks
-        least = 1.5 * max(least, 1.0)
-
-
-def _merged(counts: FloatArray, ordered: int, least: float) -> IntArray:
-    blocks = np.zeros(len(counts), dtype=np.int64)
-    block, collected, cells = -1, math.inf, 0
-    for cell in range(ordered):
-        # An empty cell (-∞) is merged with nothing.
-        alone = counts[cell] >= least or counts[cell] == -math.inf
-        # The noise of a sum grows with the root of its length.
-        if alone or collected >= least * math.sqrt(cells):
-            block, collected, cells = block + 1, 0.0, 0
-        blocks[cell] = block
-        collected += math.inf if alone else counts[cell]
-        cells += 1
-    rest = np.arange(ordered, len(counts))
-    large = rest[counts[rest] >= least]
-    blocks[large] = block + 1 + np.arange(len(large))
-    small = rest[counts[rest] < least]
-    blocks[small] = block + 1 + len(large)
-    return blocks
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedColumn:
-    """A column's noisy counts with the target's groups: fine bins, and blocks of them.
-
-    A bin holds the cells from ``first`` to ``last``; ``fine`` counts (bin, group).
-    """
-
-    cells: Cells
-    first: IntArray
-    last: IntArray
-    block_of_bin: IntArray
-    fine: FloatArray
-
-    @cached_property
-    def coarse(self) -> FloatArray:
-        """The counts of (block, group)."""
-        coarse = np.zeros((int(self.block_of_bin.max()) + 1, self.fine.shape[1]))
-        np.add.at(coarse, self.block_of_bin, self.fine)
-        return coarse
-
-    @cached_property
-    def block_of_cell(self) -> IntArray:
-        """The block of every cell."""
-        bin_of_cell = np.searchsorted(self.last, np.arange(self.cells.count))
-        return np.asarray(self.block_of_bin[bin_of_cell])
-
-    def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
-        """Return the block of every value of the column."""
-        return self.block_of_cell[self.cells.of(read[self.cells.name])]
-
-    def drawn(self, blocks: IntArray, draws: np.random.Generator) -> pd.Series[object]:
-        """Return values inside blocks, by the counts that bins have in all groups together.
-
-        By group the noise of small counts would pass for a relation to the target.
-        """
-        bins = np.empty(len(blocks), dtype=np.int64)
-        counts = self.fine.sum(axis=1)
-        for block in range(len(self.coarse)):
-            inside = np.flatnonzero(self.block_of_bin == block)
-            rows = np.flatnonzero(blocks == block)
-            weights = counts[inside] if counts[inside].sum() > 0 else np.ones(len(inside))
-            bins[rows] = draws.choice(inside, len(rows), p=weights / weights.sum())
-        return self.cells.drawn(self.first[bins], self.last[bins], draws)
-
-
-def released_column(
-    cells: Cells, noisy: FloatArray, groups: FloatArray, scale: float, *, least: float, most: int
-) -> ReleasedColumn:
-    """Return bins, blocks and consistent counts of a column from its noisy (cell, group) counts.
-
-    There are ``most`` blocks at most, of at least ``least`` records where neighbours can be merged.
-    """
-    spread = math.sqrt(noisy.shape[1])
-    noisy = noisy.copy()
-    for cell in cells.rare:
-        if noisy[cell].sum() < CELL_SCALES * scale * spread and noisy.shape[0] > len(cells.rare):
-            noisy[cell] = -math.inf
-    totals = noisy.sum(axis=1)
-    bins = np.arange(cells.count)
-    if cells.ordered:
-        alone = CELL_SCALES * scale * spread
-        bins[: cells.ordered] = _merged(totals[: cells.ordered], cells.ordered, alone)
-        bins[cells.ordered :] = bins[cells.ordered - 1] + 1 + np.arange(cells.count - cells.ordered)
-    count = int(bins[-1]) + 1
-    first = np.searchsorted(bins, np.arange(count), side="left")
-    last = np.searchsorted(bins, np.arange(count), side="right") - 1
-    summed = np.add.reduceat(noisy, first, axis=0)
-    doubt = _RUN_SCALES * scale * spread * np.sqrt(last - first + 1.0)
-    runs = last > first
-    if not runs.all():
-        summed[runs & (summed.sum(axis=1) < doubt)] = -math.inf
-    fine = np.column_stack(
-        [projected(column, total) for column, total in zip(summed.T, groups, strict=True)]
-    )
-    ordered = int(bins[cells.ordered - 1]) + 1 if cells.ordered else 0
-    blocks = _merged_runs(fine.sum(axis=1), ordered, least, most)
-    return ReleasedColumn(cells, first, last, blocks, fine)
 
 
 # ── Back to the types that the table had ──────────────────────────────────────────────────────────

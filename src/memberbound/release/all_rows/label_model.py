@@ -1,12 +1,14 @@
-"""The label model of a synthetic table: an additive softmax, corrected by noisy sums of residuals.
+"""The label model: the target given the other columns, as an additive softmax.
 
-A row is in one block of every column.  The score of a group of the target is an intercept plus an
-effect per block.  A row's residual is a function of that row alone, bit by bit, and sums are exact
-(proofs/synthetic-tables.md, claim 3).
+The score of a group of the target is an intercept plus an effect per bin of every column.  Effects
+are fitted once, by penalised Newton steps, so that drawn rows have the measured (bin, group)
+counts.  One paid-for histogram of scores and hits calibrates their size, and the intercepts are
+tied to the measured group counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,171 +17,349 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.marginals import LabelledRows
-from memberbound.release.budget import NoisySums
-from memberbound.tables.persons import PERSON_UNITS
-from memberbound.tables.shards import Shards
+from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.marginals import IntArray, LabelledRows, ReleasedColumn, project
 
-IntArray = NDArray[np.int64]
-
-#: Rows whose residuals are added up at once.
+#: Prior standard deviations of an effect, and of the difference of neighbouring bins' effects.
+_CLASS_PRIOR = (0.3, 0.4)
+#: … where the groups are ranges of numbers, which other columns may decide.
+_NUMBER_PRIOR = (2.0, 1.5)
+#: Factors of both that a column chooses from, and their prior spread (natural log).
+_PRIOR_SCALES = tuple(3.0 ** (k / 2) for k in range(-2, 5))
+_PRIOR_SPREAD = 0.7
+#: Newton steps at most, and halvings of one.
+_STEPS, _HALVINGS = 20, 12
+#: Scores are whole multiples of 1/64, so that their sums are exact.
+GRID = 64.0
+#: Score bins of the calibration histogram.
+SCORE_BINS = 12
+#: Factors of the effects that calibration chooses from, and their prior spread (natural log).
+_FACTORS = np.exp(np.linspace(-1.5, 1.2, 28))
+_FACTOR_SPREAD = 0.5
+#: How much larger effects are drawn: 1 + this/√rows outside the main group, and at most.
+_SHARPENING, _SHARPEST = 25.0, 2.5
+#: Rows of which the softmax is computed at once.
 _ROWS = 2**17
-#: Rounds of the label model, length at which residuals are cut off, and what effects are worth.
-ROUNDS = 4
-CLIP = 0.7
-_DAMPING = 0.6
-_START_VARIANCE = 4.0
-_ROUND_VARIANCE = 0.25
-#: Computed lengths exceed exact ones by less than this.
-ROOM = 1.0 + 2.0**-20
-#: Scores are whole multiples of 1/64, and their exponentials come from a table: the same for every
-#: record wherever it stands in the table.
-_GRID = 64.0
-_EXPONENTIALS = np.exp(-np.arange(0, 20 * int(_GRID) + 1) / _GRID)
-#: Drawn rows that the label model is fitted on: at least, at most.
-FITTED_ROWS = (5_000, 40_000)
 
 
-def probabilities(scores: FloatArray) -> FloatArray:
-    """Return softmax probabilities of scores on the grid, a function of each row alone."""
-    lowered = (scores.max(axis=1, keepdims=True) - scores) * _GRID
-    sizes = _EXPONENTIALS[np.minimum(lowered, len(_EXPONENTIALS) - 1).astype(np.int64)]
-    total = np.zeros(len(scores))
-    for group in range(scores.shape[1]):
-        total += sizes[:, group]
-    return np.asarray(sizes / total[:, None])
-
-
-def clipped_residual_units(
-    groups: NDArray[np.integer[Any]], probabilities: FloatArray, weights: FloatArray | None
-) -> FloatArray:
-    """Return weight · (indicator of the group - probabilities), cut off at the clip, in units.
-
-    Guarantee: the rows of one record add up to a vector of at most clip · 2^20 · (1 + 2^-20), in
-    whatever cells they are: weights of a record add up to at most 1.  Whole numbers: sums are
-    exact.
-    """
-    residuals = -probabilities
-    residuals[np.arange(len(groups)), groups] += 1.0
-    squares = np.zeros(len(groups))
-    for column in residuals.T:
-        squares += column * column
-    factor = np.minimum(1.0, CLIP / np.maximum(np.sqrt(squares), 1e-12)) * PERSON_UNITS
-    if weights is not None:
-        factor = factor * weights
-    return np.asarray(np.trunc(residuals * factor[:, None]))
+def softmax(scores: FloatArray) -> FloatArray:
+    """Return softmax probabilities, row by row."""
+    sizes = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(sizes / sizes.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class LabelModel:
-    """Scores of the target's groups: intercepts and an effect per block of every column."""
+    """Scores of the target's groups: intercepts and an effect per bin of every column.
+
+    ``factor`` multiplies the effects of drawn rows; the effects themselves lie on the grid.
+    """
 
     intercepts: FloatArray
     effects: tuple[FloatArray, ...]
+    factor: float = 1.0
 
-    def scores(self, blocks: Sequence[NDArray[np.generic]]) -> FloatArray:
-        """Return scores on the grid."""
-        rows = len(blocks[0]) if blocks else 0
-        scores = np.tile(self.intercepts, (rows, 1))
-        for effect, place in zip(self.effects, blocks, strict=True):
+    def additive(self, bins: Sequence[NDArray[np.integer[Any]]]) -> FloatArray:
+        """Return the sums of effects, exact."""
+        scores = np.zeros((len(bins[0]) if bins else 0, len(self.intercepts)))
+        for effect, place in zip(self.effects, bins, strict=True):
             scores += effect[place]
         return scores
 
-    def moved(self, by: Sequence[FloatArray]) -> LabelModel:
-        """Return the model with other effects, rounded to the grid."""
-        pairs = zip(self.effects, by, strict=True)
-        return replace(self, effects=tuple(np.rint((a + b) * _GRID) / _GRID for a, b in pairs))
+    def likely(self, additive: FloatArray) -> FloatArray:
+        """Return the probabilities of the groups from sums of effects."""
+        return softmax(self.intercepts + self.factor * additive)
+
+    def tied(self, additive: FloatArray, shares: FloatArray) -> LabelModel:
+        """Return the model with intercepts such that drawn rows have these shares of groups."""
+        intercepts = np.log(shares)
+        for _ in range(60):
+            reached = softmax(intercepts + self.factor * additive).mean(axis=0)
+            step = np.log(shares / np.maximum(reached, 1e-300))
+            intercepts = intercepts + step
+            if np.abs(step).max() < 1e-7:
+                break
+        return replace(self, intercepts=intercepts - intercepts.max())
+
+    def sharpened(self, rows: float) -> LabelModel:
+        """Return the model with larger effects, the more so the fewer rows leave the main group.
+
+        Labels that follow the scores more closely than real ones do let a model that is trained on
+        few drawn rows find the ranking.  Its probabilities are a little too extreme.
+        """
+        more = min(1.0 + _SHARPENING / math.sqrt(max(rows, 1.0)), _SHARPEST)
+        return replace(self, factor=self.factor * more)
+
+    def sample(
+        self, bins: Sequence[IntArray], groups: FloatArray, draws: np.random.Generator
+    ) -> IntArray:
+        """Draw a group for every row: independent but for the total of every group."""
+        rows = len(bins[0])
+        additive = np.empty((rows, len(groups)))
+        for start in range(0, rows, _ROWS):
+            cut = slice(start, start + _ROWS)
+            additive[cut] = self.additive([place[cut] for place in bins])
+        likely = self.tied(additive, groups / groups.sum()).likely(additive)
+        drawn = np.zeros(rows, dtype=np.int64)
+        left = draws.permutation(rows)
+        for group in range(len(groups) - 1):
+            rest = likely[left, group:].sum(axis=1)
+            share = likely[left, group] / np.maximum(rest, 1e-300)
+            ends = np.floor(np.cumsum(share) + draws.random())
+            hit = np.diff(ends, prepend=0.0) > 0
+            drawn[left[hit]] = group
+            left = left[~hit]
+        drawn[left] = len(groups) - 1
+        return drawn
 
 
-def _summed(blocks: NDArray[np.integer[Any]], values: FloatArray, count: int) -> FloatArray:
-    """Return the sum of rows of values per block."""
-    return np.column_stack([np.bincount(blocks, column, count) for column in values.T])
-
-
-def _additive(
-    blocks: Sequence[IntArray],
-    curvature: FloatArray,
-    moments: Sequence[FloatArray],
-    shrinkage: float,
-    effects: Sequence[FloatArray],
-) -> list[FloatArray]:
-    """Return changes of effects for which a linear model has these moments, shrunk by a penalty."""
-    sizes = [_summed(p, curvature, len(e)) + 1.0 for p, e in zip(blocks, effects, strict=True)]
-    penalties = [shrinkage / size for size in sizes]
-    changes = [np.zeros_like(effect) for effect in effects]
-    total = np.zeros_like(curvature)
-    for _ in range(8):
-        for c, place in enumerate(blocks):
-            reached = _summed(place, curvature * total, len(effects[c]))
-            wanted = moments[c] - reached - penalties[c] * (effects[c] + changes[c])
-            step = np.clip(wanted / (sizes[c] + penalties[c]), -1.0, 1.0)
-            changes[c] += step
-            total += step[place]
-    return changes
-
-
-def fitted_labels(
-    coarse: Sequence[FloatArray],
+def fit_label_model(
+    columns: Sequence[ReleasedColumn],
     groups: FloatArray,
-    blocks: Sequence[IntArray],
-    rows: Shards[LabelledRows],
-    sums: NoisySums,
+    bins: Sequence[IntArray],
     *,
-    count_scale: float,
+    numbers: bool = False,
 ) -> LabelModel:
-    """Return the label model: from the columns' counts, then from noisy sums of residuals.
+    """Fit the label model to noisy (bin, group) counts, on the bins of drawn rows.
 
-    ``coarse`` are noisy (block, group) counts of noise ``count_scale``, ``blocks`` those of drawn
-    rows, on which it is fitted.  Each round the residuals of all rows (shards of
-    :class:`LabelledRows`) are summed per block of every column, with noise, and the effects move
-    such that drawn rows would show the same sums.
+    Newton steps with a line search: the objective is convex.  ``numbers``: the groups are ranges.
     """
-    count, size = len(groups), len(blocks[0])
-    ratio = size / groups.sum()
-    share = groups / groups.sum()
-    intercepts = np.rint(np.log(share) * _GRID) / _GRID
-    labels = LabelModel(intercepts, tuple(np.zeros_like(counts) for counts in coarse))
-    wide = count / (count - 1)
-    drawn = [np.bincount(b, minlength=len(c)) for b, c in zip(blocks, coarse, strict=True)]
-    excess = [counts - counts.sum(axis=1, keepdims=True) * share for counts in coarse]
-    shrinkage = (count_scale * ratio) ** 2 * 0.6 / _START_VARIANCE
-    for _ in range(4):
-        likely = probabilities(labels.scores(blocks))
-        moments = [
-            number[:, None] * share + more * ratio - _summed(place, likely, len(number))
-            for place, number, more in zip(blocks, drawn, excess, strict=True)
-        ]
-        curvature = wide * likely * (1 - likely)
-        labels = labels.moved(_additive(blocks, curvature, moments, shrinkage, labels.effects))
-
-    shrinkage = (sums.scale * ratio) ** 2 * (1 - 1 / count) / _ROUND_VARIANCE
-    for _ in range(ROUNDS):
-        moments = []
-        for exact in rows.sum(_residual_sums, labels, [len(counts) for counts in coarse]):
-            noisy = sums.measure(exact / PERSON_UNITS) * ratio
-            moments.append(noisy - noisy.mean(axis=1, keepdims=True))
-        likely = probabilities(labels.scores(blocks))
-        # How likely a drawn row's residual is shorter than the clip.
-        lengths = np.square(likely).sum(axis=1, keepdims=True) - 2 * likely + 1.0
-        unclipped = (likely * (lengths < CLIP**2)).sum(axis=1, keepdims=True)
-        curvature = wide * likely * (1 - likely) * np.maximum(unclipped, 0.1)
-        none = [np.zeros_like(effect) for effect in labels.effects]
-        change = _additive(blocks, curvature, moments, shrinkage, none)
-        labels = labels.moved([_DAMPING * c for c in change])
-    return labels
+    prior = _NUMBER_PRIOR if numbers else _CLASS_PRIOR
+    objective = _Objective.of(columns, groups, bins, prior)
+    effects = np.zeros_like(objective.moments)
+    scores = objective.scores(effects)
+    value = objective.loss(effects, scores)
+    for _ in range(_STEPS):
+        step, slope = objective.newton_step(effects, scores)
+        length = 1.0
+        for _ in range(_HALVINGS):
+            tried = effects - length * step
+            scores = objective.scores(tried)
+            after = objective.loss(tried, scores)
+            if after <= value - 1e-4 * length * slope:
+                break
+            length /= 2
+        done = value - after < 1e-5 * max(1.0, slope)
+        effects, value = tried, after
+        if done:
+            break
+    parts = np.split(np.rint(effects * GRID) / GRID, objective.offsets[1:-1])
+    return LabelModel(objective.base, tuple(parts))
 
 
-def _residual_sums(
-    rows: LabelledRows, labels: LabelModel, sizes: Sequence[int]
-) -> tuple[FloatArray, ...]:
-    """Return sums of residuals per block of every column, in units: exact, whatever the order."""
-    sums = [np.zeros((size, len(labels.intercepts))) for size in sizes]
-    for start in range(0, len(rows.groups), _ROWS):
+@dataclass(frozen=True, eq=False)
+class _Objective:
+    """Σ log Σ exp(score) - Σ effect·moment + ½ Σ ridge·effect², of drawn rows.
+
+    The moment of a bin and a group is the group's share of the drawn rows in the bin, plus the
+    measured excess.  The ridge of a bin grows with the noise of its count.  Of two groups only the
+    difference of effects counts: they are ±half of it.
+    """
+
+    bins: Sequence[IntArray]
+    offsets: IntArray
+    base: FloatArray
+    moments: FloatArray
+    ridges: Sequence[FloatArray]
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[ReleasedColumn],
+        groups: FloatArray,
+        bins: Sequence[IntArray],
+        prior: tuple[float, float],
+    ) -> _Objective:
+        """Return the objective of measured columns and drawn rows."""
+        shares = groups / groups.sum()
+        ratio = len(bins[0]) / groups.sum()
+        size = len(groups)
+        offsets = np.cumsum([0, *(len(column.bins) for column in columns)])
+        moments = np.zeros((offsets[-1], size))
+        ridges = [np.zeros((offsets[-1], offsets[-1])) for _ in groups]
+        for place, (column, drawn) in enumerate(zip(columns, bins, strict=True)):
+            own = slice(offsets[place], offsets[place + 1])
+            number = np.bincount(drawn, minlength=len(column.bins))
+            excess = column.noisy - column.noisy.sum(axis=1, keepdims=True) * shares
+            moments[own] = number[:, None] * shares + ratio * excess
+            # What a unit of the effect adds to the moment, and the variance of the excess.
+            gain = np.maximum(number, 1.0)[:, None] * shares * (1 - shares)
+            spread = (1 - shares) ** 2 + (size - 1) * shares**2
+            variance = gain + (ratio * column.scale) ** 2 * spread
+            precision = _prior(column, ratio * excess, gain, variance, prior)
+            for group, ridge in enumerate(ridges):
+                # The posterior mode where this column alone decides.
+                weight = np.sqrt(variance[:, group] / gain[:, group])
+                ridge[own, own] = precision * np.outer(weight, weight)
+        return cls(bins, offsets, np.log(shares), moments, ridges)
+
+    @property
+    def fitted(self) -> tuple[int, ...]:
+        """The groups whose effects are free."""
+        return tuple(range(len(self.base))) if len(self.base) > 2 else (1,)
+
+    def free(self, effects: FloatArray) -> FloatArray:
+        """Return the effects that are free, a column per group."""
+        return effects if len(self.base) > 2 else effects[:, 1:] - effects[:, :1]
+
+    def scores(self, effects: FloatArray) -> FloatArray:
+        """Return the scores of drawn rows."""
+        total = np.tile(self.base, (len(self.bins[0]), 1))
+        for place, offset in zip(self.bins, self.offsets, strict=False):
+            total += effects[place + offset]
+        return total
+
+    def loss(self, effects: FloatArray, scores: FloatArray) -> float:
+        """Return the objective."""
+        top = scores.max(axis=1)
+        value = np.log(np.exp(scores - top[:, None]).sum(axis=1)).sum() + top.sum()
+        value -= (effects * self.moments).sum()
+        for free, group in zip(self.free(effects).T, self.fitted, strict=True):
+            value += 0.5 * free @ self.ridges[group] @ free
+        return float(value)
+
+    def newton_step(self, effects: FloatArray, scores: FloatArray) -> tuple[FloatArray, float]:
+        """Return a step, group by group, and how fast the objective falls along it."""
+        likely = softmax(scores)
+        step, slope = np.zeros_like(effects), 0.0
+        sizes = np.diff(self.offsets)
+        free = self.free(effects)
+        for place, group in enumerate(self.fitted):
+            p = likely[:, group]
+            expected = np.concatenate(
+                [np.bincount(b, p, n) for b, n in zip(self.bins, sizes, strict=True)]
+            )
+            gradient = expected - self.moments[:, group] + self.ridges[group] @ free[:, place]
+            curvature = _curvature(self.bins, sizes, p * (1 - p)) + self.ridges[group]
+            curvature[np.diag_indices_from(curvature)] += 1e-6
+            change = np.linalg.solve(curvature, gradient)
+            slope += float(gradient @ change)
+            step[:, group] = change
+        if len(self.base) == 2:
+            step = np.column_stack([-step[:, 1] / 2, step[:, 1] / 2])
+        return step, slope
+
+
+def _prior(
+    column: ReleasedColumn,
+    excess: FloatArray,
+    gain: FloatArray,
+    variance: FloatArray,
+    prior: tuple[float, float],
+) -> FloatArray:
+    """Return the prior precision of a column's effects: of their sizes, and of neighbours.
+
+    Its scale is the one that explains the measured excess best (empirical Bayes), with a
+    preference for the usual one.
+    """
+    size, ordered = len(excess), column.ordered_bins
+    precision = np.eye(size) / prior[0] ** 2
+    for k in range(ordered - 1):
+        precision[k : k + 2, k : k + 2] += np.array([[1, -1], [-1, 1]]) / prior[1] ** 2
+    law = np.linalg.inv(precision)
+    groups = (1,) if excess.shape[1] == 2 else range(excess.shape[1])
+    best, chosen = -np.inf, 1.0
+    for scale in _PRIOR_SCALES:
+        fit = -0.5 * len(groups) * (np.log(scale) / _PRIOR_SPREAD) ** 2
+        for group in groups:
+            moved = scale**2 * law * np.outer(gain[:, group], gain[:, group])
+            moved[np.diag_indices(size)] += variance[:, group]
+            root = np.linalg.cholesky(moved)
+            fit -= np.log(np.diag(root)).sum()
+            fit -= 0.5 * np.square(np.linalg.solve(root, excess[:, group])).sum()
+        if fit > best:
+            best, chosen = fit, scale
+    return np.asarray(precision / chosen**2)
+
+
+def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -> FloatArray:
+    """Return the weight of rows in every pair of bins, of the same column or of two."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    table = np.zeros((offsets[-1], offsets[-1]))
+    for a, place in enumerate(bins):
+        for b in range(a, len(bins)):
+            cells = np.bincount(place * sizes[b] + bins[b], weights, sizes[a] * sizes[b])
+            part = cells.reshape(sizes[a], sizes[b])
+            table[offsets[a] : offsets[a + 1], offsets[b] : offsets[b + 1]] = part
+            table[offsets[b] : offsets[b + 1], offsets[a] : offsets[a + 1]] = part.T
+    return table
+
+
+# ── Calibration: one histogram of (score bin, hit) of the secret rows ─────────────────────────────
+
+
+def score_and_guess(additive: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return a score and a guess of the group for every row, exact: multiples of 1/64.
+
+    Of two groups the guess is the second and the score its lead.  Of more the guess has the largest
+    score, and its lead over the next one is the score.
+    """
+    total = additive + np.rint(intercepts * GRID) / GRID
+    if total.shape[1] == 2:
+        return total[:, 1] - total[:, 0], np.ones(len(total), dtype=np.int64)
+    guess = total.argmax(axis=1)
+    lead = np.sort(total, axis=1)
+    return lead[:, -1] - lead[:, -2], guess
+
+
+def hit_counts(
+    rows: LabelledRows, model: LabelModel, maps: Sequence[IntArray], cuts: FloatArray
+) -> FloatArray:
+    """Return how many records have which score bin, and whether the guess is their group.
+
+    Guarantee: exact.  The bin of a row is a function of this row, of public and of released
+    numbers: effects are multiples of 1/64, so that sums do not round.  Replacing a record moves
+    the counts by at most √2 in length.
+    """
+    places = np.empty(len(rows.groups), dtype=np.int64)
+    for start in range(0, len(places), _ROWS):
         cut = slice(start, start + _ROWS)
-        codes = [code[cut] for code in rows.codes]
-        weights = None if rows.persons is None else rows.persons.weights[cut]
-        likely = probabilities(labels.scores(codes))
-        units = clipped_residual_units(rows.groups[cut], likely, weights)
-        for place, (code, size) in enumerate(zip(codes, sizes, strict=True)):
-            sums[place] += _summed(code, units, size)
-    return tuple(sums)
+        bins = [mapped[code[cut]] for mapped, code in zip(maps, rows.codes, strict=True)]
+        score, guess = score_and_guess(model.additive(bins), model.intercepts)
+        hit = guess == rows.groups[cut]
+        places[cut] = 2 * np.searchsorted(cuts, score, side="right") + hit
+    return counted(places, 2 * (len(cuts) + 1), rows.persons).reshape(-1, 2)
+
+
+def score_cuts(model: LabelModel, additive: FloatArray) -> FloatArray:
+    """Return cuts between score bins that drawn rows fill equally."""
+    score, _ = score_and_guess(additive, model.intercepts)
+    cuts = np.quantile(score, np.arange(1, SCORE_BINS) / SCORE_BINS)
+    # Between multiples of 1/64: no score lies on a cut.
+    return np.unique((np.floor(cuts * GRID) + 0.5) / GRID)
+
+
+def calibrate(
+    model: LabelModel,
+    additive: FloatArray,
+    groups: FloatArray,
+    cuts: FloatArray,
+    noisy: tuple[FloatArray, float],
+) -> LabelModel:
+    """Return the model with the factor of its effects that explains the noisy hits best.
+
+    ``noisy`` are (score bin, hit) counts and their noise scale; ``additive`` are the sums of
+    effects of drawn rows.
+    """
+    counts, scale = noisy
+    shares = groups / groups.sum()
+    score, guess = score_and_guess(additive, model.intercepts)
+    bins = np.searchsorted(cuts, score, side="right")
+    size = len(cuts) + 1
+    drawn = np.maximum(np.bincount(bins, minlength=size), 1)
+    records = np.maximum(project(counts.sum(axis=1), float(groups.sum())), 1.0)
+    average = float(counts[:, 1].sum() / max(counts.sum(), 1.0))
+    average = min(max(average, 0.01), 0.99)
+    excess = (1 - average) * counts[:, 1] - average * counts[:, 0]
+    best, chosen = -np.inf, model
+    for factor in _FACTORS:
+        tried = replace(model, factor=float(factor)).tied(additive, shares)
+        likely = softmax(tried.intercepts + factor * additive)
+        hits = likely[np.arange(len(guess)), guess]
+        rate = np.bincount(bins, hits, minlength=size) / drawn
+        spread = scale**2 * ((1 - average) ** 2 + average**2) + records * rate * (1 - rate)
+        fit = -0.5 * ((excess - records * (rate - average)) ** 2 / spread + np.log(spread)).sum()
+        fit -= 0.5 * (np.log(factor) / _FACTOR_SPREAD) ** 2
+        if fit > best:
+            best, chosen = fit, tried
+    return chosen

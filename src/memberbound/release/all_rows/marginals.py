@@ -1,11 +1,17 @@
-"""Exact marginal counts of discretised rows, with the target's group."""
+"""Marginals of discretised rows: exact counts, and consistent estimates from noisy ones.
+
+A column has three resolutions.  *Cells* are public or learnt with the column.  *Bins* are runs of
+cells that are counted together with the target.  *Blocks* are runs of bins, as coarse as the noise
+of a pair of columns demands.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +20,24 @@ from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.cells import Cells
 from memberbound.release.all_rows.histograms import counted
+from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 IntArray = NDArray[np.int64]
+#: Columns that are counted together.
+Clique = tuple[int, ...]
+
+
+# ── Exact counts of the secret rows ───────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Cells or blocks of some rows, a line per column, the target's group, and whose they are."""
+    """Cells of some rows, a line per column, the target's group, and whose rows they are."""
 
     codes: NDArray[np.integer[Any]]
     groups: NDArray[np.integer[Any]]
@@ -31,19 +46,27 @@ class LabelledRows:
     memory: int | None
 
     def counts(
-        self, columns: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]
+        self, cliques: Sequence[Clique], maps: Sequence[IntArray], groups: int = 0
     ) -> tuple[FloatArray, ...]:
-        """Return for some columns together, with the target's group, the weight in every cell.
+        """Return a table of counts per clique.
 
-        Guarantee: exact; replacing a record moves each table by at most √2 in length, and 2 in the
-        sum of absolute values.
+        ``maps`` map the cells of every column to what is counted (bins, blocks).  With ``groups``
+        the last axis is the target's group.
+
+        Guarantee: exact; replacing a record moves each table by at most √2 in length, and by at
+        most 2 in the sum of absolute values.
         """
+        sizes = [int(mapped.max()) + 1 for mapped in maps]
+        used = {column for clique in cliques for column in clique}
+        codes = {c: maps[c].astype(np.min_scalar_type(sizes[c]))[self.codes[c]] for c in used}
         tables = []
-        for chosen, shape in zip(columns, shapes, strict=True):
+        for clique in cliques:
+            shape = tuple(sizes[column] for column in clique) + ((groups,) if groups else ())
             places = np.zeros(len(self.groups), dtype=np.int64)
-            for column, size in zip(chosen, shape, strict=False):
-                places = places * size + self.codes[column]
-            places = places * shape[-1] + self.groups
+            for column in clique:
+                places = places * sizes[column] + codes[column]
+            if groups:
+                places = places * groups + self.groups
             tables.append(counted(places, math.prod(shape), self.persons).reshape(shape))
         return tuple(tables)
 
@@ -53,13 +76,6 @@ class LabelledRows:
         groups = large_array(self.groups.shape, kind, self.memory)
         groups[:] = group_of_cell[self.groups]
         return replace(self, groups=groups)
-
-    def with_blocks(self, block_of_cell: Sequence[IntArray]) -> LabelledRows:
-        """Return the rows with blocks instead of cells."""
-        blocks = large_array(self.codes.shape, np.dtype(np.uint8), self.memory)
-        for line, cells, block in zip(blocks, self.codes, block_of_cell, strict=True):
-            line[:] = block[cells]
-        return replace(self, codes=blocks)
 
 
 def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
@@ -71,3 +87,241 @@ def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | Non
     groups = large_array((shard.rows,), np.dtype(np.uint16), shard.memory)
     groups[:] = 0 if target is None else target.of(shard.columns[target.name])
     return LabelledRows(codes, groups, shard.persons, shard.memory)
+
+
+# ── Estimates from noisy counts: post-processing ──────────────────────────────────────────────────
+
+#: Cells for missing, other and empty values are believed from this many noise scales on.
+RARE_SCALES = 3.0
+#: Price of one more run of equal cells, in units of the noise variance.
+_RUN_PRICE = 6.0
+#: A pair's count below this many noise scales may be empty.
+_EMPTY_SCALES = 2.0
+#: A count above this many noise scales shows that one column is no function of the other.
+_FUNCTION_SCALES = 4.0
+#: Independence that is mixed into a pair, so that no draw is without a law.
+_LEAST_SHARE = 1e-4
+
+
+def project(noisy: FloatArray, total: float) -> FloatArray:
+    """Return the nearest table of nonnegative counts with this total; -∞ marks an empty cell."""
+    flat = noisy.ravel()
+    if not np.isfinite(flat).any():
+        return np.full(noisy.shape, total / flat.size)
+    falling = np.sort(flat)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(flat) + 1)
+    last = np.flatnonzero(falling > excess)
+    cut = excess[last[-1]] if last.size else excess[0]
+    return np.asarray(np.maximum(noisy - cut, 0.0))
+
+
+def smooth(noisy: FloatArray, scale: float) -> FloatArray:
+    """Return means over runs of neighbouring cells: the runs that minimise squares plus a price.
+
+    Examples:
+        >>> smooth(np.array([1.0, -1.0, 0.0, 90.0, 30.0, 32.0]), 1.0).tolist()
+        [0.0, 0.0, 0.0, 90.0, 31.0, 31.0]
+    """
+    count = len(noisy)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (noisy, np.square(noisy)))
+    price = _RUN_PRICE * scale**2
+    best, start = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
+    for end in range(1, count + 1):
+        lengths = end - np.arange(end)
+        inside = sums[end] - sums[:end]
+        errors = squares[end] - squares[:end] - inside**2 / lengths
+        costs = best[:end] + errors + price
+        start[end] = costs.argmin()
+        best[end] = costs[start[end]]
+    means, end = np.empty(count), count
+    while end > 0:
+        first = start[end]
+        means[first:end] = (sums[end] - sums[first]) / (end - first)
+        end = first
+    return means
+
+
+def merge(counts: FloatArray, ordered: int, most: int) -> IntArray:
+    """Return at most ``most`` runs of cells of about equal mass, as the run of every cell.
+
+    Only the first ``ordered`` cells have neighbours.  Of the others the largest have their own run
+    and the rest share the last one, empty cells among them.
+
+    Examples:
+        >>> merge(np.array([5.0, 5, 50, 5, 5, 20, 1, 0]), 5, 4).tolist()
+        [0, 0, 1, 2, 2, 3, 3, 3]
+        >>> merge(np.array([5.0, 50.0, 4.0, 30.0]), 0, 3).tolist()
+        [2, 0, 2, 1]
+        >>> merge(np.array([5.0, 50.0, 0.0]), 0, 3).tolist()
+        [0, 1, 1]
+    """
+    runs = np.zeros(len(counts), dtype=np.int64)
+    beside = counts[ordered:]
+    filled = int(np.count_nonzero(beside > 0))
+    own = min(filled, most if not ordered else most // 2)
+    used = 0
+    if ordered:
+        runs[:ordered] = _equal_runs(np.maximum(counts[:ordered], 0.0), max(1, most - own))
+        used = int(runs[ordered - 1]) + 1
+    if own == 0:
+        runs[ordered:] = max(used - 1, 0)
+        return runs
+    alone = np.sort(np.argsort(-beside, kind="stable")[: own if filled == own else own - 1])
+    runs[ordered:] = used + own - 1
+    runs[ordered + alone] = used + np.arange(len(alone))
+    return runs
+
+
+def _equal_runs(mass: FloatArray, most: int) -> IntArray:
+    """Return runs of neighbouring cells of about equal mass; heavy cells stay alone."""
+    if len(mass) <= most:
+        return np.arange(len(mass))
+    total = max(float(mass.sum()), 1e-9)
+    middle = (np.cumsum(mass) - mass / 2) / total
+    for pieces in range(most, 1, -1):
+        alone = mass >= total / pieces
+        cuts = (np.diff(np.floor(middle * pieces)) > 0) | alone[1:] | alone[:-1]
+        if cuts.sum() < most:
+            return np.concatenate([[0], np.cumsum(cuts)])
+    return np.zeros(len(mass), dtype=np.int64)
+
+
+def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return a table with these sums, by iterative proportional fitting."""
+    for _ in range(30):
+        table = table * (rows / np.maximum(table.sum(axis=1), 1e-12))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), 1e-12))[None, :]
+    return table
+
+
+def estimate_pair(
+    noisy: FloatArray,
+    expected: FloatArray,
+    scale: float,
+    rows: FloatArray,
+    columns: FloatArray,
+    *,
+    by_row: bool = True,
+) -> FloatArray:
+    """Return consistent counts of a pair from noisy ones and what is expected without them.
+
+    The noisy counts are shrunk towards the expected ones (James and Stein): row by row, or all
+    together.  Cells that must hold many records and hold no more than noise stay empty.
+    """
+    distance = noisy - expected
+    axis = 1 if by_row else None
+    squares = np.square(distance).sum(axis=axis, keepdims=True)
+    freedom = noisy.shape[1] - 2 if by_row else noisy.size - sum(noisy.shape)
+    weight = np.clip(1.0 - max(freedom, 0) * scale**2 / np.maximum(squares, 1e-12), 0.0, 1.0)
+    empty = (noisy < _EMPTY_SCALES * scale) & (expected > 2 * _EMPTY_SCALES * scale)
+    empty |= _outside_a_function(noisy, expected, scale) | (expected <= 0)
+    shrunk = np.where(empty, -math.inf, expected + weight * distance)
+    table = project(shrunk, float(rows.sum())) + _LEAST_SHARE * np.where(empty, 0.0, expected)
+    return rake(table + 1e-12 * ~empty, rows, columns)
+
+
+def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
+    """Return the cells that hold nothing, where one column decides the other, or nearly so.
+
+    All but the largest of every row and column; or, where that is too much, all of these that do
+    not stand out.  Together they must hold no more than noise explains, where independence expects
+    far more.
+    """
+    small = np.ones(noisy.shape, dtype=bool)
+    small[np.arange(len(noisy)), noisy.argmax(axis=1)] = False
+    small[noisy.argmax(axis=0), np.arange(noisy.shape[1])] = False
+    for outside in (small, small & (noisy < _FUNCTION_SCALES * scale)):
+        doubt = RARE_SCALES * scale * math.sqrt(max(int(outside.sum()), 1))
+        if noisy[outside].sum() < doubt and expected[outside].sum() > 2 * doubt:
+            return outside
+    return np.zeros_like(small)
+
+
+# ── What is released about one column ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedColumn:
+    """Estimated counts of a column's cells, and its noisy (bin, group) counts as measured."""
+
+    cells: Cells
+    #: Estimated records in every cell: nonnegative, adding up to all records.
+    weights: FloatArray
+    bin_of_cell: IntArray
+    block_of_bin: IntArray
+    noisy: FloatArray
+    scale: float
+
+    @cached_property
+    def block_of_cell(self) -> IntArray:
+        """The block of every cell."""
+        return np.asarray(self.block_of_bin[self.bin_of_cell])
+
+    @cached_property
+    def bins(self) -> FloatArray:
+        """Estimated records in every bin."""
+        return np.bincount(self.bin_of_cell, self.weights).astype(np.float64)
+
+    @cached_property
+    def blocks(self) -> FloatArray:
+        """Estimated records in every block."""
+        return np.bincount(self.block_of_cell, self.weights).astype(np.float64)
+
+    @cached_property
+    def ordered_bins(self) -> int:
+        """Number of bins that have neighbours."""
+        return int(self.bin_of_cell[self.cells.ordered - 1]) + 1 if self.cells.ordered else 0
+
+    def with_blocks(self, most: int) -> ReleasedColumn:
+        """Return the column with at most this many blocks."""
+        return replace(self, block_of_bin=merge(self.bins, self.ordered_bins, most))
+
+    def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
+        """Return the block of every value of the column."""
+        return self.block_of_cell[self.cells.of(read[self.cells.name])]
+
+    def cells_in(self, blocks: IntArray, draws: np.random.Generator) -> IntArray:
+        """Draw a cell inside every block, by the estimated counts."""
+        laws = np.zeros((len(self.blocks), len(self.weights)))
+        laws[self.block_of_cell, np.arange(len(self.weights))] = self.weights + 1e-12
+        return draw(laws, blocks, draws)
+
+    def values(self, cells: IntArray, draws: np.random.Generator) -> pd.Series[object]:
+        """Draw a value inside every cell."""
+        return self.cells.drawn(cells, cells, draws)
+
+
+def estimate_cells(
+    cells: Cells, noisy: FloatArray, scale: float, total: float, *, smoothed: bool = True
+) -> FloatArray:
+    """Return consistent counts of a column's cells from noisy ones."""
+    counts = noisy.copy()
+    rare = [cell for cell in cells.rare if noisy[cell] < RARE_SCALES * scale]
+    if len(rare) == len(counts):
+        rare = []
+    counts[rare] = 0.0
+    if cells.ordered > 2 and smoothed:
+        counts[: cells.ordered] = smooth(counts[: cells.ordered], scale)
+    counts[rare] = -math.inf
+    return project(counts, total)
+
+
+def draw(laws: FloatArray, which: IntArray, draws: np.random.Generator) -> IntArray:
+    """Draw from law ``which[i]`` for every row i, such that counts are as near as can be.
+
+    Systematic sampling in random order: of m rows with one law, an outcome of probability p has
+    ⌊mp⌋ or ⌈mp⌉ of them.
+    """
+    order = draws.permutation(len(which))
+    order = order[np.argsort(which[order], kind="stable")]
+    sizes = np.bincount(which, minlength=len(laws))
+    starts = np.cumsum(sizes) - sizes
+    rank = np.empty(len(which))
+    rank[order] = np.arange(len(which)) - np.repeat(starts, sizes)
+    steps = np.cumsum(laws, axis=1)
+    steps /= np.maximum(steps[:, -1:], 1e-300)
+    # Law k lies between k and k + 1, so that one search serves all of them.
+    ends = (np.arange(len(laws))[:, None] + steps).ravel()
+    share = (rank + draws.random(len(laws))[which]) / np.maximum(sizes[which], 1)
+    places = np.searchsorted(ends, which + np.minimum(share, 1 - 1e-9), side="right")
+    return np.asarray(np.minimum(places - which * laws.shape[1], laws.shape[1] - 1))

@@ -1,16 +1,19 @@
-"""A synthetic table of all rows, in the neighbour game: noisy counts, a tree, a label model.
+"""A synthetic table of all rows, in the neighbour game: measure, select, estimate, sample.
 
-What is counted, with noise, in this order (proofs/synthetic-tables.md):
+What is measured, with noise, in this order (proofs/synthetic-tables.md):
 
 1. what columns hold, where no bounds say it: their *cells* (:mod:`.cells`);
 2. the target: its *groups*;
-3. every column with the target's groups: *blocks* of cells;
-4. for every pair of columns how far it is from independence given the group: one number, from
-   which a *tree* of pairs is chosen;
-5. the pairs of the tree with the groups: *triples*, projected onto consistent counts;
-6. round by round, what a model of the target gets wrong in every block of a column: *labels*.
+3. the cells of columns that have many, to merge them into *bins*;
+4. every column's bins with the target's groups;
+5. for every pair of columns how far it is from independence: one number, from which a *forest* of
+   pairs is selected at the resolution that the noise of a pair allows;
+6. the pairs of the forest;
+7. for every other pair how far it is from what the forest predicts, and the pairs that are far;
+8. how often a model of the target is right at which score.
 
-Small tables stop after step 3.  New rows are drawn from these numbers alone: post-processing.
+How the budget is shared is a function of public numbers: :func:`budget_shares`.  New rows are drawn
+from the noisy numbers alone: post-processing.
 """
 
 from __future__ import annotations
@@ -18,12 +21,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import FORMATS as TABLE_ENDINGS
@@ -37,26 +39,32 @@ from memberbound.release.all_rows.cells import (
     CategoryCells,
     Cells,
     NumberCells,
-    ReleasedColumn,
     Writing,
     declared_writing,
     format_cells,
-    projected,
     public_column,
-    released_column,
     written_as,
 )
 from memberbound.release.all_rows.histograms import MOST_CLASSES, counted, noisy_identifiers
 from memberbound.release.all_rows.label_model import (
-    CLIP,
-    FITTED_ROWS,
-    ROOM,
-    ROUNDS,
+    SCORE_BINS,
     LabelModel,
-    fitted_labels,
-    probabilities,
+    calibrate,
+    fit_label_model,
+    hit_counts,
+    score_cuts,
 )
-from memberbound.release.all_rows.marginals import LabelledRows, labelled_rows
+from memberbound.release.all_rows.marginals import (
+    IntArray,
+    LabelledRows,
+    ReleasedColumn,
+    draw,
+    estimate_cells,
+    estimate_pair,
+    labelled_rows,
+    merge,
+    project,
+)
 from memberbound.release.all_rows.private_columns import (
     MOST_LABELS,
     learn_classes,
@@ -66,7 +74,14 @@ from memberbound.release.all_rows.private_columns import (
     rows_needed,
     take_looks,
 )
-from memberbound.release.all_rows.tree import best_forest, pair_score, raked_counts, shrunk_counts
+from memberbound.release.all_rows.tree import (
+    Pair,
+    PairModel,
+    noise_price,
+    pair_score,
+    select_forest,
+    select_further,
+)
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise
@@ -79,19 +94,68 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-IntArray = NDArray[np.int64]
+#: Kinds of measurements, as the shares of the budget are named.
+_TARGET, _CELLS, _COLUMNS, _CALIBRATION = "target", "cells", "columns", "calibration"
+_SCORES, _PAIRS = "scores of pairs", "pairs"
+_FURTHER_SCORES, _FURTHER = "scores of further pairs", "further pairs"
+#: Shares of μ² that do not depend on the table.
+_FIXED = {_TARGET: 0.02, _CELLS: 0.12, _CALIBRATION: 0.05, _SCORES: 0.05, _FURTHER_SCORES: 0.04}
+#: Signals (μ·records/√columns) between which pairs, and further pairs, take over from columns.
+_PAIR_SIGNALS, _FURTHER_SIGNALS = (200.0, 2000.0), (450.0, 1500.0)
+#: What the columns get of the rest at the two ends; of what they leave, what further pairs get.
+_COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
+#: Pairs are measured only if the noise of a score is below this share of the records.
+_LARGEST_SCORE_NOISE = 0.25
+#: Bins of a column with neighbouring cells, and of any other; groups of the target; blocks.
+_MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
+#: Further pairs, for every column.
+_FURTHER_PER_COLUMN = 2
+#: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
+_PAIR_ERROR = 0.15
+#: A group of the target stands out by this many noise scales.
+_GROUP_SCALES = 4.0
+#: Drawn rows that pairs and labels are fitted on, at most.
+_FITTED_ROWS = 20_000
 
-#: Parts of the budget for pairs of columns.
-_SCORES, _TREE = "scores of pairs", "pairs of the tree"
-#: Shares of what preprocessing leaves of μ², chosen once on Adult and ACS (docs/synthetic.md).
-_WITH_TARGET = {"target": 0.03, "columns": 0.37, _SCORES: 0.05, _TREE: 0.30, "labels": 0.25}
-_WITHOUT_TARGET = {"columns": 0.40, _SCORES: 0.08, _TREE: 0.52}
-#: … and where μ·records/√columns is below this, where pairs would drown: single columns only.
-_LEAST_SIGNAL = 500.0
-_SINGLE_WITH_TARGET = {"target": 0.05, "columns": 0.95}
-_SINGLE = {"columns": 1.0}
-#: Groups of the target in the tree, and blocks of a column.
-_MOST_GROUPS, _MOST_BLOCKS = 16, 32
+
+def budget_shares(
+    records: int, mu: float, columns: int, large: int, *, target: bool
+) -> dict[str, float]:
+    """Return how μ² is shared between measurements, from public numbers alone.
+
+    ``columns`` does not count the target; ``large`` of them have too many cells to be counted with
+    the target one by one.
+
+    Examples:
+        >>> shares = budget_shares(40_000, 0.25, 14, 5, target=True)
+        >>> {name: round(shares[name], 2) for name in ("columns", "pairs", "further pairs")}
+        {'columns': 0.36, 'pairs': 0.14, 'further pairs': 0.22}
+    """
+    signal = mu * records / math.sqrt(columns)
+    count = columns * (columns - 1) // 2
+    noise = 2.0 * math.sqrt(count / _FIXED[_SCORES]) / mu
+    parts = [_TARGET, _CALIBRATION] if target else []
+    parts += [_CELLS] if large else []
+    pairs = columns > 1 and noise < _LARGEST_SCORE_NOISE * records
+    further = pairs and columns > 2 and signal > _FURTHER_SIGNALS[0]
+    parts += [_SCORES] if pairs else []
+    parts += [_FURTHER_SCORES] if further else []
+    shares = {name: share for name, share in _FIXED.items() if name in parts}
+    rest = 1.0 - sum(shares.values())
+    if not pairs:
+        return {**shares, _COLUMNS: rest}
+    shares[_COLUMNS] = rest * _between(signal, _PAIR_SIGNALS, _COLUMN_SHARES)
+    rest -= shares[_COLUMNS]
+    if further:
+        part = rest * _between(signal, _FURTHER_SIGNALS, _FURTHER_SHARES)
+        return {**shares, _PAIRS: rest - part, _FURTHER: part}
+    return {**shares, _PAIRS: rest}
+
+
+def _between(signal: float, signals: tuple[float, float], values: tuple[float, float]) -> float:
+    """Return a value that moves from the first to the second with the logarithm of the signal."""
+    place = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
+    return values[0] + min(max(place, 0.0), 1.0) * (values[1] - values[0])
 
 
 # ── What is released, and the rows that are drawn from it ─────────────────────────────────────────
@@ -106,9 +170,7 @@ class SyntheticTable:
     """
 
     names: tuple[str, ...]
-    columns: tuple[ReleasedColumn, ...]
-    #: A column, its parent in the tree, and the counts of (parent, column, group); parents first.
-    tree: tuple[tuple[int, int | None, FloatArray], ...]
+    model: PairModel
     target: ReleasedColumn | None
     groups: FloatArray
     labels: LabelModel | None
@@ -139,45 +201,38 @@ class SyntheticTable:
         return Calibration(noise, self.certificate_, self.eta, "synthetic", 0, details)
 
     @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of columns whose joint law was counted."""
-        names = [column.cells.name for column in self.columns]
-        return tuple((names[p], names[c]) for c, p, _ in self.tree if p is not None)
+    def columns(self) -> tuple[ReleasedColumn, ...]:
+        """The columns beside the target."""
+        return self.model.columns
 
-    def blocks(self, rows: int, draws: np.random.Generator) -> tuple[list[IntArray], IntArray]:
-        """Return blocks of all columns and groups of the target for new rows."""
-        groups = draws.choice(len(self.groups), rows, p=self.groups / self.groups.sum())
-        blocks = [np.zeros(rows, dtype=np.int64) for _ in self.columns]
-        for child, parent, table in self.tree:
-            coarse = self.columns[child].coarse
-            law = groups if parent is None else blocks[parent] * len(self.groups) + groups
-            # A law of the child's block per (parent, group), cumulated.
-            steps = np.cumsum(np.moveaxis(table, 2, 1), axis=2)
-            bare = steps[:, :, -1:] <= 0
-            steps = np.where(bare, np.cumsum(coarse.T + 1e-9, axis=1)[None], steps)
-            steps = (steps / steps[:, :, -1:]).reshape(-1, len(coarse))
-            # Law k lies between k and k + 1, so that one search serves all of them.
-            ends = (np.arange(len(steps))[:, None] + steps).ravel()
-            place = np.searchsorted(ends, law + draws.random(rows), side="right")
-            blocks[child] = np.minimum(place - law * len(coarse), len(coarse) - 1)
-        return blocks, groups
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of columns whose joint law was measured."""
+        names = [column.cells.name for column in self.columns]
+        return tuple((names[a], names[b]) for a, b in self.model.pairs)
+
+    def cells(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
+        """Return cells of all columns beside the target, for new rows."""
+        blocks = self.model.blocks(rows, draws)
+        pairs = zip(self.columns, blocks, strict=True)
+        return [column.cells_in(block, draws) for column, block in pairs]
 
     def sample(self, rows: int, source: RandomSource) -> pd.DataFrame:
         """Return new rows, with the names and the order of the columns of the table."""
         import pandas as pd
 
         draws = np.random.default_rng([int(word) for word in source.words(4)])
-        blocks, groups = self.blocks(rows, draws)
-        labels = groups
-        if self.labels is not None:
-            steps = np.cumsum(probabilities(self.labels.scores(blocks)), axis=1)
-            shares = draws.random(rows)[:, None] * steps[:, -1:]
-            labels = np.minimum((steps <= shares).sum(axis=1), steps.shape[1] - 1)
+        cells = self.cells(rows, draws)
         values: dict[str, pd.Series[object]] = {}
-        for column, place in zip(self.columns, blocks, strict=True):
-            values[column.cells.name] = column.drawn(place, draws)
+        for column, places in zip(self.columns, cells, strict=True):
+            values[column.cells.name] = column.values(places, draws)
         if self.target is not None:
-            values[self.target.cells.name] = self.target.drawn(labels, draws)
+            groups = draw(self.groups[None], np.zeros(rows, dtype=np.int64), draws)
+            if self.labels is not None:
+                bins = [c.bin_of_cell[p] for c, p in zip(self.columns, cells, strict=True)]
+                groups = self.labels.sample(bins, self.groups, draws)
+            goal = self.target.cells_in(groups, draws)
+            values[self.target.cells.name] = self.target.values(goal, draws)
         for name in self.identifiers:
             values[name] = pd.Series(np.arange(1, rows + 1))
         return pd.DataFrame({name: values[name] for name in self.names if name in values})
@@ -251,38 +306,32 @@ def fit_synthetic(
     cells, identifiers, left_out = _cells(records, public, writings, target, budget)
     left, count = budget.left, len(records)
     features = [column for name, column in cells.items() if name != target]
-    kinds = _WITHOUT_TARGET if target is None else _WITH_TARGET
-    if budget.mu * count < _LEAST_SIGNAL * math.sqrt(len(features)):
-        kinds = _SINGLE if target is None else _SINGLE_WITH_TARGET
     goal = None if target is None else cells[target]
-    counting = _Counting(
+    mu = budget.mu * math.sqrt(left)
+    large = sum(map(_is_large, features))
+    shares = budget_shares(count, mu, len(features), large, target=target is not None)
+    measuring = _Measuring(
         records.shards.map(labelled_rows, features, goal),
-        len(features),
+        count,
         budget,
-        {name: share * left for name, share in kinds.items()},
-        np.array([float(count)]),
-        {},
+        {name: share * left for name, share in shares.items()},
     )
     if goal is not None:
-        counting.group_rows(goal, count)
-    columns = counting.columns(features)
-    model = SyntheticTable(
+        measuring.target_groups(goal)
+    pairs = measuring.pairs(measuring.columns(features))
+    return SyntheticTable(
         names=names,
-        columns=tuple(columns),
-        tree=counting.triples(columns, counting.tree(columns)),
-        target=counting.target,
-        groups=counting.groups,
-        labels=None,
+        model=pairs,
+        target=measuring.target,
+        groups=measuring.groups,
+        labels=measuring.labels(pairs),
         identifiers=identifiers + (() if unit is None else (unit,)),
         left_out=left_out,
-        noise=counting.noise,
+        noise=measuring.noise,
         budget=budget,
         records=count,
         eta=float(eta),
     )
-    if "labels" not in kinds or len(counting.groups) < 2:
-        return model
-    return replace(model, labels=counting.labels(model))
 
 
 _MOST_ROWS = 2**31
@@ -327,12 +376,14 @@ def _slack(records: Records, public: Bounds) -> float:
         listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
         cells += max(listed, MOST_LABELS + 2)
     private = columns - len(public)
+    tables = columns * (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
     coordinates = (
         look_coordinates(private + 1)
-        + cells * (_MOST_GROUPS + 1)
-        + columns**2 / 2
-        + columns * _MOST_BLOCKS**2 * _MOST_GROUPS
-        + ROUNDS * columns * _MOST_BLOCKS * _MOST_GROUPS
+        + cells
+        + columns * (_MOST_LABEL_BINS + 1) * _MOST_GROUPS
+        + columns**2
+        + tables
+        + 2 * SCORE_BINS
         + columns * (len(FORMATS) + 1)
     )
     return up(release_slack(coordinates) + look_slack(private + (private > 0)), 2)
@@ -413,133 +464,239 @@ def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
     return np.array([counted(places, len(FORMATS) + 1, shard.persons) for places in cells])
 
 
-# ── 2 to 5. Groups, columns, the tree and its triples ─────────────────────────────────────────────
+# ── 2 to 8. Groups, columns, pairs, labels ────────────────────────────────────────────────────────
 
 
-#: Noise scales of a group of the target, and of a block of a column.
-_GROUP_SCALES, _BLOCK_SCALES = 6.0, 5.0
-#: Independence that is mixed into a pair, so that no draw is without a law.
-_LEAST_SHARE = 1e-3
+def _is_large(cells: Cells) -> bool:
+    """Tell whether a column has too many cells to be counted with the target one by one."""
+    return cells.ordered > _MOST_BINS + 4 or cells.count > _MOST_LABEL_BINS + 4
 
 
 @dataclass(eq=False)
-class _Counting:
-    """What is counted, what it is paid with, and what is known so far.
+class _Measuring:
+    """Measures the secret rows, and keeps what was paid and what is known so far.
 
-    ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's noisy counts.
+    ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's estimated counts.
     """
 
     rows: Shards[LabelledRows]
-    width: int
+    records: int
     budget: Budget
     shares: Mapping[str, float]
-    groups: FloatArray
-    noise: dict[str, float]
     target: ReleasedColumn | None = None
+    noise: dict[str, float] = field(default_factory=dict)
 
-    def sums(self, name: str, *, sensitivity: float, times: int = 1) -> NoisySums:
-        """Return the noise of a share of the budget, and note its scale."""
-        share = self.budget.take(name, min(self.shares[name], self.budget.left))
-        sums = share.sums(sensitivity=sensitivity, times=times)
-        self.noise[name] = sums.scale
+    def __post_init__(self) -> None:
+        self.groups = np.array([float(self.records)])
+
+    def sums(
+        self, name: str, *, sensitivity: float, times: int = 1, part: float = 1.0
+    ) -> NoisySums:
+        """Return the noise that a part of a share of the budget pays for, and note its scale."""
+        wanted = min(part * self.shares[name], self.budget.left)
+        sums = self.budget.take(name, wanted).sums(sensitivity=sensitivity, times=times)
+        self.noise[name] = max(sums.scale, self.noise.get(name, 0.0))
         return sums
 
-    def group_rows(self, cells: Cells, records: int) -> None:
-        """Find the target's groups: classes that stand out, or ranges of numbers."""
-        sums = self.sums("target", sensitivity=HISTOGRAM_MOVES)
-        exact = self.rows.sum(LabelledRows.counts, [()], [(cells.count,)])
-        noisy = sums.measure(exact[0][:, None])
-        least = max(_GROUP_SCALES * sums.scale, records / _MOST_GROUPS if cells.ordered else 0.0)
-        self.target = target = released_column(
-            cells, noisy, self.groups, sums.scale, least=least, most=_MOST_GROUPS
-        )
-        # A group of nothing is hardly ever drawn.
-        self.groups = np.maximum(target.coarse[:, 0], 1e-6)
-        self.rows = self.rows.map(LabelledRows.with_groups, target.block_of_cell)
+    def target_groups(self, cells: Cells) -> None:
+        """Measure the target, and find its groups: classes that stand out, or ranges of numbers."""
+        sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
+        exact = self.rows.sum(_group_counts, cells.count)
+        weights = estimate_cells(cells, sums.measure(exact), sums.scale, float(self.records))
+        # The two largest classes are groups, however much noise there is.
+        least = min(_GROUP_SCALES * sums.scale, float(np.sort(weights)[-2:].min()))
+        counts = weights if cells.ordered else np.where(weights < least, 0.0, weights)
+        groups = merge(counts, cells.ordered, _MOST_GROUPS)
+        alone = np.arange(int(groups.max()) + 1)
+        none = np.zeros((0, 1))
+        self.target = ReleasedColumn(cells, weights, groups, alone, none, sums.scale)
+        self.groups = np.maximum(self.target.blocks, 1e-6)
+        self.rows = self.rows.map(LabelledRows.with_groups, groups)
 
     def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
-        """Count every column with the target's groups, and go over to blocks of cells."""
-        sums = self.sums("columns", sensitivity=HISTOGRAM_MOVES, times=len(cells))
-        shapes = [(column.count, len(self.groups)) for column in cells]
-        places = [(place,) for place in range(len(cells))]
-        exact = self.rows.sum(LabelledRows.counts, places, shapes)
-        least, columns = _BLOCK_SCALES * self.pair_scale, []
-        for column, counts in zip(cells, exact, strict=True):
-            noisy = sums.measure(counts)
-            columns.append(
-                released_column(
-                    column, noisy, self.groups, sums.scale, least=least, most=_MOST_BLOCKS
+        """Measure every column with the target's groups, in bins."""
+        bins = [np.arange(column.count) for column in cells]
+        fine: dict[int, FloatArray] = {}
+        large = [place for place, column in enumerate(cells) if _is_large(column)]
+        if large:
+            sums = self.sums(_CELLS, sensitivity=HISTOGRAM_MOVES, times=len(large))
+            cliques = [(place,) for place in large]
+            exact = self.rows.sum(LabelledRows.counts, cliques, bins)
+            for place, counts in zip(large, exact, strict=True):
+                column = cells[place]
+                fine[place] = estimate_cells(
+                    column, sums.measure(counts), sums.scale, float(self.records)
                 )
+                most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
+                bins[place] = merge(fine[place], column.ordered, most)
+        counting = self.sums(_COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
+        cliques = [(place,) for place in range(len(cells))]
+        exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
+        noisy = [counting.measure(counts) for counts in exact]
+        self._sharpen_groups(noisy, counting.scale)
+        spread = counting.scale * math.sqrt(len(self.groups))
+        columns = []
+        for place, column in enumerate(cells):
+            totals = noisy[place].sum(axis=1)
+            if place in fine:
+                # Two measurements of a bin: the mean, weighted by precision.
+                number = np.bincount(bins[place])
+                known = np.bincount(bins[place], fine[place])
+                precision = spread**-2, 1 / (sums.scale**2 * number)
+                totals = (totals * precision[0] + known * precision[1]) / sum(precision)
+                totals = np.where(known > 0, totals, -math.inf)
+                inside = fine[place] / np.maximum(known, 1e-12)[bins[place]]
+                weights = inside * project(totals, float(self.records))[bins[place]]
+            else:
+                weights = estimate_cells(
+                    column, totals, spread, float(self.records), smoothed=False
+                )
+            alone = np.arange(len(totals))
+            columns.append(
+                ReleasedColumn(column, weights, bins[place], alone, noisy[place], counting.scale)
             )
-        blocks = [column.block_of_cell for column in columns]
-        self.rows = self.rows.map(LabelledRows.with_blocks, blocks)
         return columns
 
-    @property
-    def pair_scale(self) -> float:
-        """The noise that a pair of columns has if the tree takes all of them.
+    def _sharpen_groups(self, noisy: Sequence[FloatArray], scale: float) -> None:
+        """Estimate the groups from all columns' counts together with the target's own."""
+        if self.target is None:
+            return
+        precisions = [self.target.scale**-2, *(1 / (len(table) * scale**2) for table in noisy)]
+        counts = [self.groups, *(table.sum(axis=0) for table in noisy)]
+        mean = sum(p * c for p, c in zip(precisions, counts, strict=True)) / sum(precisions)
+        self.groups = np.maximum(project(np.asarray(mean), float(self.records)), 1e-6)
 
-        Without a tree that of single columns: blocks are made for it.
-        """
-        edges = max(1, self.width - 1)
-        share = self.shares.get(_TREE, self.shares["columns"])
-        return math.sqrt(2.0 * edges / share) / self.budget.mu
-
-    def expected(self, a: ReleasedColumn, b: ReleasedColumn) -> FloatArray:
-        """Return the counts of two columns that are independent given the target's group."""
-        product = a.coarse[:, None, :] * b.coarse[None, :, :]
-        return np.asarray(product / np.maximum(self.groups, 1.0))
-
-    def tree(self, columns: Sequence[ReleasedColumn]) -> list[tuple[int, int | None]]:
-        """Return a forest of pairs, chosen from noisy scores less what noise adds to a pair's."""
-        pairs = list(itertools.combinations(range(len(columns)), 2))
-        if not pairs or _SCORES not in self.shares:
-            return [(column, None) for column in range(len(columns))]
-        expected = [self.expected(columns[a], columns[b]) for a, b in pairs]
-        counts = self.rows.sum(LabelledRows.counts, pairs, [e.shape for e in expected])
-        exact = [*map(pair_score, counts, expected)]
-        cost = [math.sqrt(0.5 / math.pi) * self.pair_scale * table.size for table in expected]
-        sums = self.sums(_SCORES, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
-        scores = np.zeros((len(columns), len(columns)))
-        scores[tuple(zip(*pairs, strict=True))] = sums.measure(exact) - np.array(cost)
-        return best_forest(scores)
-
-    def triples(
-        self, columns: Sequence[ReleasedColumn], order: Sequence[tuple[int, int | None]]
-    ) -> tuple[tuple[int, int | None, FloatArray], ...]:
-        """Return the tree with consistent (parent, child, group) counts of its pairs."""
-        tables: dict[tuple[int | None, int], FloatArray] = {
-            (None, column): columns[column].coarse[None] for column, _ in order
+    def pairs(self, columns: list[ReleasedColumn]) -> PairModel:
+        """Select and measure pairs of columns: a forest, then those that it does not explain."""
+        count, total = len(columns), float(self.records)
+        alone = [(column, None) for column in range(count)]
+        if _PAIRS not in self.shares:
+            return self._model(columns, alone, {})
+        scale = math.sqrt(2.0 * (count - 1) / self.shares[_PAIRS]) / self.budget.mu
+        most = math.sqrt(_PAIR_ERROR * total / noise_price(scale, 1))
+        most = min(max(3, int(most)), _MOST_BLOCKS)
+        columns = [column.with_blocks(most) for column in columns]
+        maps = [column.block_of_cell for column in columns]
+        every = list(itertools.combinations(range(count), 2))
+        expected = {
+            (a, b): np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every
         }
-        edges = [(parent, child) for child, parent in order if parent is not None]
-        if edges:
-            sums = self.sums(_TREE, sensitivity=HISTOGRAM_MOVES, times=len(edges))
-        likely = [self.expected(columns[parent], columns[child]) for parent, child in edges]
-        counts = self.rows.sum(LabelledRows.counts, edges, [table.shape for table in likely])
-        for (parent, child), expected, exact in zip(edges, likely, counts, strict=True):
-            shrunk = shrunk_counts(sums.measure(exact), expected, sums.scale)
-            slices = [
-                projected(shrunk[:, :, g], max(float(expected[:, :, g].sum()), 1e-9))
-                for g in range(len(self.groups))
-            ]
-            possible = np.isfinite(shrunk)
-            possible |= ~possible.any(axis=1, keepdims=True)
-            table = np.stack(slices, axis=2) + _LEAST_SHARE * np.where(possible, expected, 0.0)
-            tables[parent, child] = raked_counts(
-                table, columns[parent].coarse, columns[child].coarse
-            )
-        return tuple((child, parent, tables[parent, child]) for child, parent in order)
+        scored = self._scores(_SCORES, every, maps, expected)
+        scores = np.zeros((count, count))
+        for pair, score in zip(every, scored, strict=True):
+            scores[pair] = score - noise_price(scale, expected[pair].size)
+        forest = select_forest(scores)
+        edges = [(parent, child) for child, parent in forest if parent is not None]
+        expected |= {(b, a): table.T for (a, b), table in expected.items()}
+        tables = self._tables(_PAIRS, edges, maps, expected, columns)
+        model = self._model(columns, forest, tables)
+        if _FURTHER not in self.shares:
+            return model
 
-    def labels(self, model: SyntheticTable) -> LabelModel:
-        """Return the label model, fitted on rows that are drawn from what is known so far."""
-        times = ROUNDS * len(model.columns)
-        sums = self.sums("labels", sensitivity=2 * CLIP * ROOM, times=times)
-        size = min(max(model.records, FITTED_ROWS[0]), FITTED_ROWS[1])
-        return fitted_labels(
-            [column.coarse for column in model.columns],
-            self.groups,
-            model.blocks(size, np.random.default_rng(0))[0],
-            self.rows,
-            sums,
-            count_scale=self.noise["columns"],
+        known = {tuple(sorted(edge)) for edge in edges}
+        others = [pair for pair in every if pair not in known]
+        if not others:
+            return model
+        rows = min(max(self.records, 1000), _FITTED_ROWS)
+        drawn = model.blocks(rows, np.random.default_rng(0))
+        for a, b in others:
+            size = len(columns[b].blocks)
+            counts = np.bincount(drawn[a] * size + drawn[b], minlength=expected[a, b].size)
+            expected[a, b] = np.asarray(counts.reshape(expected[a, b].shape) * (total / rows))
+        scored = self._scores(_FURTHER_SCORES, others, maps, expected)
+        sizes = np.array([expected[pair].size for pair in others], dtype=np.float64)
+        one = math.sqrt(2.0 / self.shares[_FURTHER]) / self.budget.mu
+        noise = self.noise[_FURTHER_SCORES]
+        chosen = select_further(scored, noise, sizes, one, _FURTHER_PER_COLUMN * count)
+        further = [others[place] for place in chosen]
+        tables = self._tables(_FURTHER, further, maps, expected, columns, by_row=False)
+        pairs = tuple(Pair(a, b, tables[a, b]) for a, b in further)
+        return replace(model, further=pairs)
+
+    def _model(
+        self,
+        columns: Sequence[ReleasedColumn],
+        forest: Sequence[tuple[int, int | None]],
+        tables: Mapping[tuple[int, int], FloatArray],
+    ) -> PairModel:
+        edges = (
+            (
+                child,
+                parent,
+                columns[child].blocks[None] if parent is None else tables[parent, child],
+            )
+            for child, parent in forest
         )
+        return PairModel(tuple(columns), tuple(edges))
+
+    def _scores(
+        self,
+        name: str,
+        pairs: Sequence[tuple[int, int]],
+        maps: Sequence[IntArray],
+        expected: Mapping[tuple[int, int], FloatArray],
+    ) -> FloatArray:
+        """Measure how far pairs are from what is expected."""
+        exact = self.rows.sum(LabelledRows.counts, pairs, maps)
+        scores = [pair_score(counts, expected[p]) for p, counts in zip(pairs, exact, strict=True)]
+        sums = self.sums(name, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
+        return sums.measure(scores)
+
+    def _tables(
+        self,
+        name: str,
+        pairs: Sequence[tuple[int, int]],
+        maps: Sequence[IntArray],
+        expected: Mapping[tuple[int, int], FloatArray],
+        columns: Sequence[ReleasedColumn],
+        *,
+        by_row: bool = True,
+    ) -> dict[tuple[int, int], FloatArray]:
+        """Measure pairs, large tables with less noise, and estimate consistent counts."""
+        if not pairs:
+            return {}
+        exact = self.rows.sum(LabelledRows.counts, pairs, maps)
+        # Least total error: noise that falls with the cube root of the number of cells.
+        parts = np.array([counts.size ** (2 / 3) for counts in exact])
+        parts /= parts.sum() * (1 + 2.0**-30)
+        tables = {}
+        for (a, b), counts, part in zip(pairs, exact, parts.tolist(), strict=True):
+            sums = self.sums(name, sensitivity=HISTOGRAM_MOVES, part=part)
+            tables[a, b] = estimate_pair(
+                sums.measure(counts),
+                expected[a, b],
+                sums.scale,
+                columns[a].blocks,
+                columns[b].blocks,
+                by_row=by_row,
+            )
+        return tables
+
+    def labels(self, model: PairModel) -> LabelModel | None:
+        """Fit the label model on rows that are drawn from what is known, and calibrate it."""
+        size = len(self.groups)
+        if size < 2:
+            return None
+        draws = np.random.default_rng(0)
+        rows = max(1000, min(self.records, _FITTED_ROWS // (1 if size == 2 else size // 2)))
+        blocks = zip(model.columns, model.blocks(rows, draws), strict=True)
+        bins = [column.bin_of_cell[column.cells_in(place, draws)] for column, place in blocks]
+        assert self.target is not None
+        numbers = self.target.cells.ordered > 0
+        fitted = fit_label_model(model.columns, self.groups, bins, numbers=numbers)
+        additive = fitted.additive(bins)
+        shares = self.groups / self.groups.sum()
+        fitted = fitted.tied(additive, shares)
+        cuts = score_cuts(fitted, additive)
+        sums = self.sums(_CALIBRATION, sensitivity=HISTOGRAM_MOVES)
+        maps = [column.bin_of_cell for column in model.columns]
+        noisy = sums.measure(self.rows.sum(hit_counts, fitted, maps, cuts))
+        fitted = calibrate(fitted, additive, self.groups, cuts, (noisy, sums.scale))
+        if not numbers:
+            fitted = fitted.sharpened(self.records * (1 - float(shares.max())))
+        return fitted.tied(additive, shares)
+
+
+def _group_counts(rows: LabelledRows, count: int) -> FloatArray:
+    """Return how many records have which cell of the target."""
+    return counted(rows.groups, count, rows.persons)
