@@ -24,7 +24,10 @@ _COMPLETIONS: dict[str, Callable[[str], str]] = {
 
 def page(name: str) -> str:
     """Return a page of docs/ by its path there, complete and with its formulas set."""
+    up = "../" * name.count("/")
     text = (DOCS / name).read_text(encoding="utf-8")
+    # The site keeps proofs/ inside the folder of the pages, the repository beside it.
+    text = text.replace(f"](../{up}proofs/", f"]({up}proofs/")
     complete = _COMPLETIONS.get(name)
     return set_formulas(complete(text) if complete else text)
 
