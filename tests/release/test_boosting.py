@@ -169,6 +169,7 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
     assert set(shares) == {
         "histograms of values",
         "histograms within ranges",
+        "class frequencies",
         "calibrated probabilities",
         "boosting",
     }

@@ -63,7 +63,7 @@ def test_the_noise_is_that_of_the_sensitivity(monkeypatch, outputs):
     )
     rows = np.zeros((500, outputs))
     part = BudgetShare("counts", 0.1, InsecureSource(0))
-    line_of(rows, np.zeros(500, dtype=int), np.ones(500), part, kind="softmax")
+    line_of(rows, np.zeros(500, dtype=int), np.ones(500), part, slope=TYPICAL_SLOPES["softmax"])
     assert scales[0] / 2.0**30 >= math.sqrt(2 * outputs) / 0.1
     assert scales[0] / 2.0**30 == pytest.approx(math.sqrt(2 * outputs) / 0.1, rel=1e-9)
 
@@ -91,7 +91,7 @@ def log_loss(scores, codes):
 def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
     scores, codes, true = problem(30_000, outputs, slope)
     part = BudgetShare("counts", 0.05, InsecureSource(1))
-    line = line_of(scores, codes, np.ones(len(codes)), part, kind=kind)
+    line = line_of(scores, codes, np.ones(len(codes)), part, slope=TYPICAL_SLOPES[kind])
     best, reached = log_loss(true, codes), log_loss(line[0] * scores + line[1], codes)
     assert reached < best + 0.03
     # Without it they are not, where their size is not the right one by chance.
@@ -105,7 +105,7 @@ def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
     shares = [0.8, 0.2] if outputs == 1 else [0.7, 0.2, 0.1]
     codes = draws.choice(len(shares), p=shares, size=20_000)
     part = BudgetShare("counts", 0.05, InsecureSource(1))
-    line = line_of(scores, codes, np.ones(len(codes)), part, kind="logistic")
+    line = line_of(scores, codes, np.ones(len(codes)), part, slope=TYPICAL_SLOPES["logistic"])
     constant = -float(np.mean(np.log(np.array(shares)[codes])))
     assert log_loss(line[0] * scores + line[1], codes) < constant + 0.01
     assert log_loss(scores, codes) > constant + 0.3  # before

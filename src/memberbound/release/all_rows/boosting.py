@@ -33,9 +33,9 @@ from memberbound.tables.shards import Shards
 #: Bins of a column of numbers.
 _BINS = MOST_LEAVES
 #: Chosen once on breast cancer, heart, Adult and ACS; docs/gradient.md has why.
-_CLIP = 0.25
+LEAF_CLIP = 0.25
 _ROUNDS = 60
-_REACH = {"classes": 1.0, "numbers": 0.25}
+_REACH = {"classes": 0.5, "numbers": 0.25}
 _FASTEST = 16.0
 #: Leaves of a column of numbers, and the signal μ·rows/√columns from which on there are more.
 _FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
@@ -60,7 +60,7 @@ class Boosting:
     rounds: int
     rate: float
     leaves: int = _MORE_LEAVES
-    clip: float = _CLIP
+    clip: float = LEAF_CLIP
     averaged: float = 0.5
 
     @classmethod
@@ -81,7 +81,7 @@ class Boosting:
         leaves = settings.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
         # Where the noise does not limit the rate, residuals are clipped less.
-        clip = _CLIP if rate < _FASTEST else 2 * _CLIP
+        clip = LEAF_CLIP if rate < _FASTEST else 2 * LEAF_CLIP
         return cls(rounds, min(rate, _FASTEST) * settings.pace, leaves, clip)
 
 
@@ -332,11 +332,12 @@ def boost(
     *,
     records: int,
     encoder: Encoder,
+    score: float = 0.0,
 ) -> BoostedModel:
     """Boost on all rows with noise paid for by ``share``; return the mean of the last tables.
 
     ``rows`` are shards of ``TrainingRows`` of bins; ``records`` is the number of all
-    rows, or of persons with all their rows.
+    rows, or of persons with all their rows.  All records have the constant ``score`` at first.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
     slack of their draws of a ``share.mu``-GDP pair under replace-one, for every record of any
@@ -356,6 +357,7 @@ def boost(
     coins = np.random.default_rng(0)
     run, last = uuid.uuid4().hex, None
     tables = [np.zeros((column.count, loss.outputs)) for column in binned]
+    tables[0] += np.rint(score * _GRID) / _GRID
     means = [np.zeros_like(table) for table in tables]
     first = how.rounds - max(1, math.ceil(how.rounds * how.averaged))
     for number in range(how.rounds):

@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from memberbound.errors import one_of
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.clipping import (
     BLOCK_ROWS,
     clipped_residuals,
+    on_grid,
     path_sensitivity,
     row_lengths,
     summand_step,
@@ -39,17 +41,25 @@ Features = Any
 _STEPS = 80
 _MOMENTUM = 0.8
 #: What is predicted: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
+CLASS_CLIP = 0.1
 _PACES = {
-    "one score": (2.0, 0.1, 0.1),
-    "several scores": (1.0, 0.1, 0.1),
+    "centred": (0.25, CLASS_CLIP, 0.1),
+    "one score": (2.0, CLASS_CLIP, 0.1),
+    "several scores": (1.0, CLASS_CLIP, 0.1),
     "numbers": (0.25, 0.25, 0.5),
 }
+#: Centred paths go further where μ·rows is above the first number, up to this factor.
+_CLEAR_SIGNAL, _FARTHER = 1000.0, 4.0
 #: The largest rate·clip: how far one step may go.
 _FASTEST = 400.0
 #: No default path draws more numbers than this, unless a single step does.
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
+#: Rows are clipped at this length before they are averaged; a typical row has length 1.
+_MEAN_RADIUS = 1.1
+#: Least squared length of a typical centred row.
+_LEAST_SQUARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -71,9 +81,18 @@ class Descent:
 
     @classmethod
     def default(
-        cls, *, rows: int, width: int, outputs: int, mu: float, regression: bool = False
+        cls,
+        *,
+        rows: int,
+        width: int,
+        outputs: int,
+        mu: float,
+        regression: bool = False,
+        centred: bool = False,
     ) -> Descent:
         """Return the rule of docs/gradient.md: a function of public numbers only.
+
+        ``centred`` is for one score of two classes that starts at a :class:`Start`.
 
         Noise in a score after T steps of rate r is about 2·clip·T·r/(μ·rows), whatever T is: so T
         is fixed (fewer for very wide models) and T·r is chosen such that this noise is of order
@@ -81,9 +100,47 @@ class Descent:
         """
         steps = max(1, min(_STEPS, MOST_DRAWS // (outputs * (width + 1))))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
-        reach, clip, averaged = _PACES[kind]
+        reach, clip, averaged = _PACES["centred" if centred else kind]
+        if centred:
+            reach *= min(max(mu * rows / _CLEAR_SIGNAL, 1.0), _FARTHER)
         pace = min(reach * mu * rows / steps, _FASTEST)
         return cls(steps, pace / clip, clip, averaged=averaged)
+
+    def rescale(self, length: float) -> Descent:
+        """Return the same path for rows of another typical length."""
+        return replace(
+            self,
+            rate=self.rate / length**2,
+            clip=self.clip * length,
+            intercept=self.intercept * length,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Released numbers from which a descent starts.
+
+    All records have the constant ``score`` at first.  Rows of a linear model are taken relative to
+    ``centre``, a point on the feature grid.
+    """
+
+    score: float
+    centre: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def length(self) -> float:
+        """Typical length of a centred row; that of a row is 1."""
+        return math.sqrt(max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)))
+
+
+def balanced_score(share: float, clip: float) -> float:
+    """Return the constant log-odds at which clipped residuals of two classes add up to 0.
+
+    ``share`` is that of the second class.  Residuals of the rarer class are near 1 and clipped.
+    """
+    rare = min(share, 1.0 - share)
+    residual = min(clip, 1.0 - rare) * rare / (1.0 - rare)
+    return math.copysign(float(special.logit(residual)), share - 0.5)
 
 
 def _score_grid(theta: FloatArray) -> FloatArray:
@@ -219,15 +276,63 @@ class TrainingRows:
         return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
 
 
-def _gradient(
-    rows: TrainingRows, loss: Loss, descent: Descent, theta: FloatArray, step: float
-) -> FloatArray:
-    """Return the sum of the shard's clipped gradients, that of a constant 1 last."""
+def _clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
+    """Return the sum of the shard's rows, each clipped at the radius."""
+    total = 0.0
+    for cut in rows.cuts():
+        block, persons = rows.features[cut], rows.persons
+        weights = np.ones(block.shape[0]) if persons is None else persons.weights[cut]
+        lengths = row_lengths(block.squares(), block.shape[1], 0.0)
+        clipped = clipped_residuals(weights[:, None], lengths, radius, rows.starts(cut))
+        total = total + block.turned(np.trunc(clipped / step) * step)[:, 0]
+    return np.asarray(total)
+
+
+def measure_centre(rows: Shards[TrainingRows], share: BudgetShare, *, records: int) -> FloatArray:
+    """Return the noisy mean of all encoded rows, on the feature grid.
+
+    Means that are small against their noise are shrunk towards 0.
+
+    Guarantee: a ``share.mu``-GDP release under replace-one, within the slack of its draws: a record
+    adds a vector of length at most the radius.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3), for persons X26 (proofs/persons.md).
+    """
+    sums = share.sums(sensitivity=path_sensitivity(_MEAN_RADIUS, records))
+    step = summand_step(_MEAN_RADIUS, records)
+    noisy = sums.measure(rows.sum(_clipped_rows, _MEAN_RADIUS, step))
+    # From here on nothing but the noisy sum is used: post-processing.
+    signal = np.square(noisy / sums.scale)
+    return on_grid(noisy / records * signal / (1.0 + signal))
+
+
+@dataclass(frozen=True, eq=False)
+class _Iterate:
+    """Parameters on the score grid, the centre of rows, and the step of summands."""
+
+    theta: FloatArray
+    centre: FloatArray | None
+    step: float
+
+
+def _gradient(rows: TrainingRows, loss: Loss, descent: Descent, iterate: _Iterate) -> FloatArray:
+    """Return the sum of the shard's clipped gradients, that of a constant 1 last.
+
+    With a centre c, residuals are those of centred rows x - c, and clipped by their lengths; the
+    sum is that of x itself.
+    """
+    theta, centre = iterate.theta, iterate.centre
     total = np.zeros_like(theta)
+    offset = descent.intercept * theta[-1]
+    if centre is not None:
+        offset = offset - centre @ theta[:-1]
     for cut in rows.cuts():
         block, starts = rows.features[cut], rows.starts(cut)
-        lengths = row_lengths(block.squares(), block.shape[1], descent.intercept)
-        scores = block @ theta[:-1] + descent.intercept * theta[-1]
+        squares = block.squares()
+        if centre is not None:
+            # ‖x - c‖², exact on the grid.
+            squares = squares - 2.0 * (block @ centre[:, None])[:, 0] + centre @ centre
+        lengths = row_lengths(squares, block.shape[1], descent.intercept)
+        scores = block @ theta[:-1] + offset
         residuals = rows.residuals(loss, scores, cut)
         total += clipped_sum(
             block,
@@ -236,7 +341,7 @@ def _gradient(
             clip=descent.clip,
             starts=starts,
             weights=rows.weight(cut),
-            step=step,
+            step=iterate.step,
         )
     return total
 
@@ -249,11 +354,13 @@ def descend(
     *,
     records: int,
     width: int,
+    start: Start | None = None,
 ) -> GradientModel:
     """Descend on all rows with noise paid for by ``share``; return the mean of the last iterates.
 
     ``rows`` are shards of :class:`TrainingRows` with ``width`` features; ``records`` is the
-    number of all rows, or of persons with all their rows.
+    number of all rows, or of persons with all their rows.  ``start`` needs an intercept and
+    features on the grid.
 
     Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
     ``release_slack(steps·parameters)`` of a ``share.mu``-GDP pair under replace-one: for every
@@ -269,12 +376,20 @@ def descend(
     sensitivity = path_sensitivity(descent.clip, records)
     gradients = share.sums(sensitivity=sensitivity, times=descent.steps)
 
-    step = summand_step(descent.clip, records)
+    centre = None if start is None else start.centre
+    reach = descent.clip
     theta = np.zeros((width + 1, loss.outputs))
+    if start is not None:
+        # Residuals are at most clip/intercept, so that ‖x‖·‖v‖ is at most this.
+        reach *= 1.0 + math.sqrt(start.centre @ start.centre) / descent.intercept
+        theta[-1] = start.score / descent.intercept
+    step = summand_step(reach, records)
     velocity, mean = np.zeros_like(theta), np.zeros_like(theta)
     first = descent.steps - max(1, math.ceil(descent.steps * descent.averaged))
     for number in range(descent.steps):
-        exact = rows.sum(_gradient, loss, descent, _score_grid(theta), step)
+        exact = rows.sum(_gradient, loss, descent, _Iterate(_score_grid(theta), centre, step))
+        if centre is not None:
+            exact[:-1] -= np.outer(centre, exact[-1])
         exact[-1] *= descent.intercept  # the constant feature is this, not 1
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records
@@ -285,6 +400,8 @@ def descend(
             mean += (theta - mean) / (number - first + 1)
     mean = _score_grid(mean)
     intercepts = descent.intercept * mean[-1]
+    if centre is not None:
+        intercepts = intercepts - centre @ mean[:-1]
     return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale)
 
 

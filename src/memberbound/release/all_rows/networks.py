@@ -41,6 +41,7 @@ from memberbound.release.all_rows.network_training import (
 )
 from memberbound.release.all_rows.probabilities import (
     PROBABILITY_SHARE,
+    TYPICAL_SLOPES,
     probability_line,
     probability_sums,
 )
@@ -316,7 +317,7 @@ def fit_network(
             model if records.persons is None else replace(model, at_once=1),
             Shards([rows]),
             counts,
-            kind="network",
+            slope=TYPICAL_SLOPES["network"],
             records=len(records),
             outputs=outputs,
         )

@@ -128,14 +128,16 @@ def probability_line(
     rows: Shards[TrainingRows],
     share: BudgetShare,
     *,
-    kind: str,
+    slope: float,
     records: int,
     outputs: int,
     offsets: bool = True,
+    base: float = 0.0,
 ) -> tuple[float, FloatArray]:
     """Return slope and offsets that turn a released model's scores into log-odds.
 
     ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
+    ``slope`` and ``base`` are what is expected of them: log-odds near slope·score + base.
 
     Guarantee: the noisy counts are within the slack of their draws of a ``share.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
@@ -146,17 +148,17 @@ def probability_line(
     and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
     """
     units = min(_UNITS, 52 - records.bit_length())
-    usual = TYPICAL_SLOPES[kind]
-    total = rows.sum(_counted_scores, model, usual, units)
+    total = rows.sum(_counted_scores, model, slope, units)
     sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
-    slope, moved = _fitted(noisy, scale, records / scale, offsets=offsets)
+    factor, moved = _fitted(noisy, scale, records / scale, offsets=offsets, base=base)
+    moved = moved + base
     if outputs == 2:
         moved = np.array([-0.5, 0.5]) * moved
-    return usual * slope, moved
+    return slope * factor, moved
 
 
 def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
@@ -172,7 +174,7 @@ def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
 
 
 def _fitted(
-    noisy: FloatArray, scale: float, signal: float, *, offsets: bool
+    noisy: FloatArray, scale: float, signal: float, *, offsets: bool, base: float
 ) -> tuple[float, FloatArray]:
     """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
 
@@ -189,7 +191,8 @@ def _fitted(
 
     def misfits(line: FloatArray) -> FloatArray:
         moved = line[1:] if offsets else np.zeros(len(noisy))
-        p = special.expit(line[0] * _KNOTS + _against_the_rest(line[0], moved)[:, None])
+        added = _against_the_rest(line[0], moved)[:, None]
+        p = special.expit(line[0] * _KNOTS + base + added)
         variance = scale**2 * (p**2 + (1 - p) ** 2) + held * p * (1 - p)
         missed = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
         return np.concatenate([missed.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from memberbound.release.all_rows.boosting import (
+    LEAF_CLIP,
     BoostedModel,
     Boosting,
     bins_of,
@@ -16,18 +18,28 @@ from memberbound.release.all_rows.boosting import (
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.encoder import Encoder
 from memberbound.release.all_rows.gradient import (
+    CLASS_CLIP,
     Descent,
     Features,
     GradientModel,
+    Start,
     TrainingRows,
+    balanced_score,
     descend,
+    measure_centre,
     most_draws,
 )
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.losses import Loss
-from memberbound.release.budget import BudgetShare
+from memberbound.release.all_rows.probabilities import TYPICAL_SLOPES
+from memberbound.release.budget import Budget, BudgetShare
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
+
+#: Share of μ² for the mean of the encoded rows.
+CENTRE_SHARE = 0.05
+#: Typical slope of a centred linear model: this over the root of its signal, within limits.
+_SLOPE, _FLATTEST, _STEEPEST = 10.0, 0.45, 2.0
 
 
 class Trainer(Protocol):
@@ -42,8 +54,12 @@ class Trainer(Protocol):
     def loss(self, classes: int) -> Loss:
         """Return the loss for this many classes, 0 for a target of numbers."""
 
-    def typical_slope(self, loss: Loss) -> str:
-        """Return the key of the model's typical slope, see :mod:`.probabilities`."""
+    def typical_slope(self, loss: Loss, signal: float | None) -> float:
+        """Return the factor that typically turns scores into log-odds.
+
+        ``signal`` is μ times the number of records of the rarer class, if training starts at its
+        share, times the rate factor.
+        """
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:
         """Return an upper bound on the numbers drawn, for an encoder of at most this width."""
@@ -52,6 +68,14 @@ class Trainer(Protocol):
         self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
     ) -> Features:
         """Return the features of raw columns, on disk if they are larger than ``memory``."""
+
+    def starts_at_share(self, loss: Loss) -> bool:
+        """Return whether training starts at the share of the second of two classes."""
+
+    def start(
+        self, rows: Shards[TrainingRows], budget: Budget, *, records: int, share: float
+    ) -> Start:
+        """Return where training starts, given the noisy share of the second of two classes."""
 
     def fit(
         self,
@@ -62,6 +86,7 @@ class Trainer(Protocol):
         *,
         records: int,
         rate_factor: float = 1.0,
+        start: Start | None = None,
     ) -> GradientModel | BoostedModel:
         """Fit a model with the default settings for μ, at a multiple of their rate."""
 
@@ -85,9 +110,11 @@ class LinearTrainer:
             return Loss("logistic" if classes == 2 else "softmax", classes)
         return Loss("hinge" if self.learner == "svm" else self.learner, classes)
 
-    def typical_slope(self, loss: Loss) -> str:
-        """Return the key of the model's typical slope: that of its loss."""
-        return loss.name
+    def typical_slope(self, loss: Loss, signal: float | None) -> float:
+        """Return the typical slope of the loss: flatter where steps went further."""
+        if signal is None:
+            return TYPICAL_SLOPES[loss.name]
+        return min(max(_SLOPE / math.sqrt(signal), _FLATTEST), _STEEPEST)
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:  # noqa: ARG002
         """Return an upper bound on the numbers drawn."""
@@ -99,6 +126,19 @@ class LinearTrainer:
         """Return rows of bounded numbers and indicators."""
         return encoder.rows(columns, memory)
 
+    def starts_at_share(self, loss: Loss) -> bool:
+        """Return whether training starts at the share of the second of two classes."""
+        return loss.name == "logistic" and self.settings.intercept
+
+    def start(
+        self, rows: Shards[TrainingRows], budget: Budget, *, records: int, share: float
+    ) -> Start:
+        """Measure the mean of the encoded rows, and start where both classes pull alike."""
+        centre = measure_centre(
+            rows, budget.take("means of features", CENTRE_SHARE), records=records
+        )
+        return Start(balanced_score(share, CLASS_CLIP), centre)
+
     def fit(
         self,
         rows: Shards[TrainingRows],
@@ -108,6 +148,7 @@ class LinearTrainer:
         *,
         records: int,
         rate_factor: float = 1.0,
+        start: Start | None = None,
     ) -> GradientModel:
         """Descend with the default settings for μ, at a multiple of their rate."""
         descent = Descent.default(
@@ -116,6 +157,7 @@ class LinearTrainer:
             outputs=loss.outputs,
             mu=share.mu,
             regression=not loss.classes,
+            centred=start is not None,
         )
         # An encoded number is half a standardised one, divided by the nominal length of a row.
         # Clipping shortens gradients of about unit length by the clip, so the penalty shrinks too.
@@ -123,7 +165,10 @@ class LinearTrainer:
         intercept = descent.intercept if self.settings.intercept else 0.0
         rate = descent.rate * rate_factor
         descent = replace(descent, rate=rate, decay=decay, intercept=intercept)
-        return descend(rows, loss, descent, share, records=records, width=encoder.width)
+        if start is not None:
+            descent = descent.rescale(start.length)
+        width = encoder.width
+        return descend(rows, loss, descent, share, records=records, width=width, start=start)
 
 
 @dataclass(frozen=True)
@@ -142,9 +187,9 @@ class BoostingTrainer:
         """Return the loss: squares for numbers, log-likelihood for classes."""
         return Loss("ridge" if not classes else "logistic" if classes == 2 else "softmax", classes)
 
-    def typical_slope(self, loss: Loss) -> str:  # noqa: ARG002
-        """Return the key of the model's typical slope: the same for all losses."""
-        return "boosting"
+    def typical_slope(self, loss: Loss, signal: float | None) -> float:  # noqa: ARG002
+        """Return the typical slope: the same for all losses."""
+        return TYPICAL_SLOPES["boosting"]
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:
         """Return an upper bound on the numbers drawn."""
@@ -156,6 +201,21 @@ class BoostingTrainer:
         """Return bins."""
         return bins_of(encoder, columns, memory)
 
+    def starts_at_share(self, loss: Loss) -> bool:
+        """Return whether training starts at the share of the second of two classes."""
+        return loss.name == "logistic"
+
+    def start(
+        self,
+        rows: Shards[TrainingRows],  # noqa: ARG002
+        budget: Budget,  # noqa: ARG002
+        *,
+        records: int,  # noqa: ARG002
+        share: float,
+    ) -> Start:
+        """Start where both classes pull alike."""
+        return Start(balanced_score(share, LEAF_CLIP))
+
     def fit(
         self,
         rows: Shards[TrainingRows],
@@ -165,11 +225,13 @@ class BoostingTrainer:
         *,
         records: int,
         rate_factor: float = 1.0,
+        start: Start | None = None,
     ) -> BoostedModel:
         """Boost with the default settings for μ, at a multiple of their rate."""
         boosting = Boosting.default(encoder, loss, self.settings, records=records, mu=share.mu)
         boosting = replace(boosting, rate=boosting.rate * rate_factor)
-        return boost(rows, loss, boosting, share, records=records, encoder=encoder)
+        score = 0.0 if start is None else start.score
+        return boost(rows, loss, boosting, share, records=records, encoder=encoder, score=score)
 
 
 def trainer_of(learner: str, settings: Settings) -> Trainer:

@@ -32,6 +32,7 @@ from memberbound.release.all_rows.encoder_fit import (
 )
 from memberbound.release.all_rows.gradient import (
     GradientModel,
+    Start,
     TrainingRows,
 )
 from memberbound.release.all_rows.histograms import (
@@ -118,7 +119,8 @@ def fit_private(
 
     def most_draws(width: int, columns: int, outputs: int) -> int:
         models = 1 + (len(_RATE_FACTORS) if tune else 0)
-        counts = probability_sums(outputs) + outputs * (how.class_weight == "balanced")
+        # Class frequencies and means of features.
+        counts = probability_sums(outputs) + outputs + width
         return models * (1 + trainer.most_draws(width, columns, outputs)) + counts
 
     records = read_records(table, forms_of(public))
@@ -134,25 +136,39 @@ def fit_private(
         reserve=reserve,
     )
     loss, count = trainer.loss(len(code.classes)), len(records)
-    by_class = None
+    frequencies, by_class = None, None
+    if trainer.starts_at_share(loss) or (classifier and how.class_weight == "balanced"):
+        frequencies = _class_frequencies(code, records, budget)
     if classifier and how.class_weight is not None:
-        by_class = _class_weights(how.class_weight, code, records, budget)
+        by_class = _class_weights(how.class_weight, code, frequencies)
     run = _Training(trainer, encoder, code, loss, count, by_class, weight)
     rows = records.shards.map(run.encode)
     # Free the raw rows: training needs the encoded ones only.
     del table, records
     counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
-    rate_factor = run.tune(rows, budget) if tune else 1.0
-    model = run.fit(rows, budget.take(trainer.SHARE), rate_factor)
+    start, share = None, 0.5
+    if trainer.starts_at_share(loss):
+        assert frequencies is not None
+        weighted = frequencies if by_class is None else frequencies * by_class
+        share = float(weighted[1] / weighted.sum())
+        start = trainer.start(rows, budget, records=count, share=share)
+    rate_factor = run.tune(rows, budget, start) if tune else 1.0
+    spent = budget.take(trainer.SHARE)
+    model = run.fit(rows, spent, start, rate_factor)
     if counts is not None:
+        signal = None
+        if start is not None:
+            signal = spent.mu * count * min(share, 1.0 - share) * rate_factor
+            model = model.rescale(1.0, np.array([-start.score]))
         line = probability_line(
             model,
             rows,
             counts,
-            kind=trainer.typical_slope(loss),
+            slope=trainer.typical_slope(loss, signal),
             records=count,
             outputs=loss.outputs,
             offsets=how.intercept,
+            base=float(special.logit(share)),
         )
         model = model.rescale(*line)
     return PrivateModel(
@@ -221,17 +237,20 @@ def prepare(
     return encoder, code, budget
 
 
-def _class_weights(
-    stated: Mapping[str, float] | str, code: TargetCode, records: Records, budget: Budget
-) -> FloatArray:
-    """Return a weight for every class, the largest being 1.
+def _class_frequencies(code: TargetCode, records: Records, budget: Budget) -> FloatArray:
+    """Return noisy counts of the classes, raised by one noise scale so that all are positive."""
+    counts = records.select([code.name]).shards.sum(_class_counts, code)
+    noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
+    return np.asarray(np.maximum(noise.measure(counts), 0.0) + noise.scale)
 
-    Guarantee: balanced weights are computed from noisy counts that the budget pays for.
-    """
+
+def _class_weights(
+    stated: Mapping[str, float] | str, code: TargetCode, frequencies: FloatArray | None
+) -> FloatArray:
+    """Return a weight for every class, the largest being 1."""
     if isinstance(stated, str):
-        counts = records.select([code.name]).shards.sum(_class_counts, code)
-        noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
-        weights = 1.0 / np.maximum(noise.measure(counts), noise.scale)
+        assert frequencies is not None
+        weights = 1.0 / frequencies
     else:
         unknown = [name for name in stated if name not in code.classes]
         if unknown:
@@ -280,7 +299,11 @@ class _Training:
         )
 
     def fit(
-        self, rows: Shards[TrainingRows], share: BudgetShare, rate_factor: float = 1.0
+        self,
+        rows: Shards[TrainingRows],
+        share: BudgetShare,
+        start: Start | None,
+        rate_factor: float = 1.0,
     ) -> GradientModel | BoostedModel:
         """Fit a model at a multiple of the default rate."""
         return self.trainer.fit(
@@ -290,13 +313,15 @@ class _Training:
             self.loss,
             records=self.records,
             rate_factor=rate_factor,
+            start=start,
         )
 
-    def tune(self, rows: Shards[TrainingRows], budget: Budget) -> float:
+    def tune(self, rows: Shards[TrainingRows], budget: Budget, start: Start | None) -> float:
         """Fit a model per rate factor and return the factor with the best noisy score."""
         fraction = TUNE_SHARE * budget.left / (len(_RATE_FACTORS) + 1)
         trials = [
-            self.fit(rows, budget.take("a trial", fraction), factor) for factor in _RATE_FACTORS
+            self.fit(rows, budget.take("a trial", fraction), start, factor)
+            for factor in _RATE_FACTORS
         ]
         totals = [rows.sum(score_units, trial, self.loss) / _SCORE_UNITS for trial in trials]
         # Replacing a record moves each of these sums by at most 1.
