@@ -123,10 +123,12 @@ def test_class_weights_change_the_recall_of_a_rare_class(base):
     plain, share = fitted(base), "class frequencies"
     balanced = fitted(clone(base).set_params(class_weight="balanced"))
     assert recall(balanced) > recall(plain) + 0.1
-    assert share not in plain.released_.budget.fractions()
+    # Two classes with probabilities start at their share, whatever their weights are.
+    starts = not isinstance(base, LinearSVC)
+    assert (share in plain.released_.budget.fractions()) == starts
     assert balanced.released_.budget.fractions()[share] == pytest.approx(0.01)
     assert sum(balanced.released_.budget.fractions().values()) == pytest.approx(1.0)
-    assert balanced.released_.budget.slack > plain.released_.budget.slack
+    assert (balanced.released_.budget.slack > plain.released_.budget.slack) == (not starts)
     light = fitted(clone(base).set_params(class_weight={1: 0.2}))
     assert recall(light) < recall(plain) - 0.1
 

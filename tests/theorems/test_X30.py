@@ -12,7 +12,12 @@ import pytest
 from scipy import special
 from tests.oracle.training import line_of
 
-from memberbound.release.all_rows.probabilities import log_odds, probability_sums, score_counts
+from memberbound.release.all_rows.probabilities import (
+    TYPICAL_SLOPES,
+    log_odds,
+    probability_sums,
+    score_counts,
+)
 from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
 

@@ -284,7 +284,7 @@ def _clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
         weights = np.ones(block.shape[0]) if persons is None else persons.weights[cut]
         lengths = row_lengths(block.squares(), block.shape[1], 0.0)
         clipped = clipped_residuals(weights[:, None], lengths, radius, rows.starts(cut))
-        total = total + block.turned(np.trunc(clipped / step) * step)[:, 0]
+        total = total + block.transpose_dot(np.trunc(clipped / step) * step)[:, 0]
     return np.asarray(total)
 
 

@@ -119,8 +119,9 @@ def fit_private(
 
     def most_draws(width: int, columns: int, outputs: int) -> int:
         models = 1 + (len(_RATE_FACTORS) if tune else 0)
-        # Class frequencies and means of features.
-        counts = probability_sums(outputs) + outputs + width
+        starts = classifier and trainer.starts_at_share(trainer.loss(2))
+        counts = probability_sums(outputs) + width * starts
+        counts += outputs * (starts or how.class_weight == "balanced")
         return models * (1 + trainer.most_draws(width, columns, outputs)) + counts
 
     records = read_records(table, forms_of(public))
