@@ -37,7 +37,7 @@ from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.half.statistics import FittedParameters, Population, clipped_rows
+from memberbound.release.half.statistics import FittedParameters, Population, clip_rows
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import InsecureSource
 from oracle.bayes_attack import Attacked, Interval, beliefs, exact_attack
@@ -157,7 +157,7 @@ def breast_cancer(c: float, clip: float | None) -> FittedParameters:
 
     table, target = load_breast_cancer(return_X_y=True)
     features = StandardScaler().fit_transform(table)[:568]
-    return classifier(clipped_rows(features, clip), target[:568], c)
+    return classifier(clip_rows(features, clip), target[:568], c)
 
 
 def retrained(fitted: FittedParameters, count: int, seed: int) -> Outputs:

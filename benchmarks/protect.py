@@ -25,7 +25,7 @@ from protect_data import counts, mean_rows
 from memberbound.games import SubsetGame
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.half.statistics import SumStatistic, calibrate_sum, clipped_rows, mean
+from memberbound.release.half.statistics import SumStatistic, calibrate_sum, clip_rows, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)
@@ -116,7 +116,7 @@ def mean_settings(rows: np.ndarray) -> Iterator[Row]:
     halves = [draws.permutation(len(rows))[:half] for _ in range(50)]
     for share in (0.25, 0.5, 0.75, 0.9, 1.0):
         clip = float(np.quantile(lengths, share))
-        short = clipped_rows(rows, clip)
+        short = clip_rows(rows, clip)
         lost = [np.square((short - rows)[one].mean(axis=0)).sum() for one in halves]
         yield {
             "statistic": mean(short),

@@ -49,4 +49,4 @@ def everywhere() -> None:
     from memberbound.release.half import fitting
 
     DecisionTreeClassifier.fit = _counted(DecisionTreeClassifier.fit)
-    fitting.evaluated = _counted(fitting.evaluated)
+    fitting.evaluate = _counted(fitting.evaluate)

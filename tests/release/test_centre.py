@@ -7,7 +7,7 @@ import numpy as np
 
 from memberbound.games import SubsetGame
 from memberbound.release.half import refitting
-from memberbound.release.half.fitting import FreshSubsets, certified_scale
+from memberbound.release.half.fitting import FreshSubsets, certify_scale
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.noise import NormExponentialNoise, izzo_constant
 from oracle.released_statistic import Column
@@ -84,15 +84,15 @@ def test_what_chooses_does_not_certify(monkeypatch):
 
     def remembered(values, **how):
         counted.append(len(values(1.0)))
-        return certified_scale(values, **how)
+        return certify_scale(values, **how)
 
     def noted(self, stream):
         spawned.append(stream)
         return original(self, stream)
 
-    original = FreshSubsets.spawned
-    monkeypatch.setattr(refitting, "certified_scale", remembered)
-    monkeypatch.setattr(FreshSubsets, "spawned", noted)
+    original = FreshSubsets.spawn
+    monkeypatch.setattr(refitting, "certify_scale", remembered)
+    monkeypatch.setattr(FreshSubsets, "spawn", noted)
     statistic = Column(np.random.default_rng(0).normal(size=60), np.mean)
     calibrate(statistic, HALVES, eta=0.2, method="moment", pairs=400)
     assert counted == [320]

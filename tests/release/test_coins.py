@@ -29,14 +29,14 @@ from memberbound.release.half.fitting import (
     COINS_PUBLIC,
     COINS_SECRET,
     FreshSubsets,
-    evaluated,
-    fitted,
+    evaluate,
+    fit_groups,
     public_coins,
     with_public_coins,
 )
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.refitting import calibrate, released
-from memberbound.release.half.statistics import computed
+from memberbound.release.half.refitting import calibrate, release_once
+from memberbound.release.half.statistics import callable_statistic
 from memberbound.release.randomness import InsecureSource
 from memberbound.verbs.protect_half import protect_half
 
@@ -116,9 +116,9 @@ def test_the_release_tosses_the_public_coins_too():
     with public_coins():
         flipped = from_numpy()
     for seed in range(4):
-        drawn = released(statistic, result, np.arange(20), InsecureSource(seed)).values
-        plain = computed(np.zeros(40), lambda rows: float(not flipped))
-        still = released(plain, result, np.arange(20), InsecureSource(seed)).values
+        drawn = release_once(statistic, result, np.arange(20), InsecureSource(seed)).values
+        plain = callable_statistic(np.zeros(40), lambda rows: float(not flipped))
+        still = release_once(plain, result, np.arange(20), InsecureSource(seed)).values
         assert drawn == still
 
 
@@ -157,11 +157,11 @@ def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
     """Without the lock (the broken twin) two fits at a time draw from one another's stream."""
     if not locked:
         monkeypatch.setattr(fitting, "ONE_AT_A_TIME", contextlib.nullcontext())
-    alone = evaluated(Together(), np.arange(3))[0]
+    alone = evaluate(Together(), np.arange(3))[0]
     # Two fits that take turns never meet; two at a time do, however busy the machine is.
     statistic = Together(0.2 if locked else 60)
     with ThreadPoolExecutor(2) as threads:
-        result = list(threads.map(lambda _: evaluated(statistic, np.arange(3))[0], range(2)))
+        result = list(threads.map(lambda _: evaluate(statistic, np.arange(3))[0], range(2)))
     assert all((value == alone).all() for value in result) == locked
 
 
@@ -175,12 +175,12 @@ def test_torch_is_seeded_even_when_it_comes_with_the_fit(monkeypatch):
             sys.modules["torch"] = torch
             return torch.rand(1).double().numpy()
 
-    expected, _ = evaluated(Late(), np.arange(3))
+    expected, _ = evaluate(Late(), np.arange(3))
     state = torch.manual_seed(99).get_state()
-    assert evaluated(Late(), np.arange(3))[0] == expected
+    assert evaluate(Late(), np.arange(3))[0] == expected
     assert (torch.get_rng_state() == state).all()
     monkeypatch.delitem(sys.modules, "torch")
-    assert evaluated(Late(), np.arange(3))[0] == expected
+    assert evaluate(Late(), np.arange(3))[0] == expected
 
 
 class Careless(ClassifierMixin, BaseEstimator):
@@ -237,7 +237,7 @@ class Coins:
 
 
 def test_coins_are_not_copied_into_worker_processes():
-    fits = fitted(Coins(), [[np.arange(3)]] * 60, lambda out: out[0], workers=2)
+    fits = fit_groups(Coins(), [[np.arange(3)]] * 60, lambda out: out[0], workers=2)
     assert fits.own_coins
     assert len(np.unique(fits.rows)) == 60
 

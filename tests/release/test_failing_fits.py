@@ -8,9 +8,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import FreshSubsets, evaluated
+from memberbound.release.half.fitting import FreshSubsets, evaluate
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.refitting import calibrate, released
+from memberbound.release.half.refitting import calibrate, release_once
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
 
@@ -67,13 +67,13 @@ def test_the_release_of_a_failed_fit_is_noise_around_zeros(how):
         def __call__(self, rows):
             return super().__call__(rows) if rows[0] == 0 else np.array([rows.mean()])
 
-    value, reason = evaluated(Moves(how), np.arange(20))
+    value, reason = evaluate(Moves(how), np.arange(20))
     assert value.tolist() == [0.0]
     assert reason is not None
     fresh = FreshSubsets(SubsetGame(40, 20, "average"))
     result = calibrate(Moves(np.array([1.0])), fresh, eta=0.1, pairs=100, workers=1)
     assert result.noise_scale > 0
-    values = released(Moves(how), result, np.arange(20), InsecureSource(2)).values
+    values = release_once(Moves(how), result, np.arange(20), InsecureSource(2)).values
     assert values == release(np.zeros(1), result.noise, InsecureSource(2))
 
 

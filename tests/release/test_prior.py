@@ -11,7 +11,7 @@ from memberbound.quantities import Certificate, marked, vacuous
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.half_estimator import HalfPrivate
 from memberbound.release.half.refitting import METHODS, calibrate
-from memberbound.release.half.statistics import computed, mean
+from memberbound.release.half.statistics import callable_statistic, mean
 from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import gains, outputs_of
 
@@ -33,7 +33,7 @@ def test_the_bare_statistic_keeps_what_is_refused(population, size):
 @pytest.mark.parametrize(("population", "size"), FEW)
 def test_a_promise_that_the_prior_alone_keeps_is_refused(population, size, method, record):
     game = SubsetGame(population, size, record)
-    statistics = [mean(VALUES, size=size), computed(VALUES, np.median)]
+    statistics = [mean(VALUES, size=size), callable_statistic(VALUES, np.median)]
     for statistic in statistics[: 1 if method == "crowd" else 2]:
         for eta in (game.largest_gain, game.largest_gain + 0.01, 0.49):
             with pytest.raises(InputError, match="eta must be below"):

@@ -9,13 +9,13 @@ import pytest
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.release.half.fitting import FreshSubsets, fitted
+from memberbound.release.half.fitting import FreshSubsets, fit_groups
 from memberbound.release.half.refitting import (
     METHODS,
     calibrate,
-    chosen_method,
+    resolve_method,
 )
-from memberbound.release.half.statistics import computed
+from memberbound.release.half.statistics import callable_statistic
 from memberbound.release.noise import GaussianNoise
 from oracle.released_statistic import Column
 
@@ -29,15 +29,15 @@ def normal_column(size=100, seed=0):
 
 def test_what_auto_stands_for():
     average, every = SubsetGame(500, 250, "average"), SubsetGame(500, 250)
-    assert chosen_method("auto", average, eta=0.05) == "neighbour"
-    assert chosen_method("auto", every, eta=0.05) == "moment"
+    assert resolve_method("auto", average, eta=0.05) == "neighbour"
+    assert resolve_method("auto", every, eta=0.05) == "moment"
     # Few enough fits for a neighbour of every record, unless their number is limited.
     small = SubsetGame(20, 10)
-    assert chosen_method("auto", small, eta=0.1) == "neighbour"
-    assert chosen_method("auto", small, eta=0.1, pairs=100) == "moment"
-    assert chosen_method("auto", every, eta=0.05, additive=True) == "crowd"
+    assert resolve_method("auto", small, eta=0.1) == "neighbour"
+    assert resolve_method("auto", small, eta=0.1, pairs=100) == "moment"
+    assert resolve_method("auto", every, eta=0.05, additive=True) == "crowd"
     for method in METHODS[1:]:
-        assert chosen_method(method, every, eta=0.05, additive=True) == method
+        assert resolve_method(method, every, eta=0.05, additive=True) == method
 
 
 def test_sampled_average_is_close_to_the_exact_price_of_a_mean():
@@ -102,7 +102,7 @@ def test_warnings_of_fits_are_passed_on_once():
 def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
     """Where it is installed, importing it takes longer than a small calibration."""
     monkeypatch.delitem(sys.modules, "distributed", raising=False)
-    fitted(normal_column(), [[np.arange(50)]])
+    fit_groups(normal_column(), [[np.arange(50)]])
     assert "distributed" not in sys.modules
 
 
@@ -110,14 +110,14 @@ def test_fits_come_back_in_order():
     groups = [[np.array([n]), np.array([n + 1])] for n in range(57)]
     statistic = Column(np.arange(100.0), np.sum)
     for workers in (1, 2):
-        fits = fitted(statistic, groups, lambda out: out[1] - 2 * out[0], workers=workers)
+        fits = fit_groups(statistic, groups, lambda out: out[1] - 2 * out[0], workers=workers)
         assert fits.rows[:, 0].tolist() == [1.0 - n for n in range(57)]
         assert fits.count == 114
 
 
 def test_refusals():
     statistic = normal_column()
-    median = computed(np.arange(100.0), np.median)
+    median = callable_statistic(np.arange(100.0), np.median)
     for asked, error, said in (
         ({"pairs": 20} | PAIRS, SearchError, "20 pairs or subsets are too few"),
         ({"pairs": 50, "method": "moment"}, SearchError, "40 pairs or subsets are too few"),

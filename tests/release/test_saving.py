@@ -14,7 +14,7 @@ from memberbound.release import saving
 from memberbound.release.calibration import VECTOR_ENDINGS
 from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import TableModel
-from memberbound.release.half.refitting import released_statistic
+from memberbound.release.half.refitting import release_statistic
 from memberbound.release.half.statistics import mean
 from memberbound.release.saving import certificate_path, load, save, verified
 from memberbound.verbs.protect_half import protect_half
@@ -32,7 +32,7 @@ def model(few_fits):
 @pytest.fixture(scope="module")
 def vector():
     pytest.importorskip("safetensors")
-    return released_statistic(mean(X[:20]), SubsetGame(20, 10), eta=0.1, insecure_seed=1)
+    return release_statistic(mean(X[:20]), SubsetGame(20, 10), eta=0.1, insecure_seed=1)
 
 
 def test_estimators_come_back_without_pickle_seed_or_unknown_types(model, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_upper
 from memberbound.numerics.roots import fixed_order
 from memberbound.release.half.fitting import (
-    certified_scale,
+    certify_scale,
     distance_target,
     eta_from_distance,
     least_draws,
@@ -28,7 +28,7 @@ FAMILIES = [
 
 def search(lengths, family=FAMILIES[0], **changes):
     settings = {"start": 1.0, "target": 0.1, "confidence": 0.95} | changes
-    return certified_scale(lambda s: replace(family, scale=s).distance(lengths), **settings)
+    return certify_scale(lambda s: replace(family, scale=s).distance(lengths), **settings)
 
 
 def mean_bounds(table, confidence):

@@ -8,11 +8,11 @@ from scipy import stats
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.half.refitting import released, secret_subset
+from memberbound.release.half.refitting import release_once, secret_subset
 from memberbound.release.half.statistics import (
     SumStatistic,
     calibrate_sum,
-    computed,
+    callable_statistic,
     covariance,
     histogram,
     mean,
@@ -109,7 +109,7 @@ def test_statistics_equal_numpy():
     assert quantiles(data, [0.25, 0.5])(rows) == pytest.approx(
         np.quantile(data[rows], [0.25, 0.5], axis=0).ravel()
     )
-    assert computed(data, lambda part: part.max(axis=0))(rows) == pytest.approx(
+    assert callable_statistic(data, lambda part: part.max(axis=0))(rows) == pytest.approx(
         data[rows].max(axis=0)
     )
 
@@ -125,7 +125,7 @@ def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
     data = np.random.default_rng(2).normal(size=(40, 2))
     rows = np.arange(20)
     calibration = calibrate_sum(mean(data), SubsetGame(40, 20), eta=0.1)
-    outs = [released(mean(data), calibration, rows, InsecureSource(s)) for s in range(20)]
+    outs = [release_once(mean(data), calibration, rows, InsecureSource(s)) for s in range(20)]
     scale = calibration.noise.scale
     noise = np.array([o.values for o in outs]) - data[rows].mean(axis=0)
     # 40 normal draws: the sum of squares is chi-square; false-alarm rate 1e-6.
@@ -155,7 +155,7 @@ def test_the_secret_is_a_uniform_half():
         (lambda: least_noise([1.0, 2.0, 3.0], SubsetGame(3, 1)), "4 records"),
         (lambda: mean([1.0, math.nan, 2.0, 3.0]), "finite"),
         (lambda: mean(["a", "b", "c", "d"]), "numbers"),
-        (lambda: computed(DATA, 3), "callable"),
+        (lambda: callable_statistic(DATA, 3), "callable"),
     ],
 )
 def test_bad_input(call, said):

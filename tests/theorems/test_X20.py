@@ -15,7 +15,7 @@ from scipy.stats import binom, norm
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.half.fitting import FreshSubsets, certified_in_order
+from memberbound.release.half.fitting import FreshSubsets, certify_in_order
 from memberbound.release.half.refitting import (
     MixtureDistances,
     calibrate,
@@ -135,7 +135,7 @@ def test_values_need_not_fall_with_the_scale():
     assert sorted(result) != result
 
 
-def test_coverage_of_the_certified_in_order():
+def test_coverage_of_certify_in_order():
     """An error needs the first unsafe rung to pass (retraining.md, claim 4); allowed: 1 in 10.
 
     False alarm at most 1e-6.  Negative control: the sample's mean in the place of the bound.
@@ -165,7 +165,7 @@ def test_coverage_of_the_certified_in_order():
     for run in [*np.flatnonzero(wrong)[:2], *np.flatnonzero(~wrong)[:4]]:
         own = MixtureDistances.of(table[run::runs], 8)
         own = replace(own, noise=distances.noise[run::runs])
-        result = certified_in_order(own.average, rungs, target=target, confidence=0.9)
+        result = certify_in_order(own.average, rungs, target=target, confidence=0.9)
         assert wrong[run] or result.scale >= last
 
 

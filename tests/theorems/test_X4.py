@@ -13,8 +13,8 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.fitting import FreshSubsets, certified_scale
-from memberbound.release.half.refitting import matched_neighbours, neighbour_groups
+from memberbound.release.half.fitting import FreshSubsets, certify_scale
+from memberbound.release.half.refitting import match_neighbours, neighbour_groups
 from memberbound.release.noise import GaussianNoise
 from oracle.released_statistic import (
     Column,
@@ -75,7 +75,7 @@ def test_matched_neighbours_have_the_law_of_the_coupling(size, k):
     False alarm: 4.9 standard errors for at most 7·105 frequencies, below 1e-3.
     """
     count = 3_000
-    groups, places = matched_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
+    groups, places = match_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
     assert {len(group) for group in groups} == {max(k, size - k) + 1}
     for x in range(size):
         seen: dict[tuple[frozenset, frozenset], int] = {}
@@ -130,7 +130,7 @@ def test_sampled_scale_covers_at_its_confidence():
     # The search itself errs in exactly those runs.
     chosen = [*np.flatnonzero(wrong)[:8], *np.flatnonzero(~wrong)[:8]]
     for run in chosen:
-        result = certified_scale(
+        result = certify_scale(
             lambda s, run=run: GaussianNoise(s, 1).distance(lengths[:, run]),
             start=1.0,
             target=TARGET,

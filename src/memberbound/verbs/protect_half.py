@@ -37,12 +37,12 @@ from memberbound.learners.refits import Cluster, Scheduler, connect
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
-from memberbound.release.half.refitting import released_statistic
+from memberbound.release.half.refitting import release_statistic
 from memberbound.release.half.statistics import (
     CallableStatistic,
     SumStatistic,
-    clipped_rows,
-    computed,
+    callable_statistic,
+    clip_rows,
     covariance,
     histogram,
     mean,
@@ -186,7 +186,7 @@ def protect_half(
             raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {count}.")
         game = SubsetGame(count, count // 2 if size is None else size, record)
         with connect(scheduler, client) as cluster:
-            release = released_statistic(
+            release = release_statistic(
                 _statistic(table, statistic, game.size, clip),
                 game,
                 workers=workers,
@@ -225,7 +225,7 @@ def _statistic(
         if clip is not None:
             raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
         return _counts(table, statistic)
-    values = clipped_rows(table.values, clip)
+    values = clip_rows(table.values, clip)
     if statistic == "mean":
         return mean(values, size=size, names=table.columns)
     if statistic == "sum":
@@ -233,7 +233,9 @@ def _statistic(
     if statistic == "covariance":
         return covariance(values, size=size)
     return (
-        quantiles(values, _QUARTILES) if statistic == "quantiles" else computed(values, statistic)
+        quantiles(values, _QUARTILES)
+        if statistic == "quantiles"
+        else callable_statistic(values, statistic)
     )
 
 

@@ -1,7 +1,7 @@
-"""Fresh subsets, a statistic's fits on them, and the least noise that they certify.
+"""Fits of a statistic on fresh subsets, and the least noise that they certify.
 
-A calibrator sees the population and *fresh* subsets of it, never the subset whose release is to be
-protected (theory §6, trap 6): it takes a :class:`FreshSubsets`, which draws its own.
+A calibrator sees the population and *fresh* subsets of it, never the secret subset of the release
+(theory §6, trap 6): it takes a :class:`FreshSubsets`, which samples its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = NDArray[np.int64]
 
 
 class Statistic(Protocol):
-    """What is released about a training set: rows of the population in, a vector out."""
+    """A released statistic: a map from rows of the population to a vector."""
 
     @property
     def dimension(self) -> int:
@@ -49,22 +49,22 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True)
 class FreshSubsets:
-    """Uniform subsets for calibration; a generator of their own keeps them apart from the secret.
+    """Uniform subsets for calibration, from a generator independent of the secret.
 
-    The same seed gives the same subsets, and ``spawned`` an independent stream, so that a scale
+    The same seed gives the same subsets; ``spawn`` returns an independent stream, so that a scale
     chosen on one stream can be certified on another.
     """
 
     game: SubsetGame
     seed: int | tuple[int, ...] = 0
 
-    def spawned(self, number: int) -> FreshSubsets:
+    def spawn(self, number: int) -> FreshSubsets:
         """Return an independent stream of subsets."""
         base = self.seed if isinstance(self.seed, tuple) else (self.seed,)
         return FreshSubsets(self.game, (*base, number))
 
     def orders(self, count: int) -> list[Rows]:
-        """Return independent uniform orders of the population: the first ``size`` are a subset."""
+        """Return uniform permutations of the population; the first ``size`` form a subset."""
         draws = np.random.default_rng(self.seed)
         return [draws.permutation(self.game.population) for _ in range(count)]
 
@@ -73,16 +73,16 @@ class FreshSubsets:
         return [np.sort(order[: self.game.size]) for order in self.orders(count)]
 
 
-# ── A learner's own coins, fixed and public: the same in every fit and in the release ─────────────
+# ── The learner's own randomness: fixed, public, and the same in every fit and in the release ─────
 #
-# A certificate that compares fits with independent coins says nothing about an attacker who knows
-# the coins.  With the coins shared, what is certified holds given them, so they may be published
-# (proofs/coupling.md, claim 10).  Here they are seeds: every ``random_state`` that was left open,
-# however deep inside an estimator, and the global generators of numpy, Python and PyTorch.  What a
-# learner draws from elsewhere cannot be fixed; :func:`fitted` looks
-# for it by fitting twice, and the certificate then says what has to be assumed.
+# A certificate that compares fits with independent coins does not cover an attacker who knows the
+# coins.  With shared coins, the certificate holds conditionally on them, so they may be published
+# (proofs/coupling.md, claim 10).  Here they are seeds: every unset ``random_state``, at any depth
+# of an estimator, and the global generators of numpy, Python and PyTorch.  Other sources of
+# randomness cannot be fixed; :func:`fit_groups` detects them by fitting twice, and the certificate
+# then states the assumption.
 
-#: Any number that does not depend on the training set will do.
+#: Any number that does not depend on the training set.
 PUBLIC_SEED = 0
 
 COINS_PUBLIC = (
@@ -98,9 +98,9 @@ COINS_SECRET = (
 
 
 def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
-    """Fix every seed that was left open in an estimator and in what it is made of.
+    """Set every unset seed of an estimator, including nested estimators.
 
-    Silent, too: what a learner prints while it is fitted on the secret tells about it.
+    Also silence it: output printed while fitting the secret would leak.
 
     Examples:
         >>> from sklearn.ensemble import BaggingClassifier
@@ -121,12 +121,12 @@ def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
 
 @contextmanager
 def public_coins() -> Iterator[None]:
-    """Seed the global generators for the block; another thread waits until it has ended."""
+    """Seed the global generators within the block; other threads wait until it ends."""
     torch = sys.modules.get("torch")
     with ONE_AT_A_TIME, ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         random.seed(PUBLIC_SEED)
-        # Learners without a random_state of their own draw from this one.
+        # Learners without a random_state use this generator.
         stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
         np.random.seed(PUBLIC_SEED)  # noqa: NPY002
         if torch is not None:
@@ -135,18 +135,18 @@ def public_coins() -> Iterator[None]:
         yield
 
 
-# ── Compute a statistic on many subsets, on all cores, and never lose one silently ────────────────
+# ── Fits of a statistic on many subsets, on all cores, without losing one silently ────────────────
 #
-# A fit that fails cannot be left out: the subsets on which it works are not uniform, and a
-# certificate from them would speak about another game.  Nor may it be seen in the release that the
-# fit on the secret failed.  So a failed fit has a value like any other: zeros, in the calibration
-# as in the release.
+# A failed fit cannot be omitted: the subsets on which fits succeed are not uniform, so a
+# certificate from them would concern another game.  Nor may the release reveal that the fit on the
+# secret failed.  A failed fit therefore has a value like any other: zeros, in the calibration as in
+# the release.
 
 #: Batches of groups for each worker.
 _BATCHES = 8
-#: Groups of which a subset is fitted twice, to find coins that cannot be seeded.
+#: Number of groups with a subset fitted twice, to detect unseeded randomness.
 _COIN_PROBES = 8
-#: More than one failure in this many fits is refused: zeros would be released as often.
+#: Refuse more than one failure in this many fits: zeros would be released as often.
 _FAILURES = 100
 
 Group = Sequence[Rows]
@@ -155,9 +155,9 @@ Reduce = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """Outputs, one row per group, with the numbers of fits and of failed ones.
+    """Outputs, one row per group, with the numbers of fits and of failures.
 
-    ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
+    ``own_coins``: repeated fits differed, so the learner has unseeded randomness.
     """
 
     rows: FloatArray
@@ -167,7 +167,7 @@ class Fits:
 
 
 def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
-    """Return the statistic of these records with public coins; whatever it raises is passed on."""
+    """Compute the statistic of these records with public coins; exceptions propagate."""
     imported = "torch" in sys.modules
     with public_coins():
         value = statistic(rows)
@@ -183,31 +183,31 @@ def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
     return vector
 
 
-def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
-    """Return the statistic of these records, or zeros and the reason why it has none.
+def evaluate(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
+    """Compute the statistic of these records; on failure return zeros and the reason.
 
-    Guarantee: never fails, so what is released is a function of the records on every subset, and
-    the certificates that refit count a failure as the movement it is (proofs/retraining.md).
+    Guarantee: never fails, so the release is a function of the records on every subset, and
+    certificates that refit count a failure as a change of the output (proofs/retraining.md).
     """
     try:
         return fit_once(statistic, rows), None
-    # Whatever a learner raises, or ends the program with, becomes one sentence.
+    # Turn any exception, or an exit of the program, into one sentence.
     except (Exception, SystemExit) as error:
         return np.zeros(statistic.dimension), f"{type(error).__name__}: {error}"
 
 
 def is_nondeterministic(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
-    """Whether a second fit on some of these subsets differs from the first, coins being public."""
+    """Return whether repeated fits on some of these subsets differ, with public coins."""
     with no_warnings:
         return any(
-            not np.array_equal(evaluated(statistic, rows)[0], evaluated(statistic, rows)[0])
+            not np.array_equal(evaluate(statistic, rows)[0], evaluate(statistic, rows)[0])
             for rows in subsets
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Refit:
-    """Fits a group of subsets: outputs, reasons of failures, warnings.  Sent to the workers."""
+    """A task for the workers: fit a group of subsets, and return outputs, failures and warnings."""
 
     statistic: Statistic
     reduce: Reduce | None
@@ -218,7 +218,7 @@ class _Refit:
         for subset in group:
             with ONE_AT_A_TIME, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                value, reason = evaluated(self.statistic, subset)
+                value, reason = evaluate(self.statistic, subset)
             outputs.append(value)
             if reason is not None:
                 failures.append(reason)
@@ -227,7 +227,7 @@ class _Refit:
         return row if self.reduce is None else self.reduce(row), failures, warned
 
 
-def fitted(
+def fit_groups(
     statistic: Statistic,
     groups: Sequence[Group],
     reduce: Reduce | None = None,
@@ -236,12 +236,12 @@ def fitted(
     cluster: Cluster | None = None,
     progress: Progress | None = None,
 ) -> Fits:
-    """Return the statistic's outputs, (group size, dimension), or ``reduce`` of them, by group.
+    """Fit the statistic on groups of subsets; return outputs per group, or ``reduce`` of them.
 
-    Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
+    Coins are public and the same in every fit; a failed fit gives zeros.  ``workers`` processes
     (``None``: all cores, unless the work takes a moment only), or a ``cluster``; the result does
-    not depend on them.  A statistic that cannot be pickled, or that is seen to differ from fit to
-    fit on the same subset, is fitted in this process.  Warnings are passed on once.
+    not depend on them.  A statistic that cannot be pickled, or that varies between fits on the same
+    subset, is fitted in this process.  Each warning is repeated once.
 
     Edge cases: InputError when more than one fit in a hundred fails.
     """
@@ -252,8 +252,8 @@ def fitted(
     probes = [groups[index][turn % len(groups[index])] for turn, index in enumerate(probed)]
     own = is_nondeterministic(statistic, probes)
     if own:
-        # A generator that such a statistic carries is copied, state and all, with every batch of
-        # the work: draws of different batches would then not be independent, as X4 needs.
+        # Every batch would get a copy of the statistic's generator with its state: draws of
+        # different batches would not be independent, as X4 requires.
         workers = 1
     rows: dict[int, FloatArray] = {}
     failures: list[str] = []
@@ -286,22 +286,22 @@ def fitted(
     return Fits(np.array([rows[index] for index in range(total)]), planned, len(failures), own)
 
 
-# ── The least noise that is enough ────────────────────────────────────────────────────────────────
+# ── The least sufficient noise ────────────────────────────────────────────────────────────────────
 #
-# The laws s·X, s > 0, are searched for the smallest scale s at which a *confidence bound* on the
-# mean distance E T(s) stays within the target.  Looking at many scales costs nothing
-# (proofs/retraining.md): T falls as s grows, on every sample path, so the bound falls too and an
-# error at any scale is an error at the boundary scale, one fixed event.  Where T need not fall,
-# :func:`~memberbound.numerics.roots.fixed_order` tests what was fixed in advance.
+# Among the noise laws s·X, s > 0, find the smallest scale s at which a *confidence bound* on the
+# mean distance E T(s) meets the target.  Testing many scales costs nothing (proofs/retraining.md):
+# T decreases in s on every sample path, so the bound decreases too, and an error at any scale is an
+# error at the boundary scale, one fixed event.  If T need not decrease,
+# :func:`~memberbound.numerics.roots.fixed_order` tests scales fixed in advance.
 
 
 @dataclass(frozen=True)
 class CertifiedScale:
-    """A scale and what is certified there about the largest mean distance.
+    """A noise scale and the certified bound on the largest mean distance.
 
-    ``bound`` holds at the confidence asked for: the target itself where the rows chose the scale,
-    the confidence bound at the floor where that passed.  ``plug_in`` is the sample's own largest
-    mean, an estimate.  ``scale`` 0 means that no noise is needed.
+    ``bound`` holds at the requested confidence: the target itself if the rows chose the scale, or
+    the confidence bound at the floor if that passed.  ``plug_in`` is the sample's own largest mean,
+    an estimate.  ``scale`` 0 means that no noise is needed.
     """
 
     scale: float
@@ -312,18 +312,18 @@ class CertifiedScale:
 def eta_from_distance(game: SubsetGame, distance: float, slack: float = 0.0) -> float:
     """Return the bound η ≤ min(π, 1-π)·TV + slack, π = k/N, rounded up.
 
-    η is the best attacker's accuracy less that of always giving the likelier answer, so at k = N/2
-    it is ½·TV (proofs/retraining.md, claim 1).
+    η is the best attacker's accuracy minus that of always guessing the likelier answer, so at k =
+    N/2 it is ½·TV (proofs/retraining.md, claim 1).
     """
     prior = game.largest_gain
     return min(up(prior * distance + slack, 8), prior)
 
 
-def promised_eta(eta: float, game: SubsetGame) -> float:
-    """Return η if it promises anything in this game, else refuse it.
+def check_eta(eta: float, game: SubsetGame) -> float:
+    """Return η, or refuse a value that is vacuous in this game.
 
-    An attacker who is always right gains min(k/N, 1 - k/N) over the likelier answer, so a promise
-    of that much or more is kept by the bare statistic and says nothing.
+    An attacker who is always right gains min(k/N, 1 - k/N) over the likelier answer, so a larger η
+    holds for the statistic without noise.
     """
     value = checked_eta(eta)
     if value >= game.largest_gain:
@@ -337,7 +337,7 @@ def promised_eta(eta: float, game: SubsetGame) -> float:
 
 
 def without_slack(eta: float, slack: float) -> float:
-    """Return what of η is left for the noise itself, rounded down; refuse where nothing is."""
+    """Return η minus the slack, rounded down; refuse if nothing is left for the noise."""
     if eta <= slack:
         raise InputError(
             f"eta must be greater than {significant(slack, 'upper', 3)}, what floating-point "
@@ -347,12 +347,12 @@ def without_slack(eta: float, slack: float) -> float:
 
 
 def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
-    """Return the largest mean distance that :func:`eta_from_distance` keeps within η."""
+    """Return the largest mean distance for which :func:`eta_from_distance` is at most η."""
     return min(down(without_slack(eta, slack) / game.largest_gain, 32), 1.0)
 
 
 def least_draws(target: float, confidence: float, columns: int = 1) -> int:
-    """Return about how many draws it takes to certify the target when all of them are 0.
+    """Return the approximate number of draws that certify the target if all of them are 0.
 
     Examples:
         >>> least_draws(0.1, 0.95)
@@ -365,7 +365,7 @@ def least_draws(target: float, confidence: float, columns: int = 1) -> int:
     return draws
 
 
-def certified_scale(
+def certify_scale(
     values: Callable[[float], FloatArray],
     *,
     start: float,
@@ -373,24 +373,24 @@ def certified_scale(
     confidence: float,
     floor: float = 0.0,
 ) -> CertifiedScale:
-    """Return the least scale at which every column's mean is certified to be within ``target``.
+    """Find the least scale at which every column's mean is certified to be at most ``target``.
 
     ``values(s)`` is the table of distances at scale s ≥ 0: one row per independent draw, a column
-    per record.  ``start`` is any scale above 0, best near the answer (mean length/(2.5·target) for
-    normal noise); ``floor`` the least scale to return.
+    per record.  ``start`` is any positive scale, ideally near the answer (mean length/(2.5·target)
+    for normal noise); ``floor`` is the least scale to return.
 
     Guarantee: with probability at least ``confidence`` over the rows, the true means at the
     returned scale, and at every larger one, are at most ``bound``.
     Theorem: proofs/retraining.md, claim 3.
-    Assumes: the values are rounded up from numbers in [0, 1] that do not rise with s; they, and the
-    floor, may depend on anything that is independent of the rows (a pilot's centre or shape).
-    Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-6 too large.
-    Edge cases: the floor (0: no noise) when its values pass; SearchError when no scale can pass.
+    Assumes: the values are rounded up from numbers in [0, 1] that do not increase in s; they, and
+    the floor, may depend on anything independent of the rows (a pilot's centre or shape).
+    Numerics: ``target`` was verified at the returned scale, which is at most 1e-6 too large.
+    Edge cases: the floor (0: no noise) if its values pass; SearchError if no scale can pass.
 
     Examples:
         >>> from memberbound.release.noise import GaussianNoise
         >>> lengths = np.ones(500)
-        >>> least = certified_scale(
+        >>> least = certify_scale(
         ...     lambda s: GaussianNoise(s, 1).distance(lengths),
         ...     start=1.0,
         ...     target=0.1,
@@ -406,7 +406,7 @@ def certified_scale(
     at_floor = values(floor)
     bound = largest(at_floor)
     if bound <= target:
-        # Claim 3: also when the floor passes by mistake the bound there fails with the same event.
+        # Claim 3: if the floor passes by mistake, the bound there fails in the same event.
         return CertifiedScale(floor, bound, _plug_in(at_floor))
     if largest(np.zeros_like(at_floor)) > target:
         raise _too_few(at_floor, target, confidence)
@@ -417,23 +417,23 @@ def certified_scale(
     return CertifiedScale(scale, target, _plug_in(values(scale)))
 
 
-def certified_in_order(
+def certify_in_order(
     values: Callable[[float], FloatArray],
     scales: Sequence[float],
     *,
     target: float,
     confidence: float,
 ) -> CertifiedScale:
-    """Return the last of ``scales`` before the first that is not certified within ``target``.
+    """Return the last of ``scales`` before the first one not certified within ``target``.
 
-    The search of :func:`certified_scale` for values that need not fall with the scale on every
-    draw: what is tested, and in which order, was fixed before the draws were looked at.
+    Like :func:`certify_scale`, for values that need not decrease in the scale on every draw: the
+    scales and their order were fixed before seeing the draws.
 
     Guarantee: with probability at least ``confidence`` over the rows, the true means at the
     returned scale are at most ``target``.
     Theorem: proofs/retraining.md, claim 4.
     Assumes: ``scales`` are independent of the rows (a pilot may choose them).
-    Edge cases: SearchError when the first scale does not pass.
+    Edge cases: SearchError if the first scale does not pass.
     """
 
     def passes(scale: float) -> bool:
@@ -446,7 +446,7 @@ def certified_in_order(
 
 
 def _mean_bounds(table: FloatArray, confidence: float) -> FloatArray:
-    """Bound the means of the columns (of a vector: of it) from above, all at once."""
+    """Bound the means of all columns (or of a vector) from above, simultaneously."""
     return mean_upper(table if table.ndim == 2 else table[:, None], confidence=confidence)
 
 
@@ -467,9 +467,9 @@ def _too_few(table: FloatArray, target: float, confidence: float) -> SearchError
 def subset_assumptions(
     game: SubsetGame, *, noisy: bool, sampled: bool, coins: str
 ) -> tuple[str, ...]:
-    """Return what every certificate of a released statistic rests on.
+    """Return the assumptions of every certificate of a released statistic.
 
-    ``coins`` says what is assumed about the learner's own.
+    ``coins`` is the assumption about the learner's own randomness.
     """
     assumptions = [
         f"The training set is a uniformly random {game.size} of the {game.population} records, "

@@ -1,6 +1,6 @@
-"""The papers' game in scikit-learn: an estimator of a secret half of a public table.
+"""The papers' game as scikit-learn estimators fitted on a secret half of a public table.
 
-:class:`HalfPrivate` releases another estimator, :class:`TableModel` adds the columns of the table.
+:class:`HalfPrivate` releases another estimator; :class:`TableModel` adds the columns of the table.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.estimator import PrivateEstimator
 from memberbound.release.calibration import Calibration
-from memberbound.release.half.fitting import FreshSubsets, Rows, evaluated, promised_eta
+from memberbound.release.half.fitting import FreshSubsets, Rows, check_eta, evaluate
 from memberbound.release.half.refitting import (
     calibrate,
     calibration_seed_from,
-    released,
+    release_once,
     secret_subset,
 )
 from memberbound.release.half.statistics import (
@@ -47,7 +47,7 @@ from memberbound.release.half.statistics import (
     Learnable,
     Population,
     PredictionTable,
-    clipped_rows,
+    clip_rows,
 )
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
@@ -57,12 +57,12 @@ from memberbound.tables.columns import label_of
 
 # ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
 #
-# The order matters and is the guarantee: first everything is certified on fresh subsets of the
-# population; only then is the secret half drawn, fitted once, and released with noise.
+# The guarantee depends on the order: first certify everything on fresh subsets of the population;
+# only then draw the secret half, fit once, and release with noise.
 
 #: Streams of fresh subsets: for scores, for the certificate.
 _SCORE, _CERTIFY = 13, 14
-#: Subsets whose releases are scored, and releases of each.
+#: Number of subsets with scored releases, and releases of each.
 _SCORED, _DRAWS = 8, 4
 
 _GIVEN_TRAIN = (
@@ -75,33 +75,33 @@ class HalfPrivate(PrivateEstimator):
     """Fit an estimator on a secret half of a public table and release it with certified noise.
 
     ``fit(X, y)`` takes the *population*, which is public.  A uniformly random half becomes the
-    training set; nobody who knows all records, but not which half was drawn, is right about the
-    average (or every) record's membership more than ``eta`` above blind guessing (which is right
-    50 % of the time, a little more for an odd number of records).  Who is in the table itself is
-    not protected: for that there is :class:`MembershipPrivate`.
+    training set; an attacker who knows all records, but not which half was drawn, guesses the
+    membership of the average (or every) record with accuracy at most ``eta`` above blind guessing
+    (50 %, a little more for an odd number of records).  Membership in the table itself is not
+    protected: use :class:`MembershipPrivate` for that.
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC; any
             other with ``query=``.
-        eta: the promise, in (0, ½).
-        record: whom it protects: ``"every"`` or ``"average"``.
+        eta: the bound on the attacker's gain, in (0, ½).
+        record: the protected record, ``"every"`` or ``"average"``.
         method: ``"neighbour"`` (refitted pairs), ``"moment"`` (every record, any learner),
             ``"izzo"`` (for comparison), or ``"auto"``: neighbour for the average record, and for
-            every record where that takes few fits, else moment.
-        confidence: of the certificate, over the calibration's subsets.
-        clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
-        size: records that are drawn; None: half of them.
-        query: public rows; predictions on these are released, not parameters.
-        pairs: how many pairs (or subsets) to refit; default by the calibrator.
-        n_jobs: worker processes; None decides by the work.
-        insecure_seed: for tests only: training set and noise from a seed.
+            every record if that takes few fits, else moment.
+        confidence: confidence of the certificate, over the calibration's subsets.
+        clip: clip rows to this norm, in ``fit`` and in ``predict``.
+        size: number of records drawn; None: half of them.
+        query: public rows; release predictions on these instead of parameters.
+        pairs: number of pairs (or subsets) to refit; chosen by the calibrator by default.
+        n_jobs: worker processes; None chooses by the amount of work.
+        insecure_seed: for tests only, draws the training set and the noise from a seed.
 
     Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
     ``n_features_in_``, ``scores_`` (estimates on fresh subsets, not on the secret) and ``secure_``.
     Neither the clean model nor the training rows are kept.
 
-    Guarantee, Theorem, Assumes: ``certificate_`` says them.  Scale and encode features *before*, on
-    the whole population, which is public.
+    Guarantee, Theorem, Assumes: stated in ``certificate_``.  Scale and encode features
+    *beforehand*, on the whole population, which is public.
 
     Examples:
         >>> from sklearn.datasets import make_classification
@@ -143,14 +143,14 @@ class HalfPrivate(PrivateEstimator):
         self.insecure_seed = insecure_seed
 
     def __sklearn_tags__(self) -> Any:
-        """Be what the base is, for one target."""
+        """Return the tags of the base estimator, for one target."""
         tags = super().__sklearn_tags__()
         tags.target_tags = replace(tags.target_tags, multi_output=False)
         return tags
 
     @property
     def release(self) -> str:
-        """What is released: ``"parameters"``, or ``"predictions"`` on the rows of ``query``."""
+        """The kind of release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``."""
         answers = isinstance(getattr(self, "released_", None), PredictionTable)
         return "predictions" if answers or self.query is not None else "parameters"
 
@@ -182,13 +182,13 @@ class HalfPrivate(PrivateEstimator):
         cluster: Cluster | None = None,
         progress: Progress | None = None,
     ) -> HalfPrivate:
-        """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
+        """Calibrate on fresh subsets, then draw (or take) the training set, fit once and release.
 
         Args:
             X: features of the whole population.
-            y: its target.
-            train: a mask of a training set that was drawn uniformly from the population; left out,
-                it is drawn here.
+            y: target of the whole population.
+            train: mask of a training set drawn uniformly from the population; by default, it is
+                drawn here.
             cluster: a connected dask cluster that refits (default: processes of this machine).
             progress: called with (done, total) while the certificate is computed.
         """
@@ -197,8 +197,8 @@ class HalfPrivate(PrivateEstimator):
         population = self._population(X, y)
         for name in ("classes_", "released_"):
             self.__dict__.pop(name, None)
-        # Its size is public, its members are looked at after calibration only.
-        own = None if train is None else _masked_rows(train, population.records)
+        # Its size is public; its members are used only after the calibration.
+        own = None if train is None else _mask_indices(train, population.records)
         size = population.records // 2 if self.size is None else self.size
         size = size if own is None else int(own.size)
         source = source_from_seed(self.insecure_seed)
@@ -206,11 +206,11 @@ class HalfPrivate(PrivateEstimator):
             SubsetGame(population.records, size, self.record),  # type: ignore[arg-type]
             calibration_seed_from(source),
         )
-        promised_eta(self.eta, fresh.game)
+        check_eta(self.eta, fresh.game)
         statistic = self._statistic(population)
         calibration = calibrate(
             statistic,
-            fresh.spawned(_CERTIFY),
+            fresh.spawn(_CERTIFY),
             eta=self.eta,
             method=self.method,
             confidence=self.confidence,
@@ -224,10 +224,10 @@ class HalfPrivate(PrivateEstimator):
         self.certificate_ = replace(calibration.certificate, assumptions=assumptions)
         self.calibration_ = replace(calibration, certificate=self.certificate_)
         self.scores_ = ()
-        if isinstance(statistic, FittedParameters):  # the target of query rows is unknown
-            self.scores_ = _scores(statistic, calibration, fresh.spawned(_SCORE))
+        if isinstance(statistic, FittedParameters):  # query rows have no known target
+            self.scores_ = _scores(statistic, calibration, fresh.spawn(_SCORE))
         secret = secret_subset(fresh.game, source) if own is None else own
-        noisy = released(statistic, self.calibration_, secret, source)
+        noisy = release_once(statistic, self.calibration_, secret, source)
         self.released_ = statistic.model(noisy.values)
         self.secure_ = source.secure
         if population.classes is not None:
@@ -235,8 +235,8 @@ class HalfPrivate(PrivateEstimator):
         return self
 
     def _statistic(self, population: Population) -> Learnable:
-        """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
-        clipped = replace(population, features=clipped_rows(population.features, self.clip))
+        """Return the statistic of clipped rows: parameters, or predictions on ``query``."""
+        clipped = replace(population, features=clip_rows(population.features, self.clip))
         if self.query is None:
             return FittedParameters.of(self.estimator, clipped)
         query = np.asarray(self.query, dtype=np.float64)
@@ -244,7 +244,7 @@ class HalfPrivate(PrivateEstimator):
 
     def _read(self, X: ArrayLike) -> Any:
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return rows if self.release == "predictions" else clipped_rows(rows, self.clip)
+        return rows if self.release == "predictions" else clip_rows(rows, self.clip)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return accuracy or R²."""
@@ -254,8 +254,8 @@ class HalfPrivate(PrivateEstimator):
         return float(rule(y, self.predict(X)))
 
 
-def _masked_rows(train: ArrayLike, records: int) -> Rows:
-    """Return the sorted row numbers of a mask."""
+def _mask_indices(train: ArrayLike, records: int) -> Rows:
+    """Return the sorted row indices of a mask."""
     mask = np.asarray(train)
     if mask.dtype != bool or mask.shape != (records,) or not 0 < mask.sum() < records:
         raise InputError(
@@ -268,9 +268,9 @@ def _masked_rows(train: ArrayLike, records: int) -> Rows:
 def _scores(
     statistic: FittedParameters, calibration: Calibration, fresh: FreshSubsets
 ) -> tuple[ReleaseScore, ...]:
-    """ReleaseScore releases of fresh subsets on the records outside them.
+    """Score releases of fresh subsets on the records outside them.
 
-    The noise is from a seeded source: these releases are thrown away.
+    The noise comes from a seeded source, because these releases are discarded.
     """
     population, source = statistic.population, InsecureSource(2)
     classes = [] if population.classes is None else list(map(str, population.classes))
@@ -279,7 +279,7 @@ def _scores(
     with quiet_training():
         for rows in fresh.subsets(_SCORED):
             outside = np.setdiff1d(np.arange(population.records), rows)
-            value, _ = evaluated(statistic, rows)
+            value, _ = evaluate(statistic, rows)
             noises = [np.zeros_like(value), *calibration.noise.draw(source, _DRAWS)]
             for draw, noise in enumerate(noises):
                 model = statistic.model(value + noise)
@@ -302,20 +302,20 @@ def _means(scores: Sequence[ModelScores]) -> ModelScores:
     return {name: float(np.mean([s[name] for s in scores if name in s])) for name in names}
 
 
-# ── A released model with the columns of its table: raw rows in, answers out ──────────────────────
+# ── A released model with the columns of its table, for raw rows ──────────────────────────────────
 
 
 class TableModel(BaseEstimator):  # type: ignore[misc]
-    """What ``protect-half`` releases and saves: it takes the columns of the table, by name.
+    """The model released by ``protect-half``, which takes the columns of the table by name.
 
     Scales, categories and class names come from the whole population, which is public in the game
-    that the certificate is about.
+    of the certificate.
 
     Args:
         model: the released model on encoded features.
-        encoder: makes the features of raw rows.
-        columns: names of the columns it takes, in any order.
-        target: name of the column that it predicts.
+        encoder: maps raw rows to features.
+        columns: names of its input columns, in any order.
+        target: name of the predicted column.
 
     Attributes: ``classes_``, ``certificate_``, ``calibration_``.
     """
@@ -337,17 +337,17 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def calibration_(self) -> Calibration:
-        """How the noise was found to be enough."""
+        """The calibration of the noise."""
         return self.model.calibration_
 
     @property
     def certificate_(self) -> Certificate:
-        """What is promised."""
+        """The certificate of the release."""
         return self.model.certificate_
 
     @property
     def classes_(self) -> Labels:
-        """The classes as the target's column has them, in the order of the probabilities."""
+        """The classes as stored in the target column, in the order of the probabilities."""
         return np.asarray(self.model.classes_)
 
     def encode(
@@ -360,7 +360,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and notices about them.
 
-        ``strict`` refuses categories that the model has never seen.
+        ``strict`` refuses unseen categories.
         """
         return encode_rows(
             self.encoder,
@@ -386,7 +386,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model.predict(rows))
 
     def probabilities(self, rows: FloatArray) -> FloatArray | None:
-        """Return probabilities of encoded rows, or None where the model has none."""
+        """Return probabilities of encoded rows, or None if the model has none."""
         can = hasattr(self.model, "predict_proba")
         return np.asarray(self.model.predict_proba(rows)) if can else None
 
@@ -397,11 +397,11 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return (".skops",)
 
     def certificate_fields(self) -> dict[str, object]:
-        """Return the fields of its certificate."""
+        """Return the fields of the certificate."""
         return self.calibration_.certificate_fields(
             "estimator",
             estimator=type(self.model.estimator).__name__,
@@ -416,13 +416,13 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         slim = clone(model).set_params(insecure_seed=None, query=None)
         slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
         if model.release == "predictions":
-            # A table of answers in the place of its learner: no code of others.
+            # Replace the learner by the table of answers, to keep foreign code out.
             slim.estimator = model.released_
         whole = type(self)(**(self.get_params(deep=False) | {"model": slim}))
         return lambda draft: writer.dump(whole, draft)
 
 
-#: Types of ours in a file of skops, which refuses every other it does not know.
+#: Types of this package in a skops file, which refuses unknown types.
 TRUSTED = tuple(
     f"{kind.__module__}.{kind.__qualname__}"
     for kind in (
@@ -439,12 +439,12 @@ TRUSTED = tuple(
         Certificate,
     )
 )
-#: A type of numpy's that encoders of columns hold, besides those of ours.
+#: A numpy type in column encoders, besides our own types.
 _TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
 def load_estimator(path: Path, _factory: object = None) -> TableModel:
-    """Read a saved model of a half; a file with unknown types is refused."""
+    """Load a saved model of a half; refuse a file with unknown types."""
     reader, packed = skops(), path.read_bytes()
     allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
     foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)

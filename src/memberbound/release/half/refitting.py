@@ -1,8 +1,7 @@
-"""How noise is calibrated for a statistic of a secret half, and its release.
+"""Noise calibration for a statistic of a secret half, and its release.
 
-Statistic → Calibration → Release: :func:`calibrate` runs the method of a name on fresh subsets,
-:func:`released_statistic` draws the secret afterwards, computes the statistic once and adds the
-noise.
+Statistic → Calibration → Release: :func:`calibrate` runs a named method on fresh subsets; then
+:func:`release_statistic` draws the secret, computes the statistic once and adds the noise.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from memberbound.release.half.fitting import (
     FreshSubsets,
     Rows,
     Statistic,
-    certified_in_order,
-    certified_scale,
+    certify_in_order,
+    certify_scale,
+    check_eta,
     distance_target,
     eta_from_distance,
-    evaluated,
-    fitted,
+    evaluate,
+    fit_groups,
     least_draws,
-    promised_eta,
     subset_assumptions,
     without_slack,
 )
@@ -58,13 +57,13 @@ from memberbound.release.randomness import RandomSource, source_from_seed
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
-#: ``auto`` refits for every record up to this many fits; beyond the second number it is refused.
+#: ``auto`` refits for every record up to the first number of fits; more than the second is refused.
 _MOST_REFITS, _LARGEST_FITS = 5000, 100_000
-#: Streams of fresh subsets: a pilot, the certificate, the noise at which mixtures are compared.
+#: Streams of fresh subsets: the pilot, the certificate, partners, and the noise in mixtures.
 _PILOT, _CERTIFY, _PARTNERS, _NOISE = 1, 2, 5, 6
 
 
-def chosen_method(
+def resolve_method(
     method: str,
     game: SubsetGame,
     *,
@@ -73,18 +72,18 @@ def chosen_method(
     pairs: int | None = None,
     additive: bool = False,
 ) -> str:
-    """Return the method itself, or what ``auto`` stands for.
+    """Return the method, with ``auto`` resolved.
 
-    Sums over records (``additive``) have the crowd, which never needs more noise than the coupling.
-    For the average record nothing needs less than refitted neighbours: by the triangle inequality
-    E T(q(D) - q(D')) ≤ 2·E T(q(D) - m), the mean that the centre form ("moment") certifies.  For
-    every record neighbours take a fit per record and draw; beyond 5000 fits, or where ``pairs``
-    limits them, the centre form takes one per draw.
+    Sums over records (``additive``) use the crowd, which never needs more noise than the coupling.
+    For the average record, refitted neighbours need the least: by the triangle inequality E T(q(D)
+    - q(D')) ≤ 2·E T(q(D) - m), the mean that the centre form ("moment") certifies.  For every
+    record, neighbours take one fit per record and draw; beyond 5000 fits, or if ``pairs`` limits
+    them, use the centre form, with one fit per draw.
 
     Examples:
-        >>> chosen_method("auto", SubsetGame(500, 250), eta=0.05)
+        >>> resolve_method("auto", SubsetGame(500, 250), eta=0.05)
         'moment'
-        >>> chosen_method("auto", SubsetGame(500, 250, "average"), eta=0.05)
+        >>> resolve_method("auto", SubsetGame(500, 250, "average"), eta=0.05)
         'neighbour'
     """
     one_of("method", method, METHODS)
@@ -99,7 +98,7 @@ def chosen_method(
         return "crowd"
     if game.record == "average":
         return "neighbour"
-    target = distance_target(game, promised_eta(eta, game), 0.0)
+    target = distance_target(game, check_eta(eta, game), 0.0)
     planned = _draws(None, game, target, confidence) * _fits_per_draw(game)
     return "neighbour" if pairs is None and planned <= _MOST_REFITS else "moment"
 
@@ -117,20 +116,20 @@ def calibrate(
     cluster: Cluster | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Return the least noise that a method certifies for the record that the game names.
+    """Find the least noise that a method certifies for the game's record.
 
-    ``crowd`` and, for sums over records, ``neighbour`` are exact and draw nothing
-    (:func:`~memberbound.release.half.statistics.calibrate_sum`).  Else:
+    ``crowd`` and, for sums over records, ``neighbour`` are exact and sample nothing
+    (:func:`~memberbound.release.half.statistics.calibrate_sum`).  Otherwise:
 
-    * ``neighbour``: ``pairs`` independent pairs of neighbouring subsets are fitted (at least 500),
-      for every record draws of max(k, N-k) + 1 subsets.  For the average record a fit is compared
-      with the mixture of several ``partners`` at once, up to seven within 4000 fits, which takes
-      less noise (X20); predictions, slow to fit, have one.
-    * ``moment``: so many subsets are fitted (at least 1000): a fifth chooses a centre, the rest
-      certifies how far the statistic lies from it.
+    * ``neighbour``: fit ``pairs`` independent pairs of neighbouring subsets (at least 500); for
+      every record, draws of max(k, N-k) + 1 subsets.  For the average record, compare a fit with
+      the mixture of several ``partners`` at once, up to seven within 4000 fits, which needs less
+      noise (X20); predictions, slow to fit, have one.
+    * ``moment``: fit ``pairs`` subsets (at least 1000): a fifth chooses a centre, the rest certify
+      the distance of the statistic from it.
     * ``izzo``: I24's norm-exponential noise with its own scale (6.16/η)² for the coordinates'
-      standard deviations, with the radius that is right; the certificate is that of the centre form
-      for this law.  It is far more than is needed, and here to compare with.
+      standard deviations, with the corrected radius; the certificate is that of the centre form for
+      this law.  It adds far more noise than needed, and is here for comparison.
 
     Guarantee: with probability at least ``confidence`` over the fresh subsets no attack gains more
     than ``eta`` on the game's record; nor does one that knows the learner's seeds, which are the
@@ -138,14 +137,14 @@ def calibrate(
     Theorem: X1 and X4 (neighbour; proofs/coupling.md, proofs/retraining.md), X20
     (proofs/several-partners.md), X19 (moment, izzo; proofs/centre-form.md), X14, I24-C10 and
     I24-C14 (izzo), X21 (crowd).
-    Assumes: the released training set is drawn apart from ``fresh``; coins that cannot be seeded
-    stay secret (the certificate says so where repeated fits differ).
-    Numerics: the target was seen to hold at the returned scale; what floating-point draws add is
-    taken off ``eta`` first.
-    Edge cases: no noise when the statistic never (or provably hardly ever) moves; SearchError when
-    there are too few draws for any noise; a fit that fails counts as zeros; InputError when more
-    than one in a hundred does, or when neighbours of every record take more than 100 000 fits and
-    ``pairs`` was not given.
+    Assumes: the released training set is drawn independently of ``fresh``; unseeded randomness
+    stays secret (stated in the certificate if repeated fits differ).
+    Numerics: the target was verified at the returned scale; the slack of floating-point draws is
+    subtracted from ``eta`` first.
+    Edge cases: no noise if the statistic never (or provably hardly ever) changes; SearchError if
+    there are too few draws for any noise; a failed fit counts as zeros; InputError if more than one
+    in a hundred fails, or if neighbours of every record take more than 100 000 fits and ``pairs``
+    was not given.
 
     Examples:
         >>> from memberbound.release.half.statistics import quantiles
@@ -158,12 +157,12 @@ def calibrate(
     game = fresh.game
     fraction("confidence", confidence, open_left=True, open_right=True)
     additive = isinstance(statistic, SumStatistic)
-    name = chosen_method(
+    name = resolve_method(
         method, game, eta=eta, confidence=confidence, pairs=pairs, additive=additive
     )
     if isinstance(statistic, SumStatistic) and name in ("crowd", "neighbour"):
         return calibrate_sum(statistic, game, eta=eta, crowd=name == "crowd")
-    goal = promised_eta(eta, game)
+    goal = check_eta(eta, game)
     work = _Work(statistic, fresh, goal, confidence, pairs, partners, workers, cluster, progress)
     return work.by_neighbours() if name == "neighbour" else work.by_centre(name)
 
@@ -176,18 +175,18 @@ def _draws(pairs: int | None, game: SubsetGame, target: float, confidence: float
     if pairs is not None:
         return whole_number("pairs", pairs)
     average = game.record == "average"
-    # Four times the least number that can certify anything: more lowers the noise little.
+    # Four times the least number that can certify anything; more hardly lowers the noise.
     wanted = 4 * least_draws(target, confidence, 1 if average else game.population)
     return max(wanted, _PAIRS) if average else wanted
 
 
 #: Pairs for the average record: two fits each.
 _PAIRS = 500
-#: Subsets of the centre form by default: a fifth of them is the pilot's.
+#: Default number of subsets in the centre form; a fifth of them form the pilot.
 _SUBSETS = 1000
-#: A coordinate that did not move on the pilot gets this share of the widest one's scale.
+#: Scale of a coordinate that is constant on the pilot, relative to the widest one.
 _STILL = 1e-6
-#: Partners of a fit at most, fits that they may cost, and groups of the pilot that finds a scale.
+#: Maximum partners of a fit, maximum fits in total, and pilot groups for the initial scale.
 _MOST_PARTNERS, _PARTNER_FITS, _PILOT_GROUPS = 7, 4000, 12
 
 
@@ -197,7 +196,7 @@ _EXPOSED = " on average, but the records that move it are exposed."
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What a calibrator that refits is asked; see :func:`calibrate`."""
+    """The inputs of a calibrator that refits; see :func:`calibrate`."""
 
     statistic: Statistic
     fresh: FreshSubsets
@@ -219,7 +218,7 @@ class _Work:
         groups: Sequence[Sequence[Rows]],
         reduce: Callable[[FloatArray], FloatArray] | None = None,
     ) -> Fits:
-        return fitted(
+        return fit_groups(
             self.statistic,
             groups,
             reduce,
@@ -238,10 +237,10 @@ class _Work:
         method: str,
         theorems: tuple[str, ...],
     ) -> Calibration:
-        """Turn a certified scale into a calibration.
+        """Convert a certified scale into a calibration.
 
-        For neighbours the mean bounds the distance of the two worlds, and the attacker's gain is a
-        min(π, 1-π)-th of it; about a centre (X19) it bounds the gain itself.
+        For neighbours, the mean bounds the distance between the two worlds, and the attacker's gain
+        is min(π, 1-π) times that; for a centre (X19) it bounds the gain itself.
         """
         game, noisy = self.fresh.game, least.scale > 0
 
@@ -252,7 +251,7 @@ class _Work:
 
         certificate = Certificate(
             "eta",
-            # The target was rounded down so far that eta itself is a bound wherever it passed.
+            # The target was rounded down far enough that eta itself is a bound if it passed.
             min(gain(least.bound, floating_point_slack(unit) if noisy else 0.0), self.eta),
             "upper",
             game,
@@ -277,13 +276,14 @@ class _Work:
         law = replace(unit, scale=least.scale)
         return Calibration(law, certificate, self.eta, method, fits.count, common | details)
 
-    # ── The neighbour form: how far does the statistic move when one record is replaced? ──────────
+    # ── The neighbour form: how much does the statistic change if one record is replaced?
+    # ─────────
     #
     # The mean distance between the releases on neighbouring training sets bounds the attacker's
     # advantage (X1), and a sample of refitted pairs bounds that mean for any learner (X4).
 
     def by_neighbours(self) -> Calibration:
-        """Certify how far the statistic moves when one record is replaced."""
+        """Certify the change of the statistic when one record is replaced."""
         game = self.fresh.game
         target = distance_target(game, self.eta, floating_point_slack(self.unit))
         draws = _draws(self.pairs, game, target, self.confidence)
@@ -308,16 +308,16 @@ class _Work:
         )
 
     def _by_pairs(self, draws: int, target: float) -> tuple[CertifiedScale, Fits]:
-        """X1 and X4: one neighbour per record."""
-        stream = self.fresh.spawned(_CERTIFY)
+        """Certify by X1 and X4: one neighbour per record."""
+        stream = self.fresh.spawn(_CERTIFY)
         indices = None
         if stream.game.record == "average":
             groups = neighbour_groups(stream, draws, 2)
         else:
-            groups, indices = matched_neighbours(stream, draws)
-        fits = self.fits(groups, partial(_moved, self.unit))
+            groups, indices = match_neighbours(stream, draws)
+        fits = self.fits(groups, partial(_distances_from_first, self.unit))
         lengths = fits.rows[:, 0] if indices is None else np.take_along_axis(fits.rows, indices, 1)
-        least = certified_scale(
+        least = certify_scale(
             lambda scale: replace(self.unit, scale=scale).distance(lengths),
             start=_first_scale(lengths, target),
             target=target,
@@ -329,11 +329,11 @@ class _Work:
     #
     # X1 compares M(D₀ ∪ x) with M(D₀ ∪ x') for one outsider x'.  The attacker sees the mixture over
     # x', so several outsiders may be mixed before the distance is taken, which only lowers it
-    # (proofs/several-partners.md).  In a group of training sets of which any two differ in one
-    # record every record takes its turn as x, with the others for partners.
+    # (proofs/several-partners.md).  In a group of training sets that pairwise differ in one record,
+    # each record in turn is x, with the others as partners.
 
     def _partners(self, draws: int) -> int:
-        """Return with how many neighbours at once a fit is compared."""
+        """Return the number of neighbours that a fit is compared with at once."""
         game = self.fresh.game
         if game.record == "every":
             return 1
@@ -345,19 +345,19 @@ class _Work:
         return min(_MOST_PARTNERS, outside, _PARTNER_FITS // draws - 1)
 
     def _pilot_scale(self, partners: int, target: float) -> float | None:
-        """Return about the scale that is enough, from a pilot; None where next to nothing moves.
+        """Estimate the sufficient scale from a pilot; None if almost nothing changes.
 
-        Whatever is chosen here the certificate holds (proofs/retraining.md, claim 6).
+        The certificate holds for any choice made here (proofs/retraining.md, claim 6).
         """
-        stream = self.fresh.spawned(_PARTNERS)
+        stream = self.fresh.spawn(_PARTNERS)
         with no_warnings:  # the sample will warn again
             outputs = np.array(
                 [
-                    [evaluated(self.statistic, rows)[0] for rows in group]
+                    [evaluate(self.statistic, rows)[0] for rows in group]
                     for group in neighbour_groups(stream, _PILOT_GROUPS, partners + 1)
                 ]
             )
-        distances = MixtureDistances.of(outputs, stream.spawned(_NOISE).seed)
+        distances = MixtureDistances.of(outputs, stream.spawn(_NOISE).seed)
 
         def excess(scale: float) -> float:
             return float(distances.average(scale).mean()) - target
@@ -370,32 +370,33 @@ class _Work:
     def _by_mixtures(
         self, draws: int, target: float, partners: int, scale: float
     ) -> tuple[CertifiedScale, Fits]:
-        """X20 and X4: every fit of a group against the mixture of the others."""
-        stream = self.fresh.spawned(_CERTIFY)
+        """Certify by X20 and X4: every fit of a group against the mixture of the others."""
+        stream = self.fresh.spawn(_CERTIFY)
         fits = self.fits(neighbour_groups(stream, draws, partners + 1))
-        last = certified_in_order(
-            MixtureDistances.of(fits.rows, stream.spawned(_NOISE).seed).average,
+        last = certify_in_order(
+            MixtureDistances.of(fits.rows, stream.spawn(_NOISE).seed).average,
             scales_around(scale),
             target=target,
             confidence=self.confidence,
         )
         return last, replace(fits, count=fits.count + _PILOT_GROUPS * (partners + 1))
 
-    # ── The centre form: how far from a fixed point does the statistic lie? ───────────────────────
+    # ── The centre form: how far is the statistic from a fixed point?
+    # ─────────────────────────────
     #
     # Every record, any learner: the releases with and without a record are both compared with noise
     # around one centre, and together they are all releases (X19).  It needs no neighbours and no
-    # bound on the statistic, and pays for the whole spread of q(D) instead of the movement of one
-    # record.  Any centre that does not depend on the certifying sample will do.
+    # bound on the statistic, but pays for the whole spread of q(D) instead of the effect of one
+    # record.  Any centre independent of the certifying sample is valid.
 
     def by_centre(self, method: str) -> Calibration:
-        """Certify how far the statistic lies from a centre, with normal noise or with I24's."""
+        """Certify the distance of the statistic from a centre, with normal noise or with I24's."""
         total = max(_SUBSETS, 5 * least_draws(self.eta, self.confidence))
         if self.pairs is not None:
             total = whole_number("pairs", self.pairs, at_least=2)
         count = max(1, total // 5)
-        subsets = self.fresh.spawned(_PILOT).subsets(count)
-        subsets += self.fresh.spawned(_CERTIFY).subsets(total - count)
+        subsets = self.fresh.spawn(_PILOT).subsets(count)
+        subsets += self.fresh.spawn(_CERTIFY).subsets(total - count)
         fits = self.fits([[rows] for rows in subsets])
         pilot, certifying = fits.rows[:count, 0], fits.rows[count:, 0]
         unit: NoiseLaw = self.unit
@@ -406,12 +407,12 @@ class _Work:
             theorems = ("X19", "X14")
             details["constant"] = izzo_constant(self.eta)
             unit = NormExponentialNoise(_deviations(pilot), 1.0)
-            # No noise only where nothing moved on the pilot, not on the certifying sample.
+            # Omit the noise only if nothing changed on the pilot, not on the certifying sample.
             floor = izzo_constant(self.eta) if (pilot != pilot[0]).any() else 0.0
         # X19 bounds the gain itself.
         target = down(without_slack(self.eta, floating_point_slack(unit)), 32)
         lengths = unit.length(certifying - np.median(pilot, axis=0))
-        least = certified_scale(
+        least = certify_scale(
             lambda scale: replace(unit, scale=scale).distance(lengths),
             start=max(floor, _first_scale(lengths, target)),
             target=target,
@@ -422,33 +423,33 @@ class _Work:
 
 
 def _deviations(outputs: FloatArray) -> FloatArray:
-    """Return the standard deviation of every column, a small number in the place of 0."""
+    """Return the standard deviation of every column, with a small number instead of 0."""
     offsets = np.abs(outputs - outputs.mean(axis=0))
     top = np.where(offsets.max(axis=0) > 0, offsets.max(axis=0), 1.0)
-    # Divided by the largest first, so that nothing overflows.
+    # Divide by the largest first, to avoid overflow.
     scales = np.asarray(top * np.sqrt(((offsets / top) ** 2).mean(axis=0)))
     widest = float(scales.max())
     return np.maximum(scales, _STILL * widest) if widest > 0 else np.ones_like(scales)
 
 
-def _moved(unit: GaussianNoise, outputs: FloatArray) -> FloatArray:
-    """Return how far the others of a group lie from its first."""
+def _distances_from_first(unit: GaussianNoise, outputs: FloatArray) -> FloatArray:
+    """Return the distances from the first output of a group to the others."""
     return unit.length(outputs[1:] - outputs[0])
 
 
 def _first_scale(lengths: FloatArray, target: float) -> float:
-    """Return a scale to start from: where T ≈ length/(s·√(2π)) has the target for its mean."""
+    """Return an initial scale, at which T ≈ length/(s·√(2π)) has the target as its mean."""
     scale = float(lengths.mean()) / (2.5 * target)
     return scale if scale > 0 and np.isfinite(scale) else 1.0
 
 
-def matched_neighbours(
+def match_neighbours(
     stream: FreshSubsets, count: int
 ) -> tuple[list[list[Rows]], NDArray[np.int64]]:
-    """Return groups [D, D'_1, D'_2, …] and, per group, which neighbour speaks for every record.
+    """Return groups [D, D'_1, D'_2, …] and, per group, the neighbour assigned to each record.
 
-    Insiders and outsiders are matched at random; the swap of a matched pair serves both its records
-    (proofs/retraining.md, claim 2).  Where one side is larger its surplus is matched once more.
+    Match insiders and outsiders at random; the swap of a matched pair serves both of its records
+    (proofs/retraining.md, claim 2).  If one side is larger, match its surplus once more.
     """
     game = stream.game
     groups, indices = [], []
@@ -481,14 +482,14 @@ def neighbour_groups(stream: FreshSubsets, count: int, width: int) -> list[list[
 
 @dataclass(frozen=True, eq=False)
 class MixtureDistances:
-    """The distances of X20 on sampled groups, at any scale: unbiased, in [0, 1], rounded up.
+    """Unbiased distances of X20 on sampled groups, at any scale, in [0, 1] and rounded up.
 
     ``points`` (draws, sets, d) are the outputs relative to the first set of their group, ``noise``
     (draws, n, d) standard normal vectors, the same at every scale and for every set.
 
-    Numerics: points are off by at most ``room`` relative; exponents are lowered by what that and
-    the rounding of their sums can amount to, so likelihood ratios come out too small and distances
-    too large.  An exponential that overflows makes a distance of 0, as it should.
+    Numerics: points have a relative error of at most ``room``; exponents are lowered by a bound on
+    that and on the rounding of their sums, so likelihood ratios are too small and distances too
+    large.  An exponential that overflows gives a distance of 0, which is correct.
     """
 
     points: FloatArray
@@ -499,7 +500,7 @@ class MixtureDistances:
     def of(
         cls, outputs: FloatArray, seed: int | tuple[int, ...], draws: int = 8
     ) -> MixtureDistances:
-        """Draw the noise, and as much of the opposite sign, for the outputs (draws, sets, d)."""
+        """Sample antithetic noise for the outputs (draws, sets, d)."""
         moved = outputs - outputs[:, :1]
         count, _, dimension = moved.shape
         noise = np.random.default_rng(seed).standard_normal((count, draws, dimension))
@@ -517,7 +518,7 @@ class MixtureDistances:
         """Return, per draw and set, an unbiased value of its distance to its partners' mixture."""
         points, noise, sets = self.points, self.noise, self.points.shape[1]
         partners = sets - 1
-        # Partners of index i are the other indices of the group.
+        # The partners of index i are the other indices of the group.
         indices = (np.arange(sets)[:, None] + np.arange(1, sets)) % sets
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             lengths = np.square(points).sum(axis=2)
@@ -533,35 +534,35 @@ class MixtureDistances:
             exponents -= moved[:, None] + lost[:, :, None, None]
             ratio = np.exp(exponents).sum(axis=3) / partners
             value = np.clip(1 - ratio * (1 - 2 * sum_slack(partners + 16)), 0.0, 1.0)
-        # Beyond the range of doubles nothing is known.
+        # Beyond the range of doubles, use the trivial bound.
         value = np.where((reach < 1e100)[:, None, None], value, 1.0)
         mean = value.mean(axis=1) * (1 + 2 * sum_slack(noise.shape[1]))
         return np.asarray(np.minimum(mean, 1.0))
 
 
 def scales_around(scale: float, step: float = 0.01) -> list[float]:
-    """Return scales from large to small, to be tested in that order, close together near a guess.
+    """Return scales to test in descending order, dense near a guess.
 
-    Far above the guess they are few: there little is gained.  The last is a quarter of it.
+    They are sparse far above the guess, where little is gained; the last is a quarter of it.
     """
     coarse = [scale * 4.0**power for power in range(12, 0, -1)] + [2 * scale]
     fine = math.ceil(math.log(6) / math.log1p(step))
     return coarse + [1.5 * scale / (1 + step) ** turn for turn in range(fine + 1)]
 
 
-# ── Draw the secret, compute the statistic once, add noise: in this order, after the calibration ──
+# ── The release: draw the secret, compute the statistic once, add noise, after the calibration ────
 
 
 def calibration_seed_from(source: RandomSource) -> int:
-    """Return the seed of the calibration's subsets: public, and unrelated to the secret."""
+    """Return the seed of the calibration's subsets: public and independent of the secret."""
     return int(source.words(1)[0] >> np.uint64(1))
 
 
 def secret_subset(game: SubsetGame, source: RandomSource) -> Rows:
-    """Return a uniform subset of the game's size, sorted.
+    """Draw a uniform subset of the game's size, sorted.
 
     Guarantee: uniform if the source's words are: the order of distinct words is a uniform
-    permutation, and ties are drawn again.
+    permutation, and ties are redrawn.
     """
     while True:
         words = source.words(game.population)
@@ -569,15 +570,14 @@ def secret_subset(game: SubsetGame, source: RandomSource) -> Rows:
             return np.sort(np.argsort(words)[: game.size]).astype(np.int64)
 
 
-def released(
+def release_once(
     statistic: Statistic, calibration: Calibration, secret: Rows, source: RandomSource
 ) -> Release:
-    """Return the statistic of the secret subset plus noise, once.
+    """Compute the statistic of the secret subset once and add noise.
 
-    A fit that fails releases zeros with the same noise, as in the calibration: an error would be
-    seen.  For the same reason whatever a learner says while fitting the secret (warnings, the text
-    of an error, what Python code prints) is not passed on: it would be a second release without
-    noise.
+    A failed fit releases zeros with the same noise, as in the calibration: an error would be
+    visible.  For the same reason, any output of a learner while fitting the secret (warnings, error
+    messages, printed text) is discarded: it would be a second release without noise.
     """
     with (
         no_warnings,
@@ -585,13 +585,13 @@ def released(
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        value, _ = evaluated(statistic, secret)
+        value, _ = evaluate(statistic, secret)
     values = release(value, calibration.noise, source)
     names = tuple(getattr(statistic, "names", ()))
     return Release(values, calibration, names, source.secure)
 
 
-def released_statistic(
+def release_statistic(
     statistic: Statistic,
     game: SubsetGame,
     *,
@@ -600,13 +600,13 @@ def released_statistic(
     insecure_seed: int | None = None,
     **options: Any,
 ) -> Release:
-    """Calibrate on fresh subsets, then draw the secret one, and release.
+    """Calibrate on fresh subsets, then draw the secret subset and release its statistic.
 
-    ``options`` are those of :func:`calibrate`, whose guarantee this is.
+    ``options`` are those of :func:`calibrate`, which gives the guarantee.
 
     Examples:
         >>> from memberbound.release.half.statistics import mean
-        >>> out = released_statistic(mean(np.arange(12.0)), SubsetGame(12, 6), eta=0.1)
+        >>> out = release_statistic(mean(np.arange(12.0)), SubsetGame(12, 6), eta=0.1)
         >>> out.values.shape, out.calibration.certificate.value <= 0.1
         ((1,), True)
     """
@@ -614,4 +614,4 @@ def released_statistic(
     exact = isinstance(statistic, SumStatistic) and method in ("auto", "crowd", "neighbour")
     fresh = FreshSubsets(game, 0 if exact else calibration_seed_from(source))
     calibration = calibrate(statistic, fresh, eta=eta, method=method, **options)
-    return released(statistic, calibration, secret_subset(game, source), source)
+    return release_once(statistic, calibration, secret_subset(game, source), source)

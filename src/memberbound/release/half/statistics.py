@@ -1,6 +1,6 @@
-"""What is released of a subset: sums, other numbers, linear models, predictions.
+"""Statistics of a subset to release: sums, other numbers, linear models, predictions.
 
-Sums are calibrated here, exactly; everything else by refitting.
+Sums are calibrated here, exactly; all others by refitting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import (
     Rows,
-    promised_eta,
+    check_eta,
     subset_assumptions,
     with_public_coins,
 )
@@ -36,22 +36,22 @@ from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
 from memberbound.threads import no_warnings
 
-#: Classes of any kind, or numbers.
+#: Class labels of any type, or numbers.
 
 # ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
 #
-# When one record is replaced the sum moves by v_x - v_x', whatever the rest of the training set is.
-# So the neighbour profile gives X1's mean for every record, and the certificate holds always.
+# Replacing one record changes the sum by v_x - v_x', whatever the rest of the training set.  So the
+# neighbour profile gives X1's mean for every record, and the certificate always holds.
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
 class SumStatistic:
-    """Σ of one row of ``vectors`` per record of the subset, added up exactly, over ``size``.
+    """The exact sum of the subset's rows of ``vectors``, divided by ``size``.
 
-    ``size`` 1 is a sum, the number of records drawn a mean; dividing hides nothing (L24-L14), so
-    noise is found on the sum, as ``population`` finds it.
+    ``size`` 1 gives a sum, the number of records drawn a mean.  Dividing hides nothing (L24-L14),
+    so the noise is calibrated on the sum, as in ``population``.
 
     Examples:
         >>> SumStatistic(np.array([[1.0], [2.0], [4.0]]))(np.array([0, 2])).tolist()
@@ -78,8 +78,8 @@ class SumStatistic:
 
     @property
     def rounding(self) -> float:
-        """How far ``size`` times the value may lie from the exact sum, from above."""
-        # fsum rounds once, and so does the division: half a unit of at most Σ|v| each.
+        """Upper bound on the distance of ``size`` times the value from the exact sum."""
+        # fsum rounds once, and so does the division: half an ulp of at most Σ|v| each.
         sizes = np.abs(self.vectors).sum(axis=0)
         return up(float(np.linalg.norm(sizes)) * UNIT * 2.02, 64)
 
@@ -87,30 +87,30 @@ class SumStatistic:
 def calibrate_sum(
     statistic: SumStatistic, game: SubsetGame, *, eta: float, crowd: bool = False
 ) -> Calibration:
-    """Return the least Gaussian noise on Σ_{x∈D} v_x that is certified without drawing anything.
+    """Find the least Gaussian noise on Σ_{x∈D} v_x, certified without sampling.
 
-    The coupling compares neighbouring training sets alone.  With ``crowd`` the sum over the other
-    members counts as noise too: it is nearly normal, and for every record the smaller of the two
-    bounds is taken.
+    The coupling only compares neighbouring training sets.  With ``crowd``, the sum over the other
+    members counts as noise too: it is nearly normal, and the smaller of the two bounds applies to
+    each record.
 
     Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
-    on every record, as the game says: always, not with some confidence.
+    on every record, as the game specifies: always, not with some confidence.
     Theorem: X1, L24-P12; X9 for a sum that is one number; X21 for the crowd (proofs/crowd.md).
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
     Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
-    :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus what
-    floating-point draws and the rounding of the sum ask for: about 1e-12 of it; with the crowd to
-    1e-4 of the noise (1e-3 for one number).
-    Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
-    that the record stays within η; an η of min(k/N, 1 - k/N) or more, which promises nothing, is
-    refused; the crowd never needs more noise, and as much where it is too small for its columns.
+    :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus an allowance
+    for floating-point draws and the rounding of the sum: about 1e-12 of it; with the crowd to 1e-4
+    of the noise (1e-3 for one number).
+    Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors if few enough differ
+    that the record stays within η; a vacuous η of min(k/N, 1 - k/N) or more is refused; the crowd
+    never needs more noise, and the same amount if it is too small for its columns.
 
     Examples:
         >>> noise = calibrate_sum(total([0.0, 1.0, 2.0, 3.0]), SubsetGame(4, 2, "average"), eta=0.1)
         >>> round(noise.noise_scale, 2), noise.certificate.confidence, noise.fits
         (2.38, 1.0, 0)
     """
-    goal = promised_eta(eta, game)
+    goal = check_eta(eta, game)
     if len(statistic.vectors) != game.population:
         raise InputError(
             f"vectors must have one row for each of the {game.population} records, "
@@ -118,7 +118,7 @@ def calibrate_sum(
         )
     if game.population < 4:
         raise InputError(f"population must have at least 4 records, got {game.population!r}.")
-    # Nothing is below the exact mixtures of one number, which are for the worst record.
+    # For one number the exact mixtures, for the worst record, are already optimal.
     pays = crowd and (statistic.dimension > 1 or game.record == "average")
     noisy = NoisySum.of(statistic.vectors, game, crowd=pays)
     theorems = ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9")
@@ -155,7 +155,7 @@ def calibrate_sum(
 
 
 def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
-    """Return the gain without noise, from above: every swap with an unequal record shows."""
+    """Bound the gain without noise from above: every swap with an unequal record is visible."""
     _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
     unequal = (len(vectors) - counts[which.ravel()]) / (len(vectors) - 1)
     share = unequal.max() if game.record == "every" else unequal.mean()
@@ -165,15 +165,15 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
 def _least(
     statistic: SumStatistic, noisy: NoisySum, goal: float
 ) -> tuple[GaussianNoise, float, bool]:
-    """Return the noise that ``population`` would name, plus what floating point takes of it.
+    """Return the noise of ``population`` plus the allowance for floating point.
 
-    With it the gain, and whether the crowd made it smaller.
+    Also return the gain, and whether the crowd lowered it.
     """
     game, slack = noisy.game, floating_point_slack(GaussianNoise(1.0, statistic.dimension))
 
     def total(bounded: NoisySum, sigma: float) -> float:
         gain = float(eta_from_success(np.array([bounded.worst_success(sigma)]), game)[0])
-        # A sum that is off by r moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
+        # An error of r in the sum moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
         off = statistic.rounding / (sigma * _ROOT_TWO_PI)
         return up(gain + slack + off, 16)
 
@@ -181,11 +181,11 @@ def _least(
     try:
         ideal = noisy.noise_for_success(target)
         if noisy.crowd is not None and ideal >= without.noise_for_success(target):
-            noisy = without  # In hundreds of columns the crowd costs seconds each time.
+            noisy = without  # With hundreds of columns, each evaluation of the crowd takes seconds.
         try:
             sigma = confirmed(lambda s: total(noisy, s), goal, ideal)
         except SearchError:
-            # Rounding uses up much of η: search for more noise by coupling alone.
+            # Rounding takes much of η: search for more noise by coupling alone.
             sigma = least_scale(lambda s: total(noisy.coupling, s) - goal, ideal)
     except (SearchError, InputError):
         raise InputError(
@@ -199,8 +199,8 @@ def _least(
 
 # ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, others ─
 #
-# Those that are sums over records are :class:`SumStatistic` and are calibrated exactly; the others
-# go through the calibrators that refit.  Whatever else they need (edges, categories) is public.
+# Sums over records are :class:`SumStatistic` and are calibrated exactly; the others use the
+# calibrators that refit.  All other inputs (edges, categories) are public.
 
 
 def total(data: ArrayLike, names: tuple[str, ...] = ()) -> SumStatistic:
@@ -217,9 +217,9 @@ def mean(data: ArrayLike, *, size: int | None = None, names: tuple[str, ...] = (
 def histogram(
     data: ArrayLike, *, bins: ArrayLike | None = None, categories: Sequence[str] = ()
 ) -> SumStatistic:
-    """Return counts: of numbers between the edges ``bins``, or of the given ``categories``.
+    """Return counts of numbers between the edges ``bins``, or of the given ``categories``.
 
-    The last bin contains its right edge; a value outside all bins or categories is counted nowhere.
+    The last bin contains its right edge; values outside all bins or categories are not counted.
     """
     values: Labels = np.asarray(data)
     if bins is None:
@@ -261,20 +261,22 @@ class CallableStatistic:
 
 def quantiles(data: ArrayLike, levels: Sequence[float]) -> CallableStatistic:
     """Return the quantiles of every column at the given levels, level by level."""
-    return computed(checked_table("data", data), partial(np.quantile, q=levels, axis=0))
+    return callable_statistic(checked_table("data", data), partial(np.quantile, q=levels, axis=0))
 
 
-def computed(data: ArrayLike, function: Callable[[Labels], ArrayLike]) -> CallableStatistic:
-    """Return any function of the chosen rows, found to be of one length on the first rows.
+def callable_statistic(
+    data: ArrayLike, function: Callable[[Labels], ArrayLike]
+) -> CallableStatistic:
+    """Wrap any function of the selected rows; its output length is taken from the first rows.
 
     Examples:
-        >>> computed([1.0, 2.0, 4.0, 8.0], np.max)(np.array([0, 2])).tolist()
+        >>> callable_statistic([1.0, 2.0, 4.0, 8.0], np.max)(np.array([0, 2])).tolist()
         [4.0]
     """
     table: Labels = np.asarray(data)
     if not callable(function):
         raise InputError(f"function must be callable, got {function!r}.")
-    # Only the length is used; the first rows are public as all rows are.
+    # Only the length is used; the first rows are public like all rows.
     first = np.ravel(np.asarray(function(table[: (len(table) + 1) // 2]), dtype=np.float64))
     if first.size == 0:
         raise InputError("function must return at least one number.")
@@ -283,11 +285,11 @@ def computed(data: ArrayLike, function: Callable[[Labels], ArrayLike]) -> Callab
 
 # ── A fitted linear model as a vector of numbers, and back ────────────────────────────────────────
 #
-# The vector has one length whatever the subset: classes are the population's, and a class that a
-# subset lacks gets fixed values.  The way back fills a *shell*: an estimator fitted on a few made-
-# up rows, so that nothing of the secret fit but the released vector reaches it.
+# The vector has the same length for every subset: classes are the population's, and a class absent
+# from a subset gets fixed values.  The inverse fills a *shell*: an estimator fitted on a few
+# made-up rows, so that nothing of the secret fit but the released vector reaches it.
 
-#: Estimators of scikit-learn whose coefficients and intercepts are released.
+#: Estimators of scikit-learn with releasable coefficients and intercepts.
 _LINEAR = ("LinearRegression", "LinearSVC", "LogisticRegression", "Ridge", "RidgeClassifier")
 
 
@@ -306,7 +308,7 @@ class Population:
 
     @property
     def outputs(self) -> int:
-        """Numbers that a linear model predicts per row: classes beyond two, else one."""
+        """Outputs of a linear model per row: one per class beyond two classes, else one."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
 
@@ -314,9 +316,9 @@ class Population:
 class FittedParameters:
     """Coefficients and intercepts of a linear model fitted on a subset: a Statistic.
 
-    Scores of logistic regression count up to a common shift, so those of several classes are
-    centred, and an absent class has zeros: the mean score, which the largest present score is never
-    below.  Others have one score per class against the rest, and an absent class has the constant
+    Scores of logistic regression are defined up to a common shift, so those of several classes are
+    centred, and an absent class gets zeros: the mean score, which the largest present score never
+    falls below.  Other models have one-versus-rest scores, and an absent class gets the constant
     score -1, its own perfect fit.
 
     Examples:
@@ -343,7 +345,7 @@ class FittedParameters:
 
     @property
     def dimension(self) -> int:
-        """Outputs times features, and an intercept each."""
+        """Outputs times features, plus one intercept per output."""
         width = self.population.features.shape[1] + bool(self.estimator.fit_intercept)
         return self.population.outputs * int(width)
 
@@ -356,10 +358,10 @@ class FittedParameters:
         people = self.population
         features, target = people.features[rows], people.target[rows]
         present = target[:0] if people.classes is None else np.unique(target)
-        if len(present) == 1:  # which a learner may refuse
+        if len(present) == 1:  # a learner may refuse a single class
             table = np.zeros((1, self.dimension // people.outputs))
             if self.estimator.fit_intercept:
-                # The log-odds with one made-up member of the other side, or a perfect 1.
+                # The log-odds with one made-up member of the other class, or a perfect 1.
                 table[0, -1] = np.log(len(rows) + 1.0) if self._softmax else 1.0
         else:
             model = clone(self.estimator).fit(features, target)
@@ -376,7 +378,7 @@ class FittedParameters:
         if self.population.outputs == 1:
             return -table if present.tolist() == [0] else table
         if len(present) == 2:
-            # A binary fit has one row of scores: the second class's, minus that of the first.
+            # A binary fit has one row of scores: the second class's minus the first's.
             table = np.vstack([-table, table]) / (2.0 if self._softmax else 1.0)
         full = np.zeros((self.population.outputs, table.shape[1]))
         if self._softmax:
@@ -389,7 +391,7 @@ class FittedParameters:
 
     @cached_property
     def _shell(self) -> BaseEstimator:
-        """A fit on a few rows that are the same for every population of this shape."""
+        """Return a fit on a few rows that are the same for every population of this shape."""
         classes, width = self.population.classes, self.population.features.shape[1]
         count = 8 if classes is None else 4 * len(classes)
         rows = np.sin(np.arange(1.0, count * width + 1)).reshape(count, width)
@@ -398,7 +400,7 @@ class FittedParameters:
             return clone(self.estimator).fit(rows, target)
 
     def model(self, vector: FloatArray) -> BaseEstimator:
-        """Return an estimator with this vector, which knows nothing else of any subset."""
+        """Return an estimator with this vector that depends on no subset otherwise."""
         model = copy.deepcopy(self._shell)
         table = vector.reshape(self.population.outputs, -1)
         flat = np.ndim(model.coef_) == 1
@@ -410,19 +412,19 @@ class FittedParameters:
         return model
 
 
-def clipped_rows(rows: FloatArray, radius: float | None) -> FloatArray:
-    """Return the rows scaled down to the radius where they are longer; None: as they are."""
+def clip_rows(rows: FloatArray, radius: float | None) -> FloatArray:
+    """Clip rows to the norm ``radius``; None leaves them unchanged."""
     return rows if radius is None else clipped(rows, radius).vectors
 
 
 # ── Private predictions on a fixed query set, for learners without a parameter vector ─────────────
 #
-# The release is the table of predicted probabilities (or numbers) on public query rows.  The answer
-# to any other row would be a second release, so it is refused.
+# The release is the table of predicted probabilities (or numbers) on public query rows.  Answering
+# any other row would be a second release, so it is refused.
 
 
 class PredictionTable(BaseEstimator):  # type: ignore[misc]
-    """Released answers: what a model says about the rows of ``query``, and about no other.
+    """Released predictions for the rows of ``query``, and for no others.
 
     ``table`` has a row per query row: one column for two classes (the second one's probability) or
     for a regression, else a column per class.  It is noisy; ``predict_proba`` maps it to
@@ -471,7 +473,7 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
 
 
 def _probabilities(answers: FloatArray) -> FloatArray:
-    """Return probabilities: noisy answers cut to [0, 1], and scaled to add up to one."""
+    """Convert noisy answers to probabilities: clip to [0, 1] and normalise."""
     cut = np.clip(answers, 0.0, 1.0)
     if answers.shape[1] == 1:
         return np.hstack([1.0 - cut, cut])
@@ -483,7 +485,7 @@ def _probabilities(answers: FloatArray) -> FloatArray:
 class FittedPredictions:
     """Predictions on ``query`` of an estimator fitted on a subset, flattened: a Statistic.
 
-    The estimator gets its rows clipped, as those of the population are.
+    The estimator gets clipped rows, like those of the population.
     """
 
     estimator: BaseEstimator
@@ -513,7 +515,7 @@ class FittedPredictions:
         return len(self.query) * self.population.outputs
 
     def __call__(self, rows: Rows) -> FloatArray:
-        """Fit on these records and answer the query."""
+        """Fit on these records and predict the query rows."""
         people = self.population
         target, classes = people.target[rows], people.classes
         if classes is not None and len(np.unique(target)) == 1:
@@ -521,7 +523,7 @@ class FittedPredictions:
             answers = np.tile(classes == target[0], (len(self.query), 1)).astype(np.float64)
             return self._columns(answers)
         model = clone(self.estimator).fit(people.features[rows], target)
-        query = clipped_rows(self.query, self.clip)
+        query = clip_rows(self.query, self.clip)
         if classes is None:
             return np.ravel(np.asarray(model.predict(query), dtype=np.float64))
         answers = np.zeros((len(self.query), len(classes)))
@@ -543,5 +545,5 @@ class FittedPredictions:
         return PredictionTable(self.query.copy(), table, self.population.classes)
 
 
-#: Statistics from whose vector a model can be made.
+#: Statistics with a vector that can be converted back into a model.
 Learnable = FittedParameters | FittedPredictions
